@@ -11,6 +11,7 @@ mod images;
 mod install;
 mod installed;
 mod interrupted;
+mod istio;
 mod killed;
 mod leases;
 mod libraries;
@@ -18,6 +19,7 @@ mod line;
 mod lives;
 #[path = "../../host/embedded-api/tests/scenarios/normalise.rs"]
 mod normalise;
+mod oathkeeper;
 mod permissions;
 mod processors;
 mod program;

@@ -7,17 +7,23 @@ use serde_json::{Value, json};
 
 /// An API in which the definitions are installed.
 async fn api() -> Client {
+    let files = mortise_tests::crds::files().unwrap();
+    with(files.values().map(|text| serde_saphyr::from_str(text).unwrap())).await
+}
+
+/// An API in which these definitions are installed.
+pub(crate) async fn with(definitions: impl IntoIterator<Item = Value>) -> Client {
     let api = EmbeddedApi::new(Options::default());
     api.serve_untyped("networking.istio.io", "v1beta1", "Gateway", "gateways", true);
     let client = Client::new(api.router(), "default");
-    for text in mortise_tests::crds::files().unwrap().values() {
-        create(&client, serde_saphyr::from_str(text).unwrap()).await.unwrap();
+    for definition in definitions {
+        create(&client, definition).await.unwrap();
     }
     client
 }
 
 /// Creates an object; the error is the reason of the refusal.
-async fn create(client: &Client, object: Value) -> Result<(), String> {
+pub(crate) async fn create(client: &Client, object: Value) -> Result<(), String> {
     let object: DynamicObject = serde_json::from_value(object).unwrap();
     let types = object.types.clone().unwrap();
     let kind = GroupVersionKind::try_from(types).unwrap();
@@ -42,7 +48,16 @@ fn rule() -> Value {
 
 #[tokio::test]
 async fn the_examples_of_guests_are_accepted() {
-    for guest in ["api-rule", "ingress-gateway-restart", "peer-authentication", "secret-copy"] {
+    let guests = [
+        "api-gateway",
+        "api-rule",
+        "external-gateway",
+        "ingress-gateway-restart",
+        "peer-authentication",
+        "rate-limit",
+        "secret-copy",
+    ];
+    for guest in guests {
         // The examples of each guest are for a cluster of their own.
         let api = api().await;
         for file in examples(guest) {

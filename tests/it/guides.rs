@@ -23,8 +23,8 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Returns a command that starts `mortise` in this repository, without options from the
-/// environment.
+/// Returns a command that starts `mortise` in this repository, with the compiled code that all
+/// tests share, and without other options from the environment.
 fn mortise() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mortise-tested"));
     for (name, _) in std::env::vars_os() {
@@ -32,7 +32,7 @@ fn mortise() -> Command {
             command.env_remove(name);
         }
     }
-    command.current_dir(root());
+    command.current_dir(root()).env("MORTISE_CACHE", mortise_tests::code_cache());
     command
 }
 

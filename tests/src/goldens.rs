@@ -3,8 +3,8 @@
 //!
 //! A root folder holds a folder for each original, which holds a folder for each case
 //! (`input.yaml`, `expected.json`). Every case ends in a verdict, even if no guest of ours covers
-//! it yet. Intended differences are listed in one file, each with the expected value and the
-//! reason.
+//! it yet. Intended differences are rules, each with its reason, and never names of cases: a rule
+//! must also hold for cases that are not here.
 
 pub mod group;
 
@@ -15,7 +15,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use serde::Deserialize;
 use serde_json::Value;
 use similar::TextDiff;
 
@@ -33,18 +32,6 @@ pub struct Case {
     pub expected: Value,
 }
 
-/// A part of a case in which our output differs on purpose.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Deviation {
-    case: String,
-    part: String,
-    /// JSON pointer to the only value that differs; `None`: the whole part differs.
-    at: Option<String>,
-    expected: Value,
-    reason: String,
-}
-
 /// The result of comparing one part of a case.
 #[derive(Debug)]
 enum Verdict {
@@ -56,8 +43,6 @@ enum Verdict {
 /// The verdicts of one original's cases.
 #[derive(Debug, Default)]
 pub struct Tally {
-    deviations: Vec<Deviation>,
-    used: BTreeSet<usize>,
     verdicts: BTreeMap<(String, String), Verdict>,
     not_covered: BTreeMap<String, usize>,
 }
@@ -137,57 +122,14 @@ fn case(path: &Path) -> anyhow::Result<Case> {
 // === impl Tally ===
 
 impl Tally {
-    /// Creates an empty tally with the intended differences of a file.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be read or does not parse.
-    pub fn new(deviations: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(deviations)
-            .with_context(|| format!("cannot read the deviations `{}`", deviations.display()))?;
-        let deviations =
-            serde_saphyr::from_str(&text).with_context(|| format!("`{}`", deviations.display()))?;
-        Ok(Self { deviations, ..Self::default() })
-    }
-
     /// Counts a case that no guest of ours covers, by what covering it would take.
     pub fn not_covered(&mut self, what: impl Into<String>) {
         *self.not_covered.entry(what.into()).or_default() += 1;
     }
 
-    /// Compares one part of a case. The caller has normalised both values.
-    pub fn compare(&mut self, case: &str, part: &str, expected: &Value, actual: &Value) {
-        let deviation = self
-            .deviations
-            .iter()
-            .enumerate()
-            .find(|(_, known)| known.case == case && known.part == part);
-        let verdict = match deviation {
-            None if expected == actual => Verdict::Equal,
-            None => Verdict::Differs(difference(expected, actual)),
-            Some((index, known)) => {
-                self.used.insert(index);
-                match known.apply_to(expected) {
-                    None => Verdict::Differs(format!(
-                        "the deviation's place {:?} is not there",
-                        known.at
-                    )),
-                    Some(expected) if *actual == expected => {
-                        Verdict::Deviates { reason: known.reason.clone() }
-                    }
-                    Some(expected) => Verdict::Differs(format!(
-                        "(listed as a deviation)\n{}",
-                        difference(&expected, actual)
-                    )),
-                }
-            }
-        };
-        self.verdicts.insert((case.to_owned(), part.to_owned()), verdict);
-    }
-
     /// Compares one part of a case with the original's output after rules have changed it, for
     /// these reasons.
-    pub fn compare_by_rules(
+    pub fn compare(
         &mut self,
         case: &str,
         part: &str,
@@ -250,39 +192,16 @@ impl Tally {
     ///
     /// # Errors
     ///
-    /// Fails if cases differ, if no case ran, or if a deviation is listed for a case of `known` and
-    /// was not used.
-    pub fn check(&self, known: &[Case]) -> anyhow::Result<()> {
+    /// Fails if cases differ, or if no case ran.
+    pub fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(!self.verdicts.is_empty(), "no case ran");
         let bad: BTreeSet<&str> = self.bad().map(|((case, _), _)| case.as_str()).collect();
         anyhow::ensure!(bad.is_empty(), "{} cases differ: {bad:?}", bad.len());
-        for (index, deviation) in self.deviations.iter().enumerate() {
-            let is_there = known.iter().any(|case| case.name == deviation.case);
-            anyhow::ensure!(
-                !is_there || self.used.contains(&index),
-                "a deviation is listed for `{}` [{}], which was not compared",
-                deviation.case,
-                deviation.part
-            );
-        }
         Ok(())
     }
 
     fn bad(&self) -> impl Iterator<Item = (&(String, String), &Verdict)> {
         self.verdicts.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Differs(_)))
-    }
-}
-
-// === impl Deviation ===
-
-impl Deviation {
-    /// Returns the output expected of ours, given the original's output; `None` if the original has
-    /// no value at `at`.
-    fn apply_to(&self, original: &Value) -> Option<Value> {
-        let Some(at) = &self.at else { return Some(self.expected.clone()) };
-        let mut expected = original.clone();
-        *expected.pointer_mut(at)? = self.expected.clone();
-        Some(expected)
     }
 }
 

@@ -33,6 +33,18 @@ pub fn guest(folder: &str) -> Result<PathBuf> {
     result.clone().map_err(|error| anyhow!(error))
 }
 
+/// Returns the directory of the compiled code of guests that all tests share.
+///
+/// # Panics
+///
+/// Panics if the target directory cannot be found.
+#[must_use]
+pub fn code_cache() -> PathBuf {
+    let target = crate::go::target().expect("a test is in the target directory");
+    let target = target.parent().expect("the folder of a profile is in the target directory");
+    target.join("mortise-cache")
+}
+
 /// Builds the guest in a folder of this repository, and returns its component with its libraries and
 /// limits.
 ///
@@ -65,8 +77,7 @@ pub async fn loaded(folder: &str, config: &str) -> Result<Loaded> {
     let parts = tokio::task::spawn_blocking(move || parts(&name))
         .await
         .context("the build broke off")??;
-    let cache = parts.module.parent().context("a module in no folder")?.join("mortise-cache");
-    local::load(parts, config.to_owned(), Some(&cache)).await
+    local::load(parts, config.to_owned(), Some(&code_cache())).await
 }
 
 /// Returns the CRDs that the guest in a folder of this repository needs.

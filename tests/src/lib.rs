@@ -8,8 +8,9 @@ pub mod goldens;
 mod guest;
 pub mod hostile;
 pub mod istio_client;
+pub mod ory;
 pub mod registry;
 pub mod rules;
 pub mod tool;
 
-pub use guest::{definitions, guest, loaded, parts, rebuilt};
+pub use guest::{code_cache, definitions, guest, loaded, parts, rebuilt};

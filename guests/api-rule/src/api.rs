@@ -1,4 +1,5 @@
-//! The types of the APIRule, in versions v2 and v2alpha1. The CRD is made from these types.
+//! The types of the APIRule, in versions v2 and v2alpha1; those of v1beta1 are in [`v1beta1`]. The
+//! CRD is made from these types.
 //!
 //! Deserialization is lenient: an object that was stored under an older schema, or without
 //! validation, gets a status that says what is wrong with it.
@@ -6,6 +7,7 @@
 #[cfg(not(target_family = "wasm"))]
 mod crd;
 mod schema;
+pub mod v1beta1;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +17,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 #[cfg(not(target_family = "wasm"))]
 pub use crd::definition;
+
+/// The finalizer that keeps an APIRule until the objects that were made for it are deleted.
+pub(crate) const FINALIZER: &str = "gateway.kyma-project.io/subresources";
 
 /// Exposes services of the cluster on a host.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
@@ -68,19 +73,21 @@ pub struct ApiRuleSpec {
 }
 
 /// A service of the cluster.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("required" = ["name", "port"]))]
 pub struct Service {
     /// The name of the service.
     pub name: Option<String>,
     /// The namespace of the service; the APIRule's if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub namespace: Option<String>,
     /// The port of the service.
     #[schemars(transform = schema::port)]
     pub port: i64,
     /// Accepted for compatibility, without effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<bool>,
 }
 
@@ -113,18 +120,19 @@ pub struct Rule {
 }
 
 /// The tokens that are accepted, and the claims that they must hold.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct JwtConfig {
     /// Whose tokens are accepted.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub authentications: Vec<JwtAuthentication>,
     /// The alternatives for the claims of a token: one must hold.
+    #[serde(skip_serializing_if = "is_empty")]
     pub authorizations: Option<Vec<Option<JwtAuthorization>>>,
 }
 
 /// Whose tokens are accepted.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["issuer", "jwksUri"]))]
 pub struct JwtAuthentication {
@@ -135,10 +143,10 @@ pub struct JwtAuthentication {
     #[serde(deserialize_with = "null_is_default")]
     pub jwks_uri: String,
     /// In which header they come.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub from_headers: Vec<JwtHeader>,
     /// In which query parameter they come.
-    #[serde(deserialize_with = "null_is_default")]
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub from_params: Vec<String>,
 }
 
@@ -156,12 +164,14 @@ pub struct JwtHeader {
 }
 
 /// The claims that a token must hold.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct JwtAuthorization {
     /// The required scopes, all of them.
+    #[serde(skip_serializing_if = "is_empty")]
     pub required_scopes: Option<Vec<String>>,
     /// The required audiences, all of them.
+    #[serde(skip_serializing_if = "is_empty")]
     pub audiences: Option<Vec<String>>,
 }
 
@@ -235,6 +245,12 @@ fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// Returns whether a list has no elements: in JSON it is left out then.
+#[expect(clippy::ref_option, reason = "the signature is serde's")]
+fn is_empty<T>(list: &Option<Vec<T>>) -> bool {
+    list.as_ref().is_none_or(Vec::is_empty)
+}
+
 impl ApiRule {
     /// Returns the namespace of the APIRule.
     pub fn namespace(&self) -> &str {
@@ -254,6 +270,33 @@ impl ApiRule {
         };
         let of_rule = of(&rule.service);
         of_rule.or_else(|| of(&self.spec.service)).unwrap_or_else(|| self.namespace())
+    }
+}
+
+impl ApiRule {
+    /// Returns the APIRule as it is after the original has written it back: without the lists of
+    /// authorizations, scopes and audiences that are empty.
+    #[must_use]
+    pub fn without_empty_lists(mut self) -> Self {
+        for rule in &mut self.spec.rules {
+            let restrictions =
+                rule.ext_auth.as_mut().and_then(|ext_auth| ext_auth.restrictions.as_mut());
+            for config in rule.jwt.as_mut().into_iter().chain(restrictions) {
+                config.drop_empty_lists();
+            }
+        }
+        self
+    }
+}
+
+impl JwtConfig {
+    fn drop_empty_lists(&mut self) {
+        self.authorizations = self.authorizations.take().filter(|list| !list.is_empty());
+        for authorization in self.authorizations.iter_mut().flatten().flatten() {
+            for list in [&mut authorization.required_scopes, &mut authorization.audiences] {
+                *list = list.take().filter(|list| !list.is_empty());
+            }
+        }
     }
 }
 

@@ -1,13 +1,16 @@
 //! The `AuthorizationPolicies` of an APIRule, which let requests through to workloads.
 
 use crate::{
-    api::{ApiRule, ExtAuth, JwtAuthorization, JwtConfig, Rule},
+    api::{ApiRule, ExtAuth, JwtAuthentication, JwtAuthorization, JwtConfig, Rule},
     hash, istio, path,
     workload::Labels,
 };
 
 /// The principal with which Istio's ingress gateway calls workloads.
-const INGRESS: &str = "cluster.local/ns/istio-system/sa/istio-ingressgateway-service-account";
+pub(crate) const INGRESS: &str =
+    "cluster.local/ns/istio-system/sa/istio-ingressgateway-service-account";
+/// The principal with which Oathkeeper calls workloads.
+pub(crate) const OATHKEEPER: &str = "cluster.local/ns/kyma-system/sa/oathkeeper-maester-account";
 /// The claims in which issuers put the scopes of a token.
 const SCOPE_CLAIMS: [&str; 3] =
     ["request.auth.claims[scp]", "request.auth.claims[scope]", "request.auth.claims[scopes]"];
@@ -18,6 +21,16 @@ pub(crate) struct Policy {
     pub(crate) hash: String,
     pub(crate) index: String,
     pub(crate) spec: istio::AuthorizationPolicySpec,
+}
+
+/// The callers that policies expect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Callers {
+    /// The ingress gateway.
+    Ingress,
+    /// The ingress gateway or Oathkeeper, which sends another host on: traffic is on its way from
+    /// the one to the other.
+    IngressOrOathkeeper,
 }
 
 /// Returns the key that identifies a policy: its namespace and the two labels that it carries.
@@ -32,21 +45,50 @@ pub(crate) fn key(namespace: &str, hash: &str, index: &str) -> String {
 
 /// Builds the policies of the rule at index `at`, for fully qualified hosts and the workloads
 /// behind the rule.
-pub(crate) fn build(rule: &ApiRule, at: usize, hosts: &[String], labels: &Labels) -> Vec<Policy> {
+pub(crate) fn build(
+    rule: &ApiRule,
+    at: usize,
+    hosts: &[String],
+    labels: &Labels,
+    callers: Callers,
+) -> Vec<Policy> {
     let Some(of) = rule.spec.rules.get(at) else { return Vec::new() };
-    let operation = istio::Operation {
+    let asked = istio::Operation {
         hosts: hosts.to_vec(),
         methods: of.methods.clone(),
         not_paths: paths_of_earlier_rules(&rule.spec.rules, of),
         paths: vec![path::operator(&of.path).to_owned()],
     };
-    let hash = hash::label(rule.service_namespace(of), labels, &[&operation]);
-    let draft = Draft { operation, labels };
-    let custom = of.ext_auth.iter().flat_map(|ext_auth| draft.asked(ext_auth));
-    let allow = draft.allowed(of.tokens());
-    let specs = custom.chain(allow).enumerate();
+    let mut allowed = asked.clone();
+    if callers == Callers::IngressOrOathkeeper {
+        allowed.hosts.clear();
+    }
+    let namespace = rule.service_namespace(of);
+    let custom = of.ext_auth.iter().flat_map(|ext_auth| asked_policies(ext_auth, &asked, labels));
+    let sources = sources(of.tokens(), of.ext_auth.is_some(), callers);
+    let authorizations = of.tokens().and_then(|tokens| tokens.authorizations.as_deref());
+    let authorizations = authorizations.unwrap_or_default();
+    let mut policies = with_labels(custom.collect(), 0, namespace, labels, &asked);
+    let allow = allowed_policies(authorizations, &sources, &allowed, labels);
+    policies.extend(with_labels(allow, policies.len(), namespace, labels, &allowed));
+    policies
+}
+
+/// Adds the values of the labels to specs for the same operation. The first one has this index.
+pub(crate) fn with_labels(
+    specs: Vec<istio::AuthorizationPolicySpec>,
+    first: usize,
+    namespace: &str,
+    labels: &Labels,
+    operation: &istio::Operation,
+) -> Vec<Policy> {
+    if specs.is_empty() {
+        return Vec::new();
+    }
+    let hash = hash::label(namespace, labels, &[operation]);
+    let specs = specs.into_iter().enumerate();
     specs
-        .map(|(index, spec)| Policy { hash: hash.clone(), index: index.to_string(), spec })
+        .map(|(at, spec)| Policy { hash: hash.clone(), index: (first + at).to_string(), spec })
         .collect()
 }
 
@@ -65,62 +107,86 @@ fn paths_of_earlier_rules(rules: &[Rule], of: &Rule) -> Vec<String> {
         .collect()
 }
 
-/// The parts that all policies of one rule share.
-struct Draft<'a> {
-    operation: istio::Operation,
-    labels: &'a Labels,
+/// Builds a policy for each authorizer, all of which must agree.
+fn asked_policies(
+    ext_auth: &ExtAuth,
+    operation: &istio::Operation,
+    labels: &Labels,
+) -> Vec<istio::AuthorizationPolicySpec> {
+    let policy = |name: &String| istio::AuthorizationPolicySpec {
+        action: Some("CUSTOM"),
+        provider: Some(istio::Provider { name: name.clone() }),
+        rules: vec![policy_rule(&[], operation, Vec::new())],
+        selector: istio::Selector { match_labels: labels.clone() },
+    };
+    ext_auth.authorizers.iter().map(policy).collect()
 }
 
-impl Draft<'_> {
-    /// Builds a policy for each authorizer, all of which must agree.
-    fn asked(&self, ext_auth: &ExtAuth) -> Vec<istio::AuthorizationPolicySpec> {
-        let policy = |name: &String| {
-            let provider = Some(istio::Provider { name: name.clone() });
-            self.policy(Some("CUSTOM"), provider, vec![self.rule(Vec::new(), Vec::new())])
-        };
-        ext_auth.authorizers.iter().map(policy).collect()
+/// Builds a policy for each authorization, one of which must agree. Without any, the sources alone
+/// decide.
+pub(crate) fn allowed_policies(
+    authorizations: &[Option<JwtAuthorization>],
+    from: &[istio::From],
+    operation: &istio::Operation,
+    labels: &Labels,
+) -> Vec<istio::AuthorizationPolicySpec> {
+    let policy = |rules| istio::AuthorizationPolicySpec {
+        action: None,
+        provider: None,
+        rules,
+        selector: istio::Selector { match_labels: labels.clone() },
+    };
+    if authorizations.is_empty() {
+        return vec![policy(vec![policy_rule(from, operation, Vec::new())])];
     }
+    let rules = |authorization: &Option<JwtAuthorization>| {
+        let conditions = conditions(authorization.as_ref()).into_iter();
+        conditions.map(|when| policy_rule(from, operation, when)).collect()
+    };
+    authorizations.iter().map(rules).map(policy).collect()
+}
 
-    /// Builds a policy for each authorization, one of which must agree.
-    fn allowed(&self, tokens: Option<&JwtConfig>) -> Vec<istio::AuthorizationPolicySpec> {
-        let from = source(tokens);
-        let authorizations =
-            tokens.and_then(|tokens| tokens.authorizations.as_deref()).unwrap_or_default();
-        if authorizations.is_empty() {
-            return vec![self.policy(None, None, vec![self.rule(from, Vec::new())])];
-        }
-        let policy = |authorization: &Option<JwtAuthorization>| {
-            let conditions = conditions(authorization.as_ref()).into_iter();
-            self.policy(None, None, conditions.map(|when| self.rule(from.clone(), when)).collect())
-        };
-        authorizations.iter().map(policy).collect()
-    }
-
-    fn policy(
-        &self,
-        action: Option<&'static str>,
-        provider: Option<istio::Provider>,
-        rules: Vec<istio::PolicyRule>,
-    ) -> istio::AuthorizationPolicySpec {
-        let selector = istio::Selector { match_labels: self.labels.clone() };
-        istio::AuthorizationPolicySpec { action, provider, rules, selector }
-    }
-
-    fn rule(&self, from: Vec<istio::From>, when: Vec<istio::Condition>) -> istio::PolicyRule {
-        istio::PolicyRule { from, to: [istio::To { operation: self.operation.clone() }], when }
+fn policy_rule(
+    from: &[istio::From],
+    operation: &istio::Operation,
+    when: Vec<istio::Condition>,
+) -> istio::PolicyRule {
+    istio::PolicyRule {
+        from: from.to_vec(),
+        to: [istio::To { operation: operation.clone() }],
+        when,
     }
 }
 
-/// Returns the allowed source: the ingress gateway and, if the rule demands tokens, only requests
+/// Returns the allowed sources: the expected callers and, if the rule demands tokens, only requests
 /// with a token of one of the issuers.
-fn source(tokens: Option<&JwtConfig>) -> Vec<istio::From> {
-    let authentications =
-        tokens.map(|tokens| tokens.authentications.as_slice()).unwrap_or_default();
-    let request_principals = authentications
-        .iter()
-        .map(|authentication| format!("{}/*", authentication.issuer))
-        .collect();
-    vec![istio::From { source: istio::Source { principals: [INGRESS], request_principals } }]
+///
+/// While traffic moves from Oathkeeper to the ingress gateway, the tokens decide alone, as they do
+/// in v1beta1.
+fn sources(tokens: Option<&JwtConfig>, is_asked: bool, callers: Callers) -> Vec<istio::From> {
+    let request_principals =
+        issuers(tokens.map(|tokens| tokens.authentications.as_slice()).unwrap_or_default());
+    let from = |principals: &[&'static str], request_principals: &[String]| istio::From {
+        source: istio::Source {
+            principals: principals.to_vec(),
+            request_principals: request_principals.to_vec(),
+        },
+    };
+    match (callers, tokens) {
+        (Callers::Ingress, _) => vec![from(&[INGRESS], &request_principals)],
+        (Callers::IngressOrOathkeeper, None) => {
+            vec![from(&[OATHKEEPER], &[]), from(&[INGRESS], &[])]
+        }
+        (Callers::IngressOrOathkeeper, Some(_)) if is_asked => {
+            vec![from(&[], &request_principals), from(&[INGRESS], &request_principals)]
+        }
+        (Callers::IngressOrOathkeeper, Some(_)) => vec![from(&[], &request_principals)],
+    }
+}
+
+/// Returns the principals of requests with a token of one of the issuers.
+pub(crate) fn issuers(authentications: &[JwtAuthentication]) -> Vec<String> {
+    authentications.iter().map(|authentication| format!("{}/*", authentication.issuer)).collect()
 }
 
 /// Returns the conditions of each rule of a policy: a rule for each of the three claims that may
@@ -148,16 +214,17 @@ mod tests {
     use super::*;
 
     fn policies(rules: &Value, at: usize) -> Vec<(String, Value)> {
+        let policies = policies_for(rules, at, Callers::Ingress).into_iter();
+        policies.map(|policy| (policy.index, serde_json::to_value(policy.spec).unwrap())).collect()
+    }
+
+    fn policies_for(rules: &Value, at: usize, callers: Callers) -> Vec<Policy> {
         let rule = serde_json::from_value(json!({
             "metadata": {"name": "web", "namespace": "shop"},
             "spec": {"service": {"name": "web", "port": 80}, "rules": rules},
         }));
         let labels = [("app".to_owned(), "web".to_owned())].into();
-        let policies = build(&rule.unwrap(), at, &["a.com".to_owned()], &labels);
-        policies
-            .into_iter()
-            .map(|policy| (policy.index, serde_json::to_value(policy.spec).unwrap()))
-            .collect()
+        build(&rule.unwrap(), at, &["a.com".to_owned()], &labels, callers)
     }
 
     #[test]
@@ -222,6 +289,46 @@ mod tests {
             json!([{"key": "request.auth.claims[scope]", "values": ["s"]}, {"key": "request.auth.claims[aud]", "values": ["x"]}])
         );
         assert_eq!(policies[3].1["rules"][0].get("when"), None);
+    }
+
+    #[test]
+    fn while_traffic_moves_both_callers_are_let_through() {
+        let jwt = json!({"authentications": [{"issuer": "i", "jwksUri": "/"}]});
+        let asked = json!({"authorizers": ["p"]});
+        let restricted = json!({"authorizers": ["p"], "restrictions": jwt});
+        let (ingress, oathkeeper) =
+            (json!({"principals": [INGRESS]}), json!({"principals": [OATHKEEPER]}));
+        let token = json!({"requestPrincipals": ["i/*"]});
+        let both = json!({"principals": [INGRESS], "requestPrincipals": ["i/*"]});
+        let open = vec![oathkeeper, ingress];
+        let cases = [
+            (json!({"noAuth": true}), open.clone()),
+            (json!({"extAuth": asked}), open),
+            (json!({"jwt": jwt}), vec![token.clone()]),
+            (json!({"extAuth": restricted}), vec![token, both]),
+        ];
+        for (strategy, expected) in cases {
+            let mut rule = strategy.clone();
+            rule["path"] = "/a".into();
+            rule["methods"] = json!(["GET"]);
+            let policies = policies_for(&json!([rule]), 0, Callers::IngressOrOathkeeper);
+            let (allow, custom) = policies.split_last().unwrap();
+            let allowed = serde_json::to_value(&allow.spec).unwrap();
+            let from: Vec<Value> = allowed["rules"][0]["from"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|from| from["source"].clone())
+                .collect();
+            assert_eq!(from, expected, "{strategy}");
+            assert_eq!(allowed.pointer("/rules/0/to/0/operation/hosts"), None, "{strategy}");
+            assert_eq!(allow.index, custom.len().to_string(), "{strategy}");
+            for policy in custom {
+                let spec = serde_json::to_value(&policy.spec).unwrap();
+                assert_eq!(spec["rules"][0]["to"][0]["operation"]["hosts"], json!(["a.com"]));
+                assert_ne!(policy.hash, allow.hash, "{strategy}");
+            }
+        }
     }
 
     #[test]

@@ -24,11 +24,6 @@ pub(crate) fn request_authentication() -> Kind {
     Kind::new("security.istio.io", "v1beta1", "RequestAuthentication")
 }
 
-/// Returns the kind of Ory Oathkeeper's `Rule`, which is only deleted and never written.
-pub(crate) fn ory_rule() -> Kind {
-    Kind::new("oathkeeper.ory.sh", "v1alpha1", "Rule")
-}
-
 /// A `Gateway`, reduced to the hosts of its servers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -69,7 +64,7 @@ pub(crate) struct HttpRoute {
     pub(crate) timeout: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CorsPolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,21 +93,30 @@ pub(crate) struct RequestHeaders {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct ResponseHeaders {
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub(crate) remove: &'static [&'static str],
 }
 
 #[derive(Debug, Serialize)]
 pub(crate) struct HttpMatch {
-    pub(crate) method: StringMatch,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) method: Option<StringMatch>,
     pub(crate) uri: StringMatch,
 }
 
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum StringMatch {
     Exact(String),
     Prefix(String),
     Regex(String),
+}
+
+impl StringMatch {
+    /// Returns the match of exactly these methods.
+    pub(crate) fn methods(methods: &[String]) -> Self {
+        Self::Regex(format!("^({})$", methods.join("|")))
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -140,6 +144,7 @@ pub(crate) struct AuthorizationPolicySpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) provider: Option<Provider>,
     pub(crate) rules: Vec<PolicyRule>,
+    #[serde(skip_serializing_if = "Selector::is_empty")]
     pub(crate) selector: Selector,
 }
 
@@ -165,7 +170,8 @@ pub(crate) struct From {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Source {
-    pub(crate) principals: [&'static str; 1],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) principals: Vec<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) request_principals: Vec<String>,
 }
@@ -203,11 +209,19 @@ pub(crate) struct Selector {
     pub(crate) match_labels: BTreeMap<String, String>,
 }
 
+impl Selector {
+    /// Returns whether it selects all workloads of its namespace.
+    fn is_empty(&self) -> bool {
+        self.match_labels.is_empty()
+    }
+}
+
 /// The spec of a `RequestAuthentication`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct RequestAuthenticationSpec {
     pub(crate) jwt_rules: Vec<JwtRule>,
+    #[serde(skip_serializing_if = "Selector::is_empty")]
     pub(crate) selector: Selector,
 }
 

@@ -1,39 +1,51 @@
-//! Reconciles APIRules of gateway.kyma-project.io, versions v2 and v2alpha1, as the Kyma API
-//! Gateway operator does.
+//! Reconciles APIRules of gateway.kyma-project.io, as the Kyma API Gateway operator does.
 //!
 //! For each APIRule, the processor writes a `VirtualService`, `AuthorizationPolicies` and
-//! `RequestAuthentications`. This file connects the processor's contract with the logic, which is
-//! pure over what it reads. In all modules, "the original" is the Kyma API Gateway operator.
+//! `RequestAuthentications`, and for those of version v1beta1 `Rule`s of Ory Oathkeeper. This file
+//! connects the processor's contract with the logic, which is pure over what it reads. In all
+//! modules, "the original" is the Kyma API Gateway operator.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`api`] | the types of the APIRule, and its `CustomResourceDefinition` |
+//! | [`api`], `annotation` | the types of the APIRule, its `CustomResourceDefinition` and annotations |
+//! | [`conversion`], [`admission`] | objects in other versions; what is decided before they are stored |
 //! | `describe`, [`config`] | the declared reads and writes; the configuration |
 //! | [`reconcile`] | the steps of a reconcile: read, validate, build, compare |
+//! | [`v1beta1`] | the same for what was written in v1beta1, with the builders for it |
+//! | `migration` | the steps from v1beta1 to v2 |
 //! | `gateway`, `workload` | reads of gateways; reads of services and the Pods behind them |
 //! | [`validation`] | all errors that an APIRule can have |
 //! | `virtual_service`, `authorization_policy` | builders of these two kinds |
-//! | `request_authentication`, `istio` | the builder of this kind; the types of Istio's kinds |
+//! | `request_authentication`, `istio`, `ory` | the builder of this kind; the types of their kinds |
 //! | `existing`, `hash` | the objects that exist; the label that identifies a policy |
-//! | [`change`] | the changes from existing to desired objects |
-//! | `status` | the texts of the status |
-//! | `hostname`, `path`, `uri`, `yaml` | parsers of small languages |
+//! | `produced`, [`change`] | the changes from existing to desired objects, by kind and by object |
+//! | `status`, `stop` | the texts of the status; the reasons why a reconcile fails |
+//! | `hostname`, `path`, `uri`, `yaml`, `json` | parsers of small languages |
 
+pub mod admission;
+mod annotation;
 pub mod api;
 mod authorization_policy;
 pub mod change;
 pub mod config;
+pub mod conversion;
 mod describe;
 mod existing;
 mod gateway;
 mod hash;
 mod hostname;
 mod istio;
+mod json;
+mod migration;
+mod ory;
 mod path;
+mod produced;
 pub mod reconcile;
 mod request_authentication;
 mod status;
+mod stop;
 mod uri;
+pub mod v1beta1;
 pub mod validation;
 mod virtual_service;
 mod workload;
@@ -50,11 +62,11 @@ impl Processor for ApiRules {
     type Config = Config;
 
     fn describe(config: &Config) -> Result<Description, String> {
-        Ok(describe::describe(config))
+        describe::describe(config)
     }
 
-    fn reconcile(request: &Request, _config: &Config, host: &Host) -> Result<Outcome, Failure> {
-        reconcile::reconcile(request, host)
+    fn reconcile(request: &Request, config: &Config, host: &Host) -> Result<Outcome, Failure> {
+        reconcile::reconcile(request, config, host)
     }
 }
 

@@ -17,6 +17,30 @@ pub(crate) const MANY: &str = "{**}";
 const ONE_REGEX: &str = "([A-Za-z0-9-._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+";
 const MANY_REGEX: &str = "([A-Za-z0-9-._~!$&'()*+,;=:@/]|%[0-9a-fA-F]{2})*";
 
+/// Returns whether the schema accepts a path: segments, of which some may be operators, or `/*`.
+pub(crate) fn is_valid(path: &str) -> bool {
+    let Some(segments) = path.strip_prefix('/') else { return false };
+    path == EVERY || segments.split('/').all(|segment| is_operator(segment) || is_segment(segment))
+}
+
+fn is_operator(segment: &str) -> bool {
+    segment == ONE || segment == MANY
+}
+
+fn is_segment(segment: &str) -> bool {
+    let mut bytes = segment.bytes();
+    while let Some(byte) = bytes.next() {
+        let is_allowed = match byte {
+            b'%' => (0..2).all(|_| bytes.next().is_some_and(|digit| digit.is_ascii_hexdigit())),
+            byte => byte.is_ascii_alphanumeric() || b"-._~!$&'()+,;=:@".contains(&byte),
+        };
+        if !is_allowed {
+            return false;
+        }
+    }
+    true
+}
+
 /// Returns the path in the notation of an `AuthorizationPolicy`.
 pub(crate) fn operator(path: &str) -> &str {
     if path == EVERY { EVERY_OPERATOR } else { path }
@@ -121,6 +145,32 @@ mod tests {
             assert_eq!(uri_match(path), StringMatch::Regex(regex), "{path}");
         }
         assert_eq!(uri_match("/*"), StringMatch::Prefix("/".to_owned()));
+    }
+
+    #[test]
+    fn a_path_is_accepted_as_by_the_schema() {
+        let cases = [
+            ("/", true),
+            ("/*", true),
+            ("/a/b-c._~!$&'()+,;=:@", true),
+            ("/a/%2F/", true),
+            ("/{*}/a/{**}", true),
+            ("//", true),
+            ("", false),
+            ("a", false),
+            ("/.*", false),
+            ("/a/*", false),
+            ("/a{*}", false),
+            ("/{***}", false),
+            ("/%2", false),
+            ("/%zz", false),
+            ("/a?b", false),
+            ("/a b", false),
+            ("/ä", false),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(is_valid(path), expected, "{path}");
+        }
     }
 
     #[test]

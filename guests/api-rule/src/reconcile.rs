@@ -1,53 +1,30 @@
 //! The reconciliation of an APIRule: from the object to the changes that it needs.
 
-use std::time::Duration;
+use mortise_sdk::{Error, Failure, Host, Outcome, Request};
 
-use mortise_sdk::{Error, Failure, Host, Kind, Level, Outcome, Request, Selection};
-use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
-
+pub use crate::stop::Stop;
 use crate::{
-    api::{ApiRule, ApiRuleStatus},
-    authorization_policy,
-    change::{self, Change, Comparison, Desired},
-    config,
-    describe::FINALIZER,
-    existing::{self, Existing, HASH, INDEX, LONGEST_LABEL},
+    annotation,
+    api::{ApiRule, ApiRuleStatus, FINALIZER},
+    authorization_policy::{self, Callers},
+    change::{self, Change},
+    config::{self, Config},
+    existing,
     gateway::{self, Choice, Lookup},
-    istio, request_authentication, status,
+    istio,
+    migration::{self, Round},
+    ory,
+    produced::{Needed, OryRules, Produced, known},
+    request_authentication, status,
+    stop::{RETRY, too_long},
+    v1beta1,
     validation::{self, Failure as Wrong},
     virtual_service,
     workload::{Labels, Missing, Workloads},
 };
 
-/// The time after which a failed APIRule is reconciled again even if nothing that was read has
-/// changed.
-const RETRY: Duration = Duration::from_mins(1);
-
-/// The reason why an APIRule cannot be reconciled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stop {
-    /// An error, with the text for a status in state Error.
-    Wrong(String),
-    /// A CRD must be installed first; with the text for a status in state Warning.
-    Waiting(String),
-    /// An error that the status does not mention.
-    Untold(String),
-    /// A read cannot be answered at the moment.
-    Unavailable(Error),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Unavailable { .. } => Self::Unavailable(error),
-            error => Self::Wrong(status::general(&error.to_string())),
-        }
-    }
-}
-
 /// Reconciles one APIRule.
-pub fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failure> {
+pub fn reconcile(request: &Request, config: &Config, host: &Host) -> Result<Outcome, Failure> {
     let rule = match request.object::<ApiRule>() {
         Ok(Some(rule)) => rule,
         Ok(None) => return Ok(Outcome::new().requeue_never()),
@@ -60,24 +37,45 @@ pub fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failure> {
             return Err(Failure::from(error).status(request, &status));
         }
     };
+    let is_v1beta1 = annotation::is_v1beta1(&rule);
     if !request.failed_writes.is_empty() {
-        let description = status::describe_failed_writes(&request.failed_writes, host);
-        let status = status::stamp(&rule, status::error(description), host);
+        let next = if is_v1beta1 {
+            v1beta1::failed(&request.failed_writes, host)
+        } else {
+            status::error(status::describe_failed_writes(&request.failed_writes, host))
+        };
+        let status = status::stamp(&rule, next, host);
         return Ok(Outcome::new().status(request, &status).requeue_after(RETRY));
     }
     if rule.metadata.is_deleted() {
         return delete(&rule, host);
     }
+    if is_v1beta1 {
+        return v1beta1::reconcile(&rule, request, config, host);
+    }
+    reconcile_v2(&rule.without_empty_lists(), request, config, host)
+}
+
+/// Reconciles an APIRule that was not written in v1beta1.
+fn reconcile_v2(
+    rule: &ApiRule,
+    request: &Request,
+    config: &Config,
+    host: &Host,
+) -> Result<Outcome, Failure> {
     let with_status = |status: ApiRuleStatus| {
-        let status = status::stamp(&rule, status, host);
+        let status = status::stamp(rule, status, host);
         Outcome::new().status(request, &status).finalizers([FINALIZER])
     };
-    match changes(&rule, host) {
-        Ok(changes) => Ok(change::carry_out(changes, with_status(status::ready()))),
+    match changes(rule, config, host) {
+        Ok((changes, round)) => {
+            let outcome = change::carry_out(changes, with_status(status::ready()));
+            Ok(round.carry_out(outcome, rule, request, host))
+        }
         Err(Stop::Waiting(description)) => Ok(with_status(status::warning(description))),
         Err(Stop::Wrong(description)) => {
             let failure = Failure::new(&description).retry_after(RETRY);
-            let status = status::stamp(&rule, status::error(description), host);
+            let status = status::stamp(rule, status::error(description), host);
             Err(failure.status(request, &status))
         }
         Err(Stop::Untold(message)) => Err(Failure::new(message).retry_after(RETRY)),
@@ -90,8 +88,8 @@ pub fn validate(rule: &ApiRule, host: &Host) -> Result<Vec<Wrong>, Error> {
     validation::validate(rule, &gateway::look_up(rule, host)?, &Workloads::new(host), host)
 }
 
-/// Returns the changes that an APIRule needs, if it has no errors.
-pub fn changes(rule: &ApiRule, host: &Host) -> Result<Vec<Change>, Stop> {
+/// Returns the changes that an APIRule needs, if it has no errors, and the round of its migration.
+fn changes(rule: &ApiRule, config: &Config, host: &Host) -> Result<(Vec<Change>, Round), Stop> {
     let lookup = gateway::look_up(rule, host)?;
     if let Choice::Gateway(name) = lookup.choice
         && gateway::split(name).is_none()
@@ -103,14 +101,11 @@ pub fn changes(rule: &ApiRule, host: &Host) -> Result<Vec<Change>, Stop> {
     if let Some(wrong) = validation::discover(&lookup) {
         return Err(Stop::Wrong(validation::describe(&[wrong])));
     }
-    if rule.metadata.name.len() > LONGEST_LABEL {
-        let message = format!(
-            "the name is longer than {LONGEST_LABEL} characters, which is the most that a label holds"
-        );
+    if let Some(message) = too_long(rule) {
         return Err(Stop::Wrong(status::general(&message)));
     }
-    let existing = Produced::list(rule, host)?;
-    if let Err(message) = config::check_jwt_handler(host)? {
+    let existing = Produced::list(rule, host, OryRules::Deleted)?;
+    if let Err(message) = config::handler(host)? {
         return Err(Stop::Wrong(validation::describe(&[Wrong::new("", message)])));
     }
     let workloads = Workloads::new(host);
@@ -118,14 +113,17 @@ pub fn changes(rule: &ApiRule, host: &Host) -> Result<Vec<Change>, Stop> {
     if !wrong.is_empty() {
         return Err(Stop::Wrong(validation::describe(&wrong)));
     }
-    compare(rule, &lookup, existing, &workloads, host)
+    let round = migration::round(rule, !existing.ory_rules.is_empty(), config, host)?;
+    let needed = needed(rule, &lookup, &workloads, &round)?;
+    Ok((existing.changes(rule, needed, host)?, round))
 }
 
-/// Returns the changes that an APIRule needs, without checking it for errors first as [`changes`]
-/// does.
+/// Returns the changes that an APIRule needs, without checking it for errors first.
 pub fn changes_unchecked(rule: &ApiRule, host: &Host) -> Result<Vec<Change>, Stop> {
-    let existing = Produced::list(rule, host)?;
-    compare(rule, &gateway::look_up(rule, host)?, existing, &Workloads::new(host), host)
+    let existing = Produced::list(rule, host, OryRules::Deleted)?;
+    let lookup = gateway::look_up(rule, host)?;
+    let needed = needed(rule, &lookup, &Workloads::new(host), &Round::none())?;
+    Ok(existing.changes(rule, needed, host)?)
 }
 
 /// Deletes the objects that were made for an APIRule, then removes its finalizer.
@@ -137,7 +135,7 @@ fn delete(rule: &ApiRule, host: &Host) -> Result<Outcome, Failure> {
         istio::authorization_policy(),
         istio::request_authentication(),
         istio::virtual_service(),
-        istio::ory_rule(),
+        ory::kind(),
     ];
     let mut changes = Vec::new();
     for kind in kinds {
@@ -167,70 +165,13 @@ fn lost_virtual_service(
     Ok(change::deletions(&kind, lost.into_iter().collect()).next())
 }
 
-/// Returns `None` if the cluster does not know the kind.
-fn known<T>(read: Result<T, Error>) -> Result<Option<T>, Error> {
-    match read {
-        Err(error) if error.is_unknown_kind() => Ok(None),
-        read => read.map(Some),
-    }
-}
-
-/// The objects that exist for an APIRule.
-struct Produced {
-    virtual_services: Vec<Existing>,
-    authorization_policies: Vec<Existing>,
-    request_authentications: Vec<Existing>,
-    ory_rules: Vec<Existing>,
-}
-
-impl Produced {
-    fn list(rule: &ApiRule, host: &Host) -> Result<Self, Stop> {
-        let list = |kind: Kind, plural| {
-            required(existing::list(host, &kind, rule, &existing::FIELDS), plural, host)
-        };
-        Ok(Self {
-            virtual_services: list(
-                istio::virtual_service(),
-                "virtualservices.networking.istio.io",
-            )?,
-            authorization_policies: list(
-                istio::authorization_policy(),
-                "authorizationpolicies.security.istio.io",
-            )?,
-            request_authentications: list(
-                istio::request_authentication(),
-                "requestauthentications.security.istio.io",
-            )?,
-            ory_rules: known(existing::list(host, &istio::ory_rule(), rule, &existing::NAME_ONLY))?
-                .unwrap_or_default(),
-        })
-    }
-}
-
-fn required<T>(read: Result<T, Error>, crd: &str, host: &Host) -> Result<T, Stop> {
-    read.map_err(|error| match error {
-        Error::UnknownKind { .. } => Stop::Waiting(format!(
-            "CRD {crd} is not present. Make sure to install required dependencies for the component"
-        )),
-        Error::Unavailable { .. } => Stop::Unavailable(error),
-        error => {
-            host.log(
-                Level::Warn,
-                "cannot read a dependency",
-                &[("crd", crd), ("error", &error.to_string())],
-            );
-            Stop::Wrong("Error happened during discovering dependencies".to_owned())
-        }
-    })
-}
-
-fn compare(
+/// Builds the objects that an APIRule needs in this round of its migration.
+fn needed(
     rule: &ApiRule,
     lookup: &Lookup<'_>,
-    existing: Produced,
     workloads: &Workloads<'_>,
-    host: &Host,
-) -> Result<Vec<Change>, Stop> {
+    round: &Round,
+) -> Result<Needed, Stop> {
     let Some(gateway) = &lookup.gateway else {
         let message = "gateway must be provided when using short host name";
         return Err(Stop::Wrong(status::general(message)));
@@ -241,156 +182,34 @@ fn compare(
         Stop::Wrong(status::general(&format!("getting hosts from api rule: {error}")))
     })?;
     let labels = labels_of_rules(rule, workloads)?;
-    let service = virtual_service::build(rule, &hosts, &gateway.name);
-    let mut changes = compare_virtual_services(rule, &service, existing.virtual_services, host)?;
-    let policies = existing.authorization_policies;
-    changes.extend(compare_authorization_policies(rule, &hosts, &labels, policies, host)?);
-    let authentications = existing.request_authentications;
-    changes.extend(compare_request_authentications(rule, &labels, authentications, host)?);
-    changes.extend(change::deletions(&istio::ory_rule(), existing.ory_rules));
-    Ok(changes)
+    let mut needed = Needed {
+        virtual_service: round
+            .switches_route()
+            .then(|| virtual_service::build(rule, &hosts, &gateway.name)),
+        ory_rules: round.is_last().then(ory::Rules::default),
+        ..Needed::default()
+    };
+    let callers = if round.is_last() { Callers::Ingress } else { Callers::IngressOrOathkeeper };
+    for (at, (of, labels)) in rule.spec.rules.iter().zip(&labels).enumerate() {
+        let namespace = rule.service_namespace(of);
+        let policies = authorization_policy::build(rule, at, &hosts, labels, callers);
+        needed.policies.extend(policies.into_iter().map(|policy| (namespace.to_owned(), policy)));
+        if let Some(tokens) = of.tokens() {
+            let spec = request_authentication::build(&tokens.authentications, labels);
+            needed.authentications.push((namespace.to_owned(), spec));
+        }
+    }
+    Ok(needed)
 }
 
 /// Returns, for each rule, the labels of the Pods behind it.
 fn labels_of_rules(rule: &ApiRule, workloads: &Workloads<'_>) -> Result<Vec<Labels>, Stop> {
-    let labels = |of| match workloads.selector(rule, of).as_ref() {
+    let labels = |of| match workloads.selector_of(rule, of).as_ref() {
         Ok(labels) => Ok(labels.clone()),
         Err(Missing::Service(message)) => Err(Stop::Wrong(status::general(message))),
         Err(Missing::Unavailable(error)) => Err(Stop::Unavailable(error.clone())),
     };
     rule.spec.rules.iter().map(labels).collect()
-}
-
-/// Returns the changes of the only `VirtualService`. If several are found, one in the APIRule's own
-/// namespace is preferred, and the others stay as they are.
-fn compare_virtual_services(
-    rule: &ApiRule,
-    service: &istio::VirtualServiceSpec,
-    mut existing: Vec<Existing>,
-    host: &Host,
-) -> Result<Vec<Change>, Stop> {
-    let kind = istio::virtual_service();
-    existing.sort_by_key(|object| {
-        let is_here = object.metadata.namespace.as_deref() == Some(rule.namespace());
-        (!is_here, !virtual_service::is_made_for(rule, &object.metadata))
-    });
-    existing.truncate(1);
-    let there = existing.first().and_then(|object| object.metadata.namespace.clone());
-    let desired = Desired {
-        key: virtual_service::KEY.to_owned(),
-        namespace: there.unwrap_or_else(|| rule.namespace().to_owned()),
-        labels: existing::labels(rule),
-        spec: raw(service)?,
-    };
-    let existing = existing
-        .into_iter()
-        .map(|object| (Some(virtual_service::KEY.to_owned()), object))
-        .collect();
-    let lost = |desired: &Desired, name: &str| {
-        let found = existing::get(host, &kind, &desired.namespace, name, &existing::FIELDS)?;
-        if found.is_some() {
-            return Ok(found);
-        }
-        let with_host = |host| Selection::new(kind.clone()).matching("spec.hosts[]", host);
-        let selections = service.hosts.iter().map(with_host);
-        first_generated(rule, host, selections.map(|of| of.namespace(&desired.namespace)))
-    };
-    let desired = vec![desired];
-    Ok(Comparison { rule, kind: kind.clone(), existing, desired, lost: &lost }.changes()?)
-}
-
-/// Returns the first object whose name the original generated for an APIRule.
-fn first_generated(
-    rule: &ApiRule,
-    host: &Host,
-    selections: impl Iterator<Item = Selection>,
-) -> Result<Option<Existing>, Error> {
-    for selection in selections {
-        let selection = selection.fields(existing::FIELDS);
-        for object in host.objects::<Existing>(&selection, 0) {
-            let object = object?;
-            if existing::is_generated(&object.metadata, rule) {
-                return Ok(Some(object));
-            }
-        }
-    }
-    Ok(None)
-}
-
-fn compare_authorization_policies(
-    rule: &ApiRule,
-    hosts: &[String],
-    labels: &[Labels],
-    existing: Vec<Existing>,
-    host: &Host,
-) -> Result<Vec<Change>, Stop> {
-    let kind = istio::authorization_policy();
-    let mut desired = Vec::new();
-    for (at, (of, labels)) in rule.spec.rules.iter().zip(labels).enumerate() {
-        let namespace = rule.service_namespace(of);
-        for policy in authorization_policy::build(rule, at, hosts, labels) {
-            let mut labels = existing::labels(rule);
-            let key = authorization_policy::key(namespace, &policy.hash, &policy.index);
-            labels.extend([(HASH.to_owned(), policy.hash), (INDEX.to_owned(), policy.index)]);
-            desired.push(Desired {
-                key,
-                namespace: namespace.to_owned(),
-                labels,
-                spec: raw(&policy.spec)?,
-            });
-        }
-    }
-    let key = |object: &Existing| {
-        let labels = &object.metadata.labels;
-        Some(authorization_policy::key(
-            object.metadata.namespace.as_deref()?,
-            labels.get(HASH)?,
-            labels.get(INDEX)?,
-        ))
-    };
-    let existing = existing.into_iter().map(|object| (key(&object), object)).collect();
-    let lost = |desired: &Desired, name: &str| {
-        let found = existing::get(host, &kind, &desired.namespace, name, &existing::FIELDS)?;
-        if found.is_some() {
-            return Ok(found);
-        }
-        let label = |name: &str| desired.labels.get(name).map_or("", String::as_str);
-        let selector = format!("{HASH}={},{INDEX}={}", label(HASH), label(INDEX));
-        let selection = Selection::new(kind.clone()).namespace(&desired.namespace).labels(selector);
-        first_generated(rule, host, [selection].into_iter())
-    };
-    Ok(Comparison { rule, kind: kind.clone(), existing, desired, lost: &lost }.changes()?)
-}
-
-fn compare_request_authentications(
-    rule: &ApiRule,
-    labels: &[Labels],
-    existing: Vec<Existing>,
-    host: &Host,
-) -> Result<Vec<Change>, Stop> {
-    let kind = istio::request_authentication();
-    let mut desired = Vec::new();
-    for (of, labels) in rule.spec.rules.iter().zip(labels) {
-        let Some(tokens) = of.tokens() else { continue };
-        let spec = request_authentication::build(tokens, labels);
-        let namespace = rule.service_namespace(of);
-        let key = request_authentication::key(namespace, &spec);
-        let labels = existing::labels(rule);
-        desired.push(Desired { key, namespace: namespace.to_owned(), labels, spec: raw(&spec)? });
-    }
-    let key = |object: &Existing| {
-        let spec = serde_json::from_str(object.spec.as_deref()?.get()).ok()?;
-        Some(request_authentication::key(object.metadata.namespace.as_deref()?, &spec))
-    };
-    let existing = existing.into_iter().map(|object| (key(&object), object)).collect();
-    let lost = |desired: &Desired, name: &str| {
-        existing::get(host, &kind, &desired.namespace, name, &existing::FIELDS)
-    };
-    Ok(Comparison { rule, kind: kind.clone(), existing, desired, lost: &lost }.changes()?)
-}
-
-fn raw(spec: &impl Serialize) -> Result<Box<RawValue>, Stop> {
-    to_raw_value(spec).map_err(|error| Stop::Wrong(status::general(&error.to_string())))
 }
 
 #[cfg(test)]

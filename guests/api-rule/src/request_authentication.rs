@@ -3,14 +3,17 @@
 use std::fmt::Write;
 
 use crate::{
-    api::JwtConfig,
+    api::JwtAuthentication,
     istio::{JwtRule, RequestAuthenticationSpec, Selector},
     workload::Labels,
 };
 
 /// Builds the spec for the workloads with these labels.
-pub(crate) fn build(tokens: &JwtConfig, labels: &Labels) -> RequestAuthenticationSpec {
-    let jwt_rules = tokens.authentications.iter().map(|authentication| JwtRule {
+pub(crate) fn build(
+    authentications: &[JwtAuthentication],
+    labels: &Labels,
+) -> RequestAuthenticationSpec {
+    let jwt_rules = authentications.iter().map(|authentication| JwtRule {
         forward_original_token: true,
         from_headers: authentication.from_headers.clone(),
         from_params: authentication.from_params.clone(),

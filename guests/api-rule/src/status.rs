@@ -33,6 +33,11 @@ pub(crate) fn stamp(rule: &ApiRule, next: ApiRuleStatus, host: &Host) -> ApiRule
     status::stamp(rule.status.clone(), next, |status| &mut status.last_processed_time, host)
 }
 
+/// Sets the time of a status to that of this call.
+pub(crate) fn now(status: ApiRuleStatus, host: &Host) -> ApiRuleStatus {
+    ApiRuleStatus { last_processed_time: Some(host.now_text()), ..status }
+}
+
 /// Returns the text for errors that are not about fields of the APIRule.
 pub(crate) fn general(error: &str) -> String {
     format!("ApiRuleErrors: {error}")
@@ -58,13 +63,14 @@ pub(crate) fn describe_failed_writes(failures: &[WriteFailure], host: &Host) -> 
     lines.collect::<Vec<String>>().join("\n")
 }
 
-fn class(failure: &WriteFailure, host: &Host) -> &'static str {
+pub(crate) fn class(failure: &WriteFailure, host: &Host) -> &'static str {
     let kind = failure.ref_.kind.kind.as_str();
     match (failure.action, kind) {
         (Action::Apply, "VirtualService") if exists(&failure.ref_, host) => "VirtualService",
         (Action::Apply, "RequestAuthentication") if exists(&failure.ref_, host) => {
             "RequestAuthentication"
         }
+        (Action::Apply, "Rule") if exists(&failure.ref_, host) => "AccessRule",
         (Action::Delete, "VirtualService") => "VirtualService",
         (Action::Delete, "RequestAuthentication") => "RequestAuthentication",
         (Action::Delete, "AuthorizationPolicy") => "AuthorizationPolicy",

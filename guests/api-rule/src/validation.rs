@@ -1,7 +1,7 @@
 //! The validation of an APIRule, with the order and the messages of the original.
 
 mod ext_auth;
-mod jwt;
+pub(crate) mod jwt;
 
 use mortise_sdk::{Error, Host, Selection, object::Metadata};
 use serde::Deserialize;
@@ -100,7 +100,7 @@ fn validate_workload(
     workloads: &Workloads<'_>,
     failures: &mut Vec<Failure>,
 ) -> Result<(), Error> {
-    let selector = workloads.selector(rule, of);
+    let selector = workloads.selector_of(rule, of);
     match selector.as_ref() {
         Err(Missing::Unavailable(error)) => return Err(error.clone()),
         Err(Missing::Service(message)) => {
@@ -112,7 +112,7 @@ fn validate_workload(
             failures.push(Failure::new(format!("{path}.injection"), message));
         }
         Ok(labels) => {
-            let pods = workloads.pods_without_sidecar(rule, of, labels)?;
+            let pods = workloads.pods_without_sidecar(rule.service_namespace(of), labels)?;
             failures.extend(pods.iter().map(|pod| {
                 Failure::new(path, format!("Pod {pod} does not have an injected istio sidecar"))
             }));
@@ -200,7 +200,7 @@ fn qualify(name: &str, lookup: &Lookup<'_>) -> Result<Option<String>, String> {
 
 /// Returns the number of `VirtualService`s of other owners that have the host. An index finds them,
 /// so the cost follows their number.
-fn occupants(rule: &ApiRule, qualified: &str, host: &Host) -> Result<usize, Error> {
+pub(crate) fn occupants(rule: &ApiRule, qualified: &str, host: &Host) -> Result<usize, Error> {
     #[derive(Deserialize)]
     struct Labelled {
         metadata: Metadata,

@@ -10,13 +10,13 @@ use crate::{
 };
 
 /// The timeout of a request in seconds, if neither the rule nor the spec sets one.
-const TIMEOUT: i64 = 180;
+pub(crate) const TIMEOUT: i64 = 180;
 
 /// The key of the `VirtualService`: an APIRule has only one, so nothing has to tell it from others.
 pub(crate) const KEY: &str = "";
 
 /// The response headers that only the Gateway may set.
-const CORS_HEADERS: &[&str] = &[
+pub(crate) const CORS_HEADERS: &[&str] = &[
     "Access-Control-Allow-Origin",
     "Access-Control-Expose-Headers",
     "Access-Control-Allow-Headers",
@@ -59,7 +59,7 @@ fn route(rule: &ApiRule, of: &Rule, hosts: &[String]) -> istio::HttpRoute {
             response: istio::ResponseHeaders { remove: CORS_HEADERS },
         },
         matches: [istio::HttpMatch {
-            method: istio::StringMatch::Regex(format!("^({})$", of.methods.join("|"))),
+            method: Some(istio::StringMatch::methods(&of.methods)),
             uri: path::uri_match(&of.path),
         }],
         route: [istio::Route { destination, weight: 100 }],
@@ -79,18 +79,22 @@ fn request_headers(of: &Rule, hosts: &[String]) -> BTreeMap<String, String> {
     set.extend(change.headers.iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
     // Empty cookies count as absent: an empty header would remove the cookies of the client.
     if let Some(cookies) = change.cookies.as_ref().filter(|cookies| !cookies.is_empty()) {
-        let cookies: Vec<String> =
-            cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        set.insert("Cookie".to_owned(), cookies.join("; "));
+        set.insert("Cookie".to_owned(), cookie(cookies));
     }
     set
+}
+
+/// Returns the value of the header that sets cookies.
+pub(crate) fn cookie(cookies: &BTreeMap<String, String>) -> String {
+    let cookies: Vec<String> =
+        cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    cookies.join("; ")
 }
 
 /// Builds the CORS policy; `None` if it allows no origin: as in the original, such a policy has no
 /// effect.
 fn cors_policy(policy: &CorsPolicy) -> Option<istio::CorsPolicy> {
-    let allow_origins: Vec<istio::StringMatch> =
-        policy.allow_origins.iter().flatten().map(|(kind, value)| origin(kind, value)).collect();
+    let allow_origins = origins(&policy.allow_origins);
     if allow_origins.is_empty() {
         return None;
     }
@@ -102,6 +106,11 @@ fn cors_policy(policy: &CorsPolicy) -> Option<istio::CorsPolicy> {
         expose_headers: policy.expose_headers.clone(),
         max_age: policy.max_age.map(|seconds| format!("{seconds}s")),
     })
+}
+
+/// Returns the matches of origins, each of which may have several.
+pub(crate) fn origins(origins: &[BTreeMap<String, String>]) -> Vec<istio::StringMatch> {
+    origins.iter().flatten().map(|(kind, value)| origin(kind, value)).collect()
 }
 
 fn origin(kind: &str, value: &str) -> istio::StringMatch {

@@ -47,17 +47,23 @@ impl<'a> Workloads<'a> {
     }
 
     /// Returns the labels by which the service behind a rule selects its Pods.
-    pub(crate) fn selector(&self, rule: &ApiRule, of: &Rule) -> Rc<Result<Labels, Missing>> {
-        let name = rule
-            .service(of)
-            .and_then(|service| service.name.as_deref())
-            .filter(|name| !name.is_empty());
-        let Some(name) = name else {
+    pub(crate) fn selector_of(&self, rule: &ApiRule, of: &Rule) -> Rc<Result<Labels, Missing>> {
+        let name = rule.service(of).and_then(|service| service.name.as_deref());
+        self.selector(rule.service_namespace(of), name)
+    }
+
+    /// Returns the labels by which a service selects its Pods.
+    pub(crate) fn selector(
+        &self,
+        namespace: &str,
+        name: Option<&str>,
+    ) -> Rc<Result<Labels, Missing>> {
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
             return Rc::new(Err(Missing::Service(
                 "service name is required but missing".to_owned(),
             )));
         };
-        let key = (namespace(rule, of).to_owned(), name.to_owned());
+        let key = (or_default(namespace).to_owned(), name.to_owned());
         if let Some(known) = self.selectors.borrow().get(&key) {
             return Rc::clone(known);
         }
@@ -75,16 +81,15 @@ impl<'a> Workloads<'a> {
         }
     }
 
-    /// Returns the Pods behind a rule that have no sidecar, as namespace/name.
+    /// Returns the Pods with these labels that have no sidecar, as namespace/name.
     pub(crate) fn pods_without_sidecar(
         &self,
-        rule: &ApiRule,
-        of: &Rule,
+        namespace: &str,
         labels: &Labels,
     ) -> Result<Rc<Vec<String>>, Error> {
         let selector: Vec<String> =
             labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let key = (namespace(rule, of).to_owned(), selector.join(","));
+        let key = (or_default(namespace).to_owned(), selector.join(","));
         if let Some(known) = self.bare_pods.borrow().get(&key) {
             return Ok(Rc::clone(known));
         }
@@ -103,11 +108,7 @@ impl<'a> Workloads<'a> {
     }
 }
 
-/// Returns the namespace of the service behind a rule. An empty namespace means `default`, as in
-/// the original.
-fn namespace<'a>(rule: &'a ApiRule, of: &'a Rule) -> &'a str {
-    match rule.service_namespace(of) {
-        "" => "default",
-        namespace => namespace,
-    }
+/// Returns a namespace. An empty one means `default`, as in the original.
+fn or_default(namespace: &str) -> &str {
+    if namespace.is_empty() { "default" } else { namespace }
 }

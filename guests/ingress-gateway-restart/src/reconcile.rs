@@ -5,20 +5,19 @@ use std::time::Duration;
 use istio::{
     api::{ISTIO_NAMESPACE, Istio, IstioStatus, MODULE_NAMESPACE},
     check,
-    condition::USER_RESOURCE,
+    condition::{GATEWAY, USER_RESOURCE},
     last_applied::{self, LastApplied},
     user_filter,
 };
 use mortise_sdk::{
     Error, Failure, Host, Manifest, ObjectRef, Outcome, Request, Selection, WriteFailure,
-    object::Condition, status::set_condition,
+    object::Condition,
 };
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
-    Config,
-    condition::{self, RESTARTED},
+    Config, condition,
     describe::{LAST_POLICY, POLICY_FIELDS, envoy_filters, network_policy},
     mesh,
     record::{self, Record, Restart, Settings, Step},
@@ -26,10 +25,11 @@ use crate::{
 };
 
 /// The fields that are read of Istio resources.
-pub(crate) const FIELDS: [&str; 6] = [
+pub(crate) const FIELDS: [&str; 7] = [
     "metadata.annotations[\"operator.kyma-project.io/ingress-gateway-restart\"]",
     "metadata.annotations[\"operator.kyma-project.io/lastAppliedConfiguration\"]",
     "metadata.creationTimestamp",
+    "metadata.generation",
     "spec",
     "status.conditions[type=IngressGatewayRestarted]",
     "status.conditions[type=IngressTargetingUserResourceFound]",
@@ -72,7 +72,10 @@ pub fn reconcile(request: &Request, config: &Config, host: &Host) -> Result<Outc
     if is_refused || istio.metadata.is_deleted() {
         return Ok(Outcome::new());
     }
-    let status = |restarted, user| status(&istio, [restarted, Some(user)], host);
+    let status = |restarted: Option<Condition>, user| {
+        let given = restarted.into_iter().chain([user]);
+        IstioStatus::of_conditions(&[GATEWAY, USER_RESOURCE], given, &istio, host)
+    };
     if !request.failed_writes.is_empty() {
         let failed = failed_writes(&request.failed_writes).map(condition::not_restarted);
         return Ok(Outcome::new().status(request, &status(failed, user_resource(host)?)));
@@ -214,24 +217,6 @@ fn failed_writes(failures: &[WriteFailure]) -> Option<String> {
         .map(|(workload, failure)| condition::could_not_restart(workload, &failure.message))
         .collect();
     (!descriptions.is_empty()).then(|| descriptions.join("; "))
-}
-
-/// Returns the part of the status that the processor owns: its conditions, of which one that is not
-/// given stays as it was.
-fn status(
-    istio: &Istio,
-    conditions: impl IntoIterator<Item = Option<Condition>>,
-    host: &Host,
-) -> IstioStatus {
-    let is_own = |condition: &&Condition| {
-        [RESTARTED, USER_RESOURCE].contains(&condition.condition_type.as_str())
-    };
-    let former = istio.status.iter().flat_map(|status| &status.conditions);
-    let mut own: Vec<Condition> = former.filter(is_own).cloned().collect();
-    for condition in conditions.into_iter().flatten() {
-        set_condition(&mut own, condition, host);
-    }
-    IstioStatus { conditions: own, ..IstioStatus::default() }
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use istio::{
-    cluster::{Flavour, Size},
+    cluster::Flavour,
     images::{Images, PULL_SECRET},
-    template,
     version::Version,
 };
 use schemars::JsonSchema;
@@ -13,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 /// The place in texts that stands for the version of Istio, such as `1.31.0`.
 const VERSION: &str = "{version}";
+/// The registry of Istio's own images.
+const HUB: &str = "docker.io/istio";
 /// A version with which a configuration is checked.
 const ANY_VERSION: &str = "0.0.0";
 
@@ -34,9 +35,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        let template = template::of(Size::Production);
-        let hub = template.pointer("/spec/hub").and_then(|hub| hub.as_str()).unwrap_or_default();
-        let image = |name: &str| (name.to_owned(), format!("{hub}/{name}:{VERSION}-distroless"));
+        let image = |name: &str| (name.to_owned(), format!("{HUB}/{name}:{VERSION}-distroless"));
         Self {
             experimental: false,
             tag: format!("{VERSION}-distroless"),

@@ -46,11 +46,11 @@ pub(crate) fn install<R: Rendering>(run: &Run) -> Result<Outcome, Stop> {
     let mut outcome = objects::outcome(&parts, run)?.finalizers([FINALIZER]);
     let (summary, again) = match Progress::of(&parts, &target, run)? {
         Progress::Under { summary, again } => (summary, again),
-        Progress::Done => {
+        Progress::Done { again } => {
             let summary = Summary::of_others(run.istio);
             let record = record::record(&target.tag, &summary, run.istio);
             outcome.patch.extend(record);
-            (summary, None)
+            (summary, again)
         }
     };
     let outcome = run.with_status(outcome, summary);

@@ -3,26 +3,17 @@
 use istio::{
     api::{Istio, IstioStatus, State},
     check::Refusal,
-    condition::{self, Reason},
+    condition::{self, GATEWAY, PARTS, RESOURCES, Reason, SIDECARS},
 };
 use mortise_sdk::{
     Host,
     object::{Condition, ConditionStatus},
-    status::set_condition,
 };
-
-/// The condition of the processor that keeps the module's other objects.
-pub(crate) const RESOURCES: &str = "CustomResourcesReconciled";
-/// The condition of the processor that restarts the ingress gateway.
-pub(crate) const GATEWAY: &str = "IngressGatewayRestarted";
 
 /// The description while an installation is under way.
 const PROCESSING: &str = "Reconciling Istio";
 /// The description while the resource is being deleted.
 const DELETING: &str = "Deleting Istio";
-/// The description when sidecars have to be restarted by hand.
-const RESTART_BY_HAND: &str = "Some Pods with Istio sidecar injection failed to restart. To learn more about the warning, see kyma-system/istio-controller-manager logs: could not restart one or more Istio-injected Pods";
-
 /// The state of the resource, in one word and in several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Summary {
@@ -56,11 +47,8 @@ impl Summary {
     /// Returns the summary once Istio is installed: the worst of what the other processors say. Of
     /// several that are as bad the first one counts, in the order of the original's steps.
     pub(crate) fn of_others(istio: &Istio) -> Self {
-        let parts = [RESOURCES, GATEWAY, condition::SIDECARS, condition::USER_RESOURCE];
-        let found: Vec<Self> = parts
-            .iter()
-            .filter_map(|condition_type| Self::of_condition(find(istio, condition_type)?))
-            .collect();
+        let parts = PARTS.iter().filter_map(|condition_type| find(istio, condition_type));
+        let found: Vec<Self> = parts.filter_map(Self::of_condition).collect();
         let is_error = |summary: &&Self| summary.state == State::Error;
         let worst = found.iter().find(is_error).or(found.first());
         worst
@@ -70,44 +58,25 @@ impl Summary {
 
     /// Returns what is wrong according to a condition of another processor.
     fn of_condition(condition: &Condition) -> Option<Self> {
-        let is = |status: ConditionStatus| condition.status == status;
-        let message = condition.message.as_str();
-        let summary = match condition.condition_type.as_str() {
-            RESOURCES if is(ConditionStatus::False) => {
-                Self::error(condition::RESOURCES_FAILED, message)
-            }
-            GATEWAY if is(ConditionStatus::False) => {
-                Self::error(condition::INGRESS_FAILED, message)
-            }
+        let (state, description) =
+            condition::state(condition).filter(|(state, _)| *state != State::Ready)?;
+        let reason = match condition.condition_type.as_str() {
+            RESOURCES => condition::RESOURCES_FAILED,
+            GATEWAY => condition::INGRESS_FAILED,
             // The original has said by then that the ingress gateway was restarted, and says no
             // more.
-            condition::SIDECARS if is(ConditionStatus::False) => {
-                if condition.reason == condition::SIDECARS_FAILED.name {
-                    Self::error(condition::INGRESS_SUCCEEDED, message)
-                } else {
-                    Self::warning(condition::INGRESS_SUCCEEDED, RESTART_BY_HAND)
-                }
-            }
-            condition::USER_RESOURCE if is(ConditionStatus::True) => {
-                Self::warning(condition::RECONCILE_FAILED, message)
-            }
-            condition::USER_RESOURCE if is(ConditionStatus::Unknown) => {
-                Self::error(condition::RECONCILE_FAILED, message)
-            }
-            _ => return None,
+            SIDECARS => condition::INGRESS_SUCCEEDED,
+            _ => condition::RECONCILE_FAILED,
         };
-        Some(summary)
+        Some(Self::new(state, reason, description))
     }
 
     /// Returns the part of the status that this processor owns. The clock is asked only if the
     /// condition changes.
     pub(crate) fn status(self, istio: &Istio, host: &Host) -> IstioStatus {
-        let mut conditions: Vec<Condition> =
-            find(istio, condition::READY).into_iter().cloned().collect();
-        let mut ready = self.reason.condition("");
-        ready.observed_generation = istio.metadata.generation;
-        set_condition(&mut conditions, ready, host);
-        IstioStatus { state: Some(self.state), description: Some(self.description), conditions }
+        let ready = self.reason.condition("");
+        let status = IstioStatus::of_conditions(&[condition::READY], [ready], istio, host);
+        IstioStatus { state: Some(self.state), description: Some(self.description), ..status }
     }
 }
 
@@ -133,8 +102,7 @@ pub(crate) fn holds(istio: &Istio, condition_type: &str) -> bool {
 
 /// Returns whether no processor speaks of a former generation of the resource.
 pub(crate) fn are_current(istio: &Istio) -> bool {
-    let parts = [RESOURCES, GATEWAY, condition::SIDECARS, condition::USER_RESOURCE];
-    let conditions = parts.iter().filter_map(|condition_type| find(istio, condition_type));
+    let conditions = PARTS.iter().filter_map(|condition_type| find(istio, condition_type));
     conditions.into_iter().all(|one| is_current(istio, one))
 }
 
@@ -176,8 +144,13 @@ mod tests {
             condition(of, "True", of, "a filter")
         };
         let fine = || condition(RESOURCES, "True", "CustomResourcesReconcileSucceeded", "");
+        let reason = condition::SIDECARS_PARTLY.name;
+        let partly = condition("ProxySidecarRestartSucceeded", "False", reason, "2 to come");
+        let by_hand = condition::SIDECARS_MANUAL.condition("");
+        let by_hand = condition::state(&by_hand).unwrap().1;
         let cases = [
             (json!([]), State::Ready, "", "ReconcileSucceeded"),
+            (json!([partly]), State::Ready, "", "ReconcileSucceeded"),
             (json!([fine()]), State::Ready, "", "ReconcileSucceeded"),
             (
                 json!([condition("Other", "False", "x", "y")]),
@@ -192,17 +165,12 @@ mod tests {
                 "no resources",
                 "CustomResourcesReconcileFailed",
             ),
-            (
-                json!([fine(), manual()]),
-                State::Warning,
-                RESTART_BY_HAND,
-                "IngressGatewayRestartSucceeded",
-            ),
+            (json!([fine(), manual()]), State::Warning, by_hand, "IngressGatewayRestartSucceeded"),
             (json!([filter(), failed()]), State::Error, "x", "IngressGatewayRestartSucceeded"),
             (
                 json!([filter(), manual()]),
                 State::Warning,
-                RESTART_BY_HAND,
+                by_hand,
                 "IngressGatewayRestartSucceeded",
             ),
             (json!([filter()]), State::Warning, "a filter", "ReconcileFailed"),

@@ -223,6 +223,23 @@ fn an_installed_istio_is_left_in_peace() {
 }
 
 #[test]
+fn an_autoscaler_that_asks_for_more_pods_leaves_istio_ready_for_a_while() {
+    let stub = installed(json!({}));
+    let condition = json!({"type": "Available", "status": "False", "lastTransitionTime": stub.host().now_text()});
+    let mut scaled = object("apps/v1", "Deployment", ISTIO_NAMESPACE, "istiod");
+    scaled["spec"] = json!({"replicas": 3});
+    scaled["status"] = json!({"replicas": 3, "readyReplicas": 1, "conditions": [condition]});
+    stub.patch(&scaled);
+    let run = stub.reconcile::<Installation>(&reference(), "{}");
+    assert_eq!(run.again.map(|again| again.as_secs_f64().ceil()), Some(150.0));
+    is_ready(&stub);
+    stub.advance(Duration::from_secs(150));
+    settle(&stub);
+    let failure = describe_failure(&stub);
+    assert_eq!(failure, "Deployment istio-system/istiod is not ready: 1 of 3 Pods are ready");
+}
+
+#[test]
 fn objects_have_the_labels_of_the_installer_and_of_the_module() {
     let stub = installed(json!({}));
     let deployment = workload(&stub, "Deployment", "istiod").unwrap();

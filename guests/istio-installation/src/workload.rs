@@ -91,6 +91,20 @@ pub(crate) struct Condition {
     pub(crate) status: String,
     pub(crate) reason: String,
     pub(crate) message: String,
+    #[serde(rename = "lastTransitionTime")]
+    since: Option<String>,
+}
+
+/// The availability of a workload whose roll-out was complete once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Availability {
+    /// It does its work, though a roll-out may be under way.
+    Full,
+    /// Some Pods do its work, fewer than it should have since this time (RFC 3339): an autoscaler
+    /// has just asked for more, or some break.
+    Reduced { since: String },
+    /// No Pod does its work.
+    None,
 }
 
 /// Returns whether objects of a kind are workloads.
@@ -169,11 +183,16 @@ impl<'a> Workload<'a> {
         is_observed && is_complete
     }
 
-    /// Returns whether the workload does its work, though a roll-out or a change of its size may be
-    /// under way.
-    pub(crate) fn is_available(&self) -> bool {
-        let Some(live) = &self.live else { return false };
-        live.condition("Available").is_none_or(|condition| condition.status != "False")
+    pub(crate) fn availability(&self) -> Availability {
+        let Some(live) = &self.live else { return Availability::None };
+        let condition = live.condition("Available").filter(|one| one.status == "False");
+        let Some(condition) = condition else { return Availability::Full };
+        match &condition.since {
+            Some(since) if live.status.ready_replicas > 0 => {
+                Availability::Reduced { since: since.clone() }
+            }
+            _ => Availability::None,
+        }
     }
 
     fn is_daemon_set(&self) -> bool {
@@ -244,6 +263,28 @@ mod tests {
         ];
         for (live, expected) in cases {
             assert_eq!(workload(&wanted, live.clone()).is_rolled_out(), expected, "{live}");
+        }
+    }
+
+    #[test]
+    fn a_workload_with_some_pods_is_available_in_part() {
+        let wanted = wanted("Deployment");
+        let live = |status: &str, ready: i64| {
+            let condition = json!({
+                "type": "Available", "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z",
+            });
+            json!({"status": {"readyReplicas": ready, "conditions": [condition]}})
+        };
+        let since = "2026-01-01T00:00:00Z".to_owned();
+        let cases = [
+            (json!(null), Availability::None),
+            (json!({}), Availability::Full),
+            (live("True", 3), Availability::Full),
+            (live("False", 1), Availability::Reduced { since }),
+            (live("False", 0), Availability::None),
+        ];
+        for (live, expected) in cases {
+            assert_eq!(workload(&wanted, live.clone()).availability(), expected, "{live}");
         }
     }
 

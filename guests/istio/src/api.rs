@@ -428,8 +428,8 @@ fn canonical_duration<S: serde::Serializer>(
     duration: &Option<String>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    let canonical = |text: &String| match crate::duration::parse(text) {
-        Ok(nanoseconds) => crate::duration::format(nanoseconds),
+    let canonical = |text: &String| match mortise_sdk::duration::parse(text) {
+        Ok(nanoseconds) => mortise_sdk::duration::format(nanoseconds),
         Err(_) => text.clone(),
     };
     duration.as_ref().map(canonical).serialize(serializer)

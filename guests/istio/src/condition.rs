@@ -2,6 +2,8 @@
 
 use mortise_sdk::object::{Condition, ConditionStatus};
 
+use crate::api::State;
+
 /// A reason of a condition. It decides on the condition's type and status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reason {
@@ -23,10 +25,22 @@ enum Status {
 
 /// The type of the condition for the module as a whole.
 pub const READY: &str = "Ready";
+/// The type of the condition for the objects that the module adds to Istio's own.
+pub const RESOURCES: &str = "CustomResourcesReconciled";
+/// The type of the condition for restarts of the ingress gateway and the control plane.
+pub const GATEWAY: &str = "IngressGatewayRestarted";
 /// The type of the condition for the restart of sidecars.
 pub const SIDECARS: &str = "ProxySidecarRestartSucceeded";
 /// The type of the condition for other people's settings of the ingress gateway.
 pub const USER_RESOURCE: &str = "IngressTargetingUserResourceFound";
+
+/// The types of the conditions besides [`READY`], in the order of the original's steps.
+pub const PARTS: [&str; 4] = [RESOURCES, GATEWAY, SIDECARS, USER_RESOURCE];
+
+/// The description when sidecars have to be restarted by hand.
+const RESTART_BY_HAND: &str = "Some Pods with Istio sidecar injection failed to restart. To learn \
+    more about the warning, see kyma-system/istio-controller-manager logs: could not restart one \
+    or more Istio-injected Pods";
 
 macro_rules! reasons {
     ($($name:ident: $text:literal, $type:expr, $status:ident, $message:literal;)*) => {
@@ -110,6 +124,23 @@ impl Reason {
     }
 }
 
+/// Returns the state and the description of the Istio resource that follow from a condition;
+/// `None` if its type is none of [`PARTS`].
+pub fn state(condition: &Condition) -> Option<(State, &str)> {
+    let is = |status: ConditionStatus| condition.status == status;
+    let ready = (State::Ready, "");
+    let error = (State::Error, condition.message.as_str());
+    Some(match condition.condition_type.as_str() {
+        RESOURCES | GATEWAY if is(ConditionStatus::False) => error,
+        SIDECARS if condition.reason == SIDECARS_FAILED.name => error,
+        SIDECARS if condition.reason == SIDECARS_MANUAL.name => (State::Warning, RESTART_BY_HAND),
+        USER_RESOURCE if is(ConditionStatus::True) => (State::Warning, &condition.message),
+        USER_RESOURCE if is(ConditionStatus::Unknown) => error,
+        RESOURCES | GATEWAY | SIDECARS | USER_RESOURCE => ready,
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -120,6 +151,30 @@ mod tests {
     fn reasons_have_names_of_their_own() {
         let names: BTreeSet<_> = ALL.iter().map(|reason| reason.name).collect();
         assert_eq!(names.len(), ALL.len());
+    }
+
+    #[test]
+    fn the_state_follows_from_type_status_and_reason() {
+        let of = |condition_type: &str, status: bool, reason: Reason| {
+            Condition::new(condition_type, status.into(), reason.name, "x")
+        };
+        let cases = [
+            (of(RESOURCES, true, RESOURCES_SUCCEEDED), Some((State::Ready, ""))),
+            (of(RESOURCES, false, RESOURCES_FAILED), Some((State::Error, "x"))),
+            (of(GATEWAY, true, INGRESS_SUCCEEDED), Some((State::Ready, ""))),
+            (of(GATEWAY, false, INGRESS_FAILED), Some((State::Error, "x"))),
+            (SIDECARS_SUCCEEDED.condition("x"), Some((State::Ready, ""))),
+            (SIDECARS_PARTLY.condition("x"), Some((State::Ready, ""))),
+            (SIDECARS_MANUAL.condition("x"), Some((State::Warning, RESTART_BY_HAND))),
+            (SIDECARS_FAILED.condition("x"), Some((State::Error, "x"))),
+            (USER_RESOURCE_NOT_FOUND.condition("x"), Some((State::Ready, ""))),
+            (USER_RESOURCE_FOUND.condition("x"), Some((State::Warning, "x"))),
+            (USER_RESOURCE_UNKNOWN.condition("x"), Some((State::Error, "x"))),
+            (RECONCILE_FAILED.condition("x"), None),
+        ];
+        for (condition, expected) in cases {
+            assert_eq!(state(&condition), expected, "{condition:?}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@
 //! | [`installation`] | the steps of an installation that need no cluster |
 //! | [`installed`] | the installed Istio: its version, its labels, webhooks that are left over |
 //! | [`blocking`], [`user_filter`] | people's own objects: blockers of the deletion, filters |
-//! | [`duration`], [`json`], [`quantity`], [`regexp`] | values as Go and Kubernetes have them |
+//! | [`json`], [`quantity`], [`regexp`] | values as Go and Kubernetes have them |
 
 pub mod action;
 pub mod api;
@@ -28,7 +28,6 @@ pub mod blocking;
 pub mod check;
 pub mod cluster;
 pub mod condition;
-pub mod duration;
 pub mod features;
 pub mod gateway;
 pub mod images;

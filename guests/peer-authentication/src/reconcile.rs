@@ -3,28 +3,27 @@
 use istio::{
     api::{self, Istio, IstioStatus, MODULE_NAMESPACE},
     check,
+    condition::RESOURCES,
     features::Features,
     last_applied::{ANNOTATION, LastApplied},
     resource::{Input, Plan},
 };
-use mortise_sdk::{
-    Error, Failure, Host, Outcome, Request, Selection, WriteFailure, object::Condition,
-    status::set_condition,
-};
+use mortise_sdk::{Error, Failure, Host, Outcome, Request, Selection, WriteFailure};
 
 use crate::{
     Config,
-    condition::{self, TYPE, could_not_begin, could_not_reconcile, unclear_cluster},
+    condition::{self, could_not_begin, could_not_reconcile, unclear_cluster},
     describe::FINALIZER,
     object::{self, Cause},
     surroundings,
 };
 
 /// The fields that are read of Istio resources.
-pub(crate) const FIELDS: [&str; 5] = [
+pub(crate) const FIELDS: [&str; 6] = [
     "metadata.annotations[\"operator.kyma-project.io/lastAppliedConfiguration\"]",
     "metadata.creationTimestamp",
     "metadata.finalizers",
+    "metadata.generation",
     "spec",
     "status.conditions[type=CustomResourcesReconciled]",
 ];
@@ -63,7 +62,7 @@ pub fn reconcile(request: &Request, config: &Config, host: &Host) -> Result<Outc
     if check::is_oldest(&istio, &host.list::<Istio>(&all)?).is_err() {
         return Ok(Outcome::new().finalizers::<&str>([]));
     }
-    let status = |condition| status(&istio, condition, host);
+    let status = |condition| IstioStatus::of_conditions(&[RESOURCES], [condition], &istio, host);
     if !request.failed_writes.is_empty() {
         let failed = condition::failed(failed_writes(&request.failed_writes));
         return Ok(Outcome::new().status(request, &status(failed)));
@@ -163,15 +162,6 @@ fn failed_writes(failures: &[WriteFailure]) -> String {
         }
     }
     descriptions.join("; ")
-}
-
-/// Returns the part of the status that the processor owns.
-fn status(istio: &Istio, condition: Condition, host: &Host) -> IstioStatus {
-    let former = istio.status.iter().flat_map(|status| &status.conditions);
-    let mut conditions: Vec<Condition> =
-        former.filter(|condition| condition.condition_type == TYPE).cloned().collect();
-    set_condition(&mut conditions, condition, host);
-    IstioStatus { conditions, ..IstioStatus::default() }
 }
 
 #[cfg(test)]

@@ -80,6 +80,26 @@ impl Definition {
         self
     }
 
+    /// Stops the version that was added last from being served: it is defined, and nobody can read or
+    /// write it.
+    #[must_use]
+    pub fn not_served(self) -> Self {
+        self.of_last_version([("served", false.into())])
+    }
+
+    /// Makes the API server warn those who use the version that was added last.
+    #[must_use]
+    pub fn deprecated(self, warning: &str) -> Self {
+        self.of_last_version([("deprecated", true.into()), ("deprecationWarning", warning.into())])
+    }
+
+    fn of_last_version<const N: usize>(mut self, fields: [(&str, Value); N]) -> Self {
+        if let Some(version) = self.versions.last_mut().and_then(Value::as_object_mut) {
+            version.extend(fields.map(|(field, value)| (field.to_owned(), value)));
+        }
+        self
+    }
+
     /// Sets `spec.conversion`, which says how objects are converted from one version to another.
     #[must_use]
     pub fn conversion(mut self, conversion: Value) -> Self {
@@ -360,6 +380,27 @@ mod tests {
             "required": ["spec"],
         });
         assert_eq!(object_schema::<Thing>(), expected);
+    }
+
+    #[test]
+    fn a_version_may_be_deprecated_or_not_be_served() {
+        let schema = object_schema::<Thing>();
+        let definition = Definition::new(&Thing::kind(), "things")
+            .version("v1", true, &schema, &[])
+            .version("v1beta1", false, &schema, &[])
+            .deprecated("use v1")
+            .not_served()
+            .build();
+        let versions = &definition["spec"]["versions"];
+        assert_eq!((&versions[0]["served"], versions[0].get("deprecated")), (&json!(true), None));
+        assert_eq!(
+            (
+                &versions[1]["served"],
+                &versions[1]["deprecated"],
+                &versions[1]["deprecationWarning"]
+            ),
+            (&json!(false), &json!(true), &json!("use v1"))
+        );
     }
 
     #[test]

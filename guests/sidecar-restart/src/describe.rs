@@ -65,6 +65,7 @@ pub(crate) fn istios() -> Selection {
     Selection::of::<Istio>().fields([
         "metadata.creationTimestamp".to_owned(),
         "metadata.finalizers".to_owned(),
+        "metadata.generation".to_owned(),
         annotation(last_applied::ANNOTATION),
         annotation(record::ANNOTATION),
         "spec".to_owned(),

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use istio::{
-    api::{Istio, MODULE_NAMESPACE},
-    check,
+    api::{Istio, IstioStatus, MODULE_NAMESPACE},
+    check, condition,
     kubernetes::Pod,
     last_applied::LastApplied,
 };
 use mortise_sdk::{
     Action, Error, Failure, Host, Level, Manifest, Object, ObjectRef, Outcome, Request, Selection,
-    kubernetes::Namespace, status::set_condition,
+    kubernetes::Namespace,
 };
 use serde_json::{Value, json};
 
@@ -224,12 +224,9 @@ fn with_status(
     istio: &Istio,
     host: &Host,
 ) -> Outcome {
-    let condition = result.condition();
-    let former = istio.status.as_ref().map(|status| status.conditions.as_slice());
-    let mut conditions = former.unwrap_or_default().to_vec();
-    conditions.retain(|one| one.condition_type == condition.condition_type);
-    set_condition(&mut conditions, condition, host);
-    outcome.status(request, &json!({"conditions": conditions}))
+    let status =
+        IstioStatus::of_conditions(&[condition::SIDECARS], [result.condition()], istio, host);
+    outcome.status(request, &status)
 }
 
 /// The namespaces whose Pods are restarted.

@@ -1,16 +1,12 @@
-//! The condition of this processor, its texts, and the state that follows from it.
+//! The condition of this processor, and its texts.
 
 use istio::{
     action::{self, Warning},
-    api::State,
     condition::{self, Reason},
 };
 use mortise_sdk::object::Condition;
 
 const FAILED: &str = "Error occurred during reconciliation of Istio Sidecars";
-const SOME_LEFT: &str = "Some Pods with Istio sidecar injection failed to restart. To learn more \
-    about the warning, see kyma-system/istio-controller-manager logs: could not restart one or \
-    more Istio-injected Pods";
 
 /// The result of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -65,26 +61,9 @@ impl Result {
     }
 }
 
-/// Returns the state of the Istio resource that follows from this processor's condition, and its
-/// description; `None` if the condition is not this processor's.
-pub fn verdict(condition: &Condition) -> Option<(State, String)> {
-    let of = |reason: Reason| {
-        condition.condition_type == reason.condition_type && condition.reason == reason.name
-    };
-    if of(condition::SIDECARS_SUCCEEDED) || of(condition::SIDECARS_PARTLY) {
-        Some((State::Ready, String::new()))
-    } else if of(condition::SIDECARS_MANUAL) {
-        Some((State::Warning, SOME_LEFT.to_owned()))
-    } else if of(condition::SIDECARS_FAILED) {
-        Some((State::Error, condition.message.clone()))
-    } else {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use istio::action::Object;
+    use istio::{action::Object, api::State};
 
     use super::*;
 
@@ -105,8 +84,7 @@ mod tests {
             change(&mut result);
             let condition = result.condition();
             assert_eq!(condition.message, message);
-            assert_eq!(verdict(&condition).unwrap().0, state, "{message}");
-            verdict(&condition).unwrap().1
+            assert_eq!(condition::state(&condition).unwrap().0, state, "{message}");
         };
         check(|_| {}, State::Ready, "Proxy sidecar restart succeeded");
         let pending = "Proxy sidecar restart partially succeeded: 2 restart(s) are still to come";
@@ -117,17 +95,11 @@ mod tests {
             |result: &mut Result| result.refused = vec!["a/b: no".into(), "c/d: no".into()];
         check(refuse, State::Ready, refused);
         let warn = |result: &mut Result| result.customers.push(warning("shop"));
-        let description = check(warn, State::Warning, &named("shop"));
-        assert!(description.ends_with("could not restart one or more Istio-injected Pods"));
+        check(warn, State::Warning, &named("shop"));
         let kyma = format!("{FAILED}: {}", named("kyma-system"));
         let warn = |result: &mut Result| result.kyma.push(warning("kyma-system"));
-        assert_eq!(check(warn, State::Error, &kyma), kyma);
+        check(warn, State::Error, &kyma);
         let error = format!("{FAILED}: it broke");
         check(|result| result.error = Some("it broke".into()), State::Error, &error);
-    }
-
-    #[test]
-    fn conditions_of_others_have_no_verdict() {
-        assert_eq!(verdict(&condition::RECONCILE_FAILED.condition("")), None);
     }
 }

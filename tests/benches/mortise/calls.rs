@@ -102,26 +102,35 @@ async fn api_rule() -> anyhow::Result<Callee> {
     let loaded = mortise_tests::loaded("guests/api-rule", "{}").await?;
     let mut objects = rules::surroundings()?;
     objects.push(rules::rule(0));
-    let stores = Stores::new();
-    let readable = Readable::new(&loaded.description)?;
+    let stores = filled(&loaded, objects)?;
+    Callee::new(loaded, stores, &rules::rule(0))
+}
+
+/// Returns stores of all that a processor reads, filled with objects.
+///
+/// # Errors
+///
+/// Fails if the declared reads are not valid.
+pub(crate) fn filled(loaded: &Loaded, mut objects: Vec<Value>) -> anyhow::Result<Stores> {
+    for (index, object) in objects.iter_mut().enumerate() {
+        if let Some(metadata) = object.pointer_mut("/metadata") {
+            metadata["uid"] = format!("uid-{index}").into();
+            metadata["resourceVersion"] = (index + 1).to_string().into();
+        }
+    }
+    let (stores, readable) = (Stores::new(), Readable::new(&loaded.description)?);
     for (kind, scope, wanted) in readable.wanted() {
         stores.open(kind, scope, wanted);
         let feed = stores.feed(kind, scope).context("it was opened just now")?;
         feed.begin_list();
-        for (index, object) in objects.iter().enumerate() {
+        let is_of = |object: &&Value| {
             let of = local::kind_of(object);
-            if (&of.group, &of.kind) == (&kind.group, &kind.kind) && scope.holds(object) {
-                let mut object = object.clone();
-                if let Some(metadata) = object.pointer_mut("/metadata") {
-                    metadata["uid"] = format!("uid-{index}").into();
-                    metadata["resourceVersion"] = (index + 1).to_string().into();
-                }
-                feed.list_item(&object);
-            }
-        }
+            (&of.group, &of.kind) == (&kind.group, &kind.kind) && scope.holds(object)
+        };
+        objects.iter().filter(is_of).for_each(|object| feed.list_item(object));
         feed.end_list();
     }
-    Callee::new(loaded, stores, &rules::rule(0))
+    Ok(stores)
 }
 
 // === impl Callee ===

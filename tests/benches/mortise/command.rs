@@ -34,7 +34,7 @@ use program::{Program, get};
     reason = "it is written for tests, which need more of it"
 )]
 #[path = "../../it/cluster/program.rs"]
-mod program;
+pub(crate) mod program;
 
 const IDLE: &str = "tests/guests/idle";
 const API_RULE: &str = "guests/api-rule";

@@ -1,4 +1,4 @@
-//! The costs of calls, reads, stores, whole reconciles, the embedded API, the developer commands,
+//! The costs of calls, reads, stores, whole reconciles, Istio's renderer, the embedded API, the developer commands,
 //! swaps, registries, starts, a host on a real control plane, `mortise run` on one, and hostile neighbours
 //! there:
 //! `cargo bench -p mortise-tests`, or only some parts: `cargo bench -p mortise-tests -- api rules`.
@@ -20,8 +20,10 @@ mod cluster;
 mod command;
 mod desk;
 mod hostile;
+mod istio;
 mod process;
 mod reads;
+#[expect(clippy::indexing_slicing, reason = "objects of the benchmarks have what they index")]
 mod registry;
 mod restart;
 mod rules;
@@ -41,11 +43,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Part = fn(&mut Table) -> anyhow::Result<()>;
 
-const PARTS: [(&str, Part); 13] = [
+const PARTS: [(&str, Part); 14] = [
     ("memory", samples::memory),
     ("calls", calls::run),
     ("reads", reads::run),
     ("rules", rules::run),
+    ("istio", istio::run),
     ("restart", restart::run),
     ("api", api::run),
     ("desk", desk::run),

@@ -103,6 +103,10 @@ impl Memory {
     pub(crate) fn resident(&self) -> usize {
         self.resident
     }
+
+    pub(crate) fn peak(&self) -> usize {
+        self.peak
+    }
 }
 
 impl fmt::Display for Memory {

@@ -35,31 +35,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     calls::runtime,
+    command::program::Program,
     start::{engine, modules},
     swap::{NAMESPACE, first_call, millis, module, resources, source},
     table::{Table, Times},
 };
 use fake::{Answer, Fake};
-use program::Program;
-
 #[expect(
     unreachable_pub,
     dead_code,
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    clippy::string_slice,
     reason = "it is written for tests, which need more of it"
 )]
 #[path = "../../../host/src/oci/tests/fake.rs"]
 mod fake;
-#[expect(
-    dead_code,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "it is written for tests, which need more of it"
-)]
-#[path = "../../it/cluster/program.rs"]
-mod program;
 
 const REPOSITORY: &str = "bench/puppet";
 /// The time between two resolutions of a tag.
@@ -221,6 +211,7 @@ async fn memory(table: &mut Table) -> anyhow::Result<()> {
     let (served, measured) = tokio::join!(served, measured);
     served?;
     let (before, peak, took) = measured?;
+    #[expect(clippy::cast_precision_loss, reason = "sizes of memory are far below 2^52")]
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     table.row(
         format!(
@@ -362,6 +353,7 @@ async fn neighbour(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// Changes an object again and again; returns the times until what is made of it has changed.
+#[expect(clippy::disallowed_methods, reason = "it is not the host who writes")]
 async fn changes(api: &EmbeddedApi, host: &Host) -> anyhow::Result<Times> {
     let client = kube::Client::new(api.router(), NAMESPACE);
     let maps = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));

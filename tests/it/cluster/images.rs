@@ -1,7 +1,7 @@
 //! A processor and its library from a real registry, with a password, on a real control plane:
 //! signed, swapped under its tag, and taken back.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use mortise_host::{
     cache_dir::CacheDir,
@@ -15,6 +15,8 @@ use super::{ground::Rights, kind, stage::Stage};
 use crate::registry::Desk;
 
 const NAME: &str = "announce";
+const ANNOUNCE: &str = "team/announce:stable";
+const SHOUT: &str = "team/shout:1";
 const TESTS: &str = "the tests of it::cluster::images";
 const KEY: &str = "host/src/oci/signature/recorded/cosign.key";
 const PUBLIC: &str = include_str!("../../../host/src/oci/signature/recorded/cosign.pub");
@@ -38,67 +40,88 @@ impl Stage {
     }
 }
 
+/// The registry of a test, and the modules that are pushed to it.
+struct Modules {
+    desk: Desk,
+    announce: Vec<u8>,
+    /// The file of the library.
+    shout: PathBuf,
+}
+
+impl Modules {
+    async fn prepare() -> Option<Self> {
+        let desk = Desk::open(TESTS)?;
+        let built = async |guest: &'static str| {
+            let built = tokio::task::spawn_blocking(move || mortise_tests::guest(guest));
+            built.await.unwrap().unwrap()
+        };
+        let announce = fs::read(built("tests/guests/announce").await).unwrap();
+        Some(Self { desk, announce, shout: built("tests/guests/shout").await })
+    }
+
+    /// Pushes a module under a name, and returns its reference by digest.
+    fn push(&self, bytes: &[u8], name: &str) -> String {
+        let file = self.desk.folder.path().join("module.wasm");
+        fs::write(&file, bytes).unwrap();
+        let with = format!("example:shouting/shout@1.0.0={}", self.shout.display());
+        let (file, reference) = (file.to_str().unwrap(), self.desk.reference(name));
+        let pushed = ["push", file, &reference, "--revision", "none", "--library", &with];
+        self.desk.well(&pushed).trim().to_owned()
+    }
+
+    fn sign(&self, name: &str) {
+        self.desk.well(&["sign", &self.desk.reference(name), "--key", KEY]);
+    }
+
+    /// Returns the options of a host that takes signed modules only.
+    fn images(&self) -> ImageOptions {
+        let cache = CacheDir::open(&self.desk.folder.path().join("host")).unwrap();
+        let authorities = Some(fs::read(self.desk.registry.authority()).unwrap());
+        let pem = PUBLIC.replace('\n', "\n    ");
+        let policy = Policy::parse(&format!("rules:\n- keys:\n  - |\n    {pem}\n")).unwrap();
+        ImageOptions {
+            registries: Registries::build(Options { authorities, ..Options::default() }).unwrap(),
+            store: Store::open(&cache, 1 << 30).unwrap(),
+            interval: Duration::from_secs(1),
+            policy: Some(Arc::new(policy)),
+        }
+    }
+
+    /// Returns the Processor and its pull secret.
+    fn resources(&self, stage: &Stage, library: &str) -> Vec<Value> {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+            "metadata": stage.named("pull"),
+            "stringData": {".dockerconfigjson": docker_config(&self.desk.registry.host()).to_string()},
+        });
+        let processor = json!({
+            "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor", "metadata": stage.named(NAME),
+            "spec": {
+                "module": {"image": self.desk.reference(ANNOUNCE)}, "serviceAccountName": NAME,
+                "imagePullSecrets": [{"name": "pull"}],
+                "libraries": [{
+                    "interface": "example:shouting/shout@1.0.0", "module": {"image": library},
+                    "limits": {"memory": "16Mi", "deadline": "2s"},
+                }],
+                "config": {"namespace": stage.namespace},
+            },
+        });
+        vec![secret, processor]
+    }
+}
+
 #[tokio::test]
 async fn a_processor_from_a_registry_is_swapped_under_its_tag_if_it_is_signed() {
-    let Some(desk) = Desk::open(TESTS) else { return };
+    let Some(modules) = Modules::prepare().await else { return };
     let Some(stage) = Stage::new("images", &[NAME.to_owned()]).await else { return };
     stage.account(NAME, RIGHTS).await;
     stage.consent(NAME).await;
-    let built = |guest: &'static str| async move {
-        let built = tokio::task::spawn_blocking(move || mortise_tests::guest(guest)).await.unwrap();
-        fs::read(built.unwrap()).unwrap()
-    };
-    let (announce, shout) =
-        (built("tests/guests/announce").await, built("tests/guests/shout").await);
-    let file = desk.folder.path().join("module.wasm");
-    let shout_file = desk.folder.path().join("shout.wasm");
-    fs::write(&shout_file, &shout).unwrap();
-    let with = format!("example:shouting/shout@1.0.0={}", shout_file.display());
-    let push_only = |bytes: &[u8], reference: &str| {
-        fs::write(&file, bytes).unwrap();
-        let file = file.to_str().unwrap();
-        let pushed =
-            desk.well(&["push", file, reference, "--revision", "none", "--library", &with]);
-        pushed.trim().to_owned()
-    };
-    let push = |bytes: &[u8], name: &str| {
-        let reference = desk.reference(name);
-        let pushed = push_only(bytes, &reference);
-        desk.well(&["sign", &reference, "--key", KEY]);
-        pushed
-    };
-    let library = push(&shout, "team/shout:1");
-    let first = push(&announce, "team/announce:stable");
-
-    let cache = CacheDir::open(&desk.folder.path().join("host")).unwrap();
-    let authorities = Some(fs::read(desk.registry.authority()).unwrap());
-    let pem = PUBLIC.replace('\n', "\n    ");
-    let policy = Policy::parse(&format!("rules:\n- keys:\n  - |\n    {pem}\n")).unwrap();
-    let images = ImageOptions {
-        registries: Registries::build(Options { authorities, ..Options::default() }).unwrap(),
-        store: Store::open(&cache, 1 << 30).unwrap(),
-        interval: Duration::from_secs(1),
-        policy: Some(Arc::new(policy)),
-    };
-    let (_running, _modules) = stage.supervise_with(images).await;
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-        "metadata": stage.named("pull"),
-        "stringData": {".dockerconfigjson": docker_config(&desk.registry.host()).to_string()},
-    });
-    let processor = json!({
-        "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor", "metadata": stage.named(NAME),
-        "spec": {
-            "module": {"image": desk.reference("team/announce:stable")}, "serviceAccountName": NAME,
-            "imagePullSecrets": [{"name": "pull"}],
-            "libraries": [{
-                "interface": "example:shouting/shout@1.0.0", "module": {"image": library},
-                "limits": {"memory": "16Mi", "deadline": "2s"},
-            }],
-            "config": {"namespace": stage.namespace},
-        },
-    });
-    stage.apply(vec![secret, processor]).await;
+    let library = modules.push(&fs::read(&modules.shout).unwrap(), SHOUT);
+    modules.sign(SHOUT);
+    let first = modules.push(&modules.announce, ANNOUNCE);
+    modules.sign(ANNOUNCE);
+    let (_running, _modules) = stage.supervise_with(modules.images()).await;
+    stage.apply(modules.resources(&stage, &library)).await;
     let message = stage.until_loaded("PullSecretUnreadable", |_| true).await;
     assert!(
         message["status"]["conditions"][0]["message"]
@@ -117,14 +140,14 @@ async fn a_processor_from_a_registry_is_swapped_under_its_tag_if_it_is_signed() 
     assert_eq!(found["status"]["libraries"][0]["image"], library);
 
     // A version that is not signed is not loaded; it is once it is signed.
-    let tag = desk.reference("team/announce:stable");
-    let second = push_only(&rebuilt(&announce, "2"), &tag);
+    let second = modules.push(&rebuilt(&modules.announce, "2"), ANNOUNCE);
     let found = stage.until_loaded("SignatureMissing", runs(&first)).await;
     assert!(found.to_string().contains("(--require-signatures)"), "{found:#}");
-    desk.well(&["sign", &tag, "--key", KEY]);
+    modules.sign(ANNOUNCE);
     stage.until_loaded("Loaded", runs(&second)).await;
     // And back.
-    push(&announce, "team/announce:stable");
+    modules.push(&modules.announce, ANNOUNCE);
+    modules.sign(ANNOUNCE);
     stage.until_loaded("Loaded", runs(&first)).await;
     assert_eq!(stage.beyond_installed(&stage.requests().await), Vec::<String>::new());
 }

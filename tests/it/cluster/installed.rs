@@ -74,7 +74,7 @@ impl Right {
     }
 
     /// Returns whether this right covers the needed one.
-    fn gives(&self, needed: &Self) -> bool {
+    pub(super) fn gives(&self, needed: &Self) -> bool {
         let is_named = self.name.is_empty() || self.name == needed.name;
         is_named && self.clone().whatever_the_name() == needed.clone().whatever_the_name()
     }

@@ -19,12 +19,12 @@ use tokio::{
 /// The environment variable that names a program to run instead of the one built with the tests.
 const STATIC: &str = "MORTISE_STATIC";
 /// Timeout that only a fault reaches.
-pub(super) const GUARD: Duration = Duration::from_mins(5);
+pub(crate) const GUARD: Duration = Duration::from_mins(5);
 /// Interval of polling where no notification exists.
-pub(super) const GLANCE: Duration = Duration::from_millis(50);
+pub(crate) const GLANCE: Duration = Duration::from_millis(50);
 
 /// A running `mortise run`. Killed on drop, by its own process id.
-pub(super) struct Program {
+pub(crate) struct Program {
     child: Child,
     /// Lines of standard error, which is a log in JSON.
     lines: mpsc::UnboundedReceiver<String>,
@@ -33,18 +33,18 @@ pub(super) struct Program {
 }
 
 /// The addresses that the host listens on.
-pub(super) struct Ports {
-    pub(super) public: String,
-    pub(super) admin: String,
+pub(crate) struct Ports {
+    pub(crate) public: String,
+    pub(crate) admin: String,
 }
 
 /// Returns the path of a static program, as `deploy/Dockerfile` makes it, if one is given.
-pub(super) fn given() -> Option<PathBuf> {
+pub(crate) fn given() -> Option<PathBuf> {
     std::env::var_os(STATIC).map(PathBuf::from)
 }
 
 /// Returns the path of the program that is built with the tests.
-pub(super) fn built() -> PathBuf {
+pub(crate) fn built() -> PathBuf {
     env!("CARGO_BIN_EXE_mortise-tested").into()
 }
 
@@ -53,7 +53,7 @@ pub(super) fn built() -> PathBuf {
 impl Program {
     /// Starts the program with free ports, and without variables in its environment that configure
     /// it.
-    pub(super) fn start<I>(kubeconfig: &Path, modules: &Path, cache: &Path, arguments: I) -> Self
+    pub(crate) fn start<I>(kubeconfig: &Path, modules: &Path, cache: &Path, arguments: I) -> Self
     where
         I: IntoIterator<Item: AsRef<OsStr>>,
     {
@@ -72,7 +72,7 @@ impl Program {
     }
 
     /// Starts a command whose log is in JSON.
-    pub(super) fn spawn(mut command: Command) -> Self {
+    pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = child.stderr.take().unwrap();
         let (send, lines) = mpsc::unbounded_channel();
@@ -87,7 +87,7 @@ impl Program {
     }
 
     /// Returns the next event of the log with this message.
-    pub(super) async fn event(&mut self, message: &str) -> Value {
+    pub(crate) async fn event(&mut self, message: &str) -> Value {
         loop {
             let line = timeout(GUARD, self.lines.recv()).await.ok().flatten();
             let said = || self.said.join("\n");
@@ -101,38 +101,38 @@ impl Program {
     }
 
     /// Returns the events of the log until now.
-    pub(super) fn said(&mut self) -> Vec<Value> {
+    pub(crate) fn said(&mut self) -> Vec<Value> {
         while let Ok(line) = self.lines.try_recv() {
             self.said.push(line);
         }
         self.said.iter().map(|line| serde_json::from_str(line).unwrap_or_default()).collect()
     }
 
-    pub(super) async fn ports(&mut self) -> Ports {
+    pub(crate) async fn ports(&mut self) -> Ports {
         let listening = self.event("listening").await;
         let address = |name: &str| listening[name].as_str().unwrap().to_owned();
         Ports { public: address("listen"), admin: address("admin") }
     }
 
     /// Kills the process as `kill -9` does.
-    pub(super) fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Returns the process id.
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Sends SIGTERM.
-    pub(super) fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         let id = self.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     }
 
     /// Waits for the end of the process; returns its exit status and its whole log.
-    pub(super) async fn ended(&mut self) -> (ExitStatus, String) {
+    pub(crate) async fn ended(&mut self) -> (ExitStatus, String) {
         while let Some(line) = timeout(GUARD, self.lines.recv()).await.expect("it does not end") {
             self.said.push(line);
         }
@@ -149,7 +149,7 @@ impl Drop for Program {
 }
 
 /// Sends a GET to one of the ports; returns the status and the body of the answer.
-pub(super) async fn get(address: &str, path: &str) -> (u16, String) {
+pub(crate) async fn get(address: &str, path: &str) -> (u16, String) {
     let asked = async {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let request =

@@ -69,7 +69,7 @@ impl Stage {
         let own = Cluster::new(only_own(&client_with(kubeconfig).await));
         let host = Host::start(&own, Vec::new(), &Options::default()).unwrap();
         let module = module().await;
-        let puppet = puppet(&module, &module.parent().unwrap().join("mortise-cache")).await;
+        let puppet = puppet(&module, &mortise_tests::code_cache()).await;
         let (host, last) = (Arc::new(host), Mutex::default());
         Self { ground, host, own, puppet, last }
     }
@@ -100,7 +100,7 @@ impl Stage {
             lease: Guard::none(),
             largest: operator::Largest::default(),
         };
-        let engine = local::engine(Some(&module.parent().unwrap().join("mortise-cache")), false);
+        let engine = local::engine(Some(&mortise_tests::code_cache()), false);
         let opened = Operator::open(&self.own, &engine.unwrap(), &self.host, options).await;
         let (operator, host) = (opened.unwrap(), Arc::clone(&self.host));
         let mut tasks = JoinSet::new();

@@ -155,7 +155,7 @@ impl Place {
         images: ImageOptions,
         stop: CancellationToken,
     ) -> latest::Receiver<Progress> {
-        let cache = guest(PUPPET).unwrap().parent().unwrap().join("mortise-cache");
+        let cache = mortise_tests::code_cache();
         let engine = local::engine(Some(&cache), false).unwrap();
         let options = operator::Options {
             namespace: self.served.clone(),

@@ -40,14 +40,6 @@ fn list<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Vec<String>, D::E
 }
 
 impl Answer {
-    /// Makes an answer of a result.
-    pub(crate) fn new(result: Result<Rendered, String>) -> Self {
-        match result {
-            Ok(rendered) => Self { rendered: Some(rendered), error: String::new() },
-            Err(error) => Self { rendered: None, error },
-        }
-    }
-
     pub(crate) fn rendered(&self) -> Option<&Rendered> {
         self.rendered.as_ref()
     }

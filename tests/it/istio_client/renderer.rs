@@ -1,169 +1,89 @@
-//! The component in wasmtime, compiled once for each build of it.
+//! The component as the library of a guest that returns its answers (`tests/guests/render`).
 
-use std::{fs, path::Path};
+use std::{fs, path::PathBuf, time::Duration};
 
+use futures::{StreamExt as _, stream};
 use istio_client_build::Version;
-use mortise_tests::istio_client;
-use sha2::{Digest as _, Sha256};
-use wasmtime::{
-    Engine, ResourceLimiter, Store,
-    component::{Component, Linker},
+use mortise::local;
+use mortise_core::{
+    contract::{Kind, ObjectRef, Request},
+    reads::View,
 };
+use mortise_host::wasm::{Engine, LibraryModule, Limits, Module, Moment, Processor};
+use mortise_tests::istio_client;
+use serde_json::json;
 
-use super::{answer, answer::Answer, case::Case};
-use bindings::IstioClient;
-use bindings::exports::istio::client::renderer as wit;
+use super::{answer::Answer, case::Case};
 
-#[allow(
-    clippy::pedantic,
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    unreachable_pub,
-    reason = "generated from guests/istio-client/wit"
-)]
-mod bindings {
-    wasmtime::component::bindgen!({ path: "../guests/istio-client/wit" });
-}
+const GUEST: &str = "tests/guests/render";
+const INTERFACE: &str = "istio:client/renderer@0.1.0";
+/// Bytes of linear memory that a call takes at most.
+const MEMORY: usize = 96 << 20;
+/// The calls that run at the same time.
+const CALLS: usize = 2;
 
-/// A compiled component.
-pub(crate) struct Renderer {
-    engine: Engine,
-    component: Component,
-}
-
-/// An instance, with memory of its own.
-pub(crate) struct Instance {
-    store: Store<Memory>,
-    bindings: IstioClient,
-}
-
-/// Bytes of linear memory.
-#[derive(Default)]
-struct Memory {
-    bytes: usize,
-}
-
-impl ResourceLimiter for Memory {
-    fn memory_growing(
-        &mut self,
-        _: usize,
-        desired: usize,
-        _: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        self.bytes = self.bytes.max(desired);
-        Ok(true)
-    }
-
-    fn table_growing(&mut self, _: usize, _: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(true)
-    }
-}
+/// A loaded version of `guests/istio-client`.
+pub(crate) struct Renderer(Processor);
 
 impl Renderer {
     /// Builds and loads a version of `guests/istio-client`; `None` without Go.
-    pub(crate) fn of(version: &str) -> Option<Self> {
-        Self::build(istio_client::version(version).unwrap())
+    pub(crate) async fn of(version: &str) -> Option<Self> {
+        Self::build(istio_client::version(version).unwrap()).await
     }
 
     /// Builds and loads a version; `None` without Go.
-    pub(crate) fn build(version: Version) -> Option<Self> {
-        istio_client::component(version).unwrap().map(|component| Self::load(&component))
+    pub(crate) async fn build(version: Version) -> Option<Self> {
+        let built = move || {
+            let library = istio_client::component(version).unwrap()?;
+            Some((mortise_tests::guest(GUEST).unwrap(), library))
+        };
+        let (guest, library) = tokio::task::spawn_blocking(built).await.unwrap()?;
+        // The code that all tests share.
+        let engine = local::engine(Some(&mortise_tests::code_cache()), false);
+        Some(Self::load(&engine.unwrap(), &guest, &library).await)
     }
 
-    fn load(file: &Path) -> Self {
-        let engine = Engine::default();
-        let component = compiled(&engine, file);
-        Self { engine, component }
+    async fn load(engine: &Engine, guest: &PathBuf, library: &PathBuf) -> Self {
+        let module = |path: &PathBuf, memory: usize| Module {
+            name: path.display().to_string(),
+            content: fs::read(path).unwrap().into(),
+            limits: Limits { memory, deadline: Duration::from_mins(2), ..Limits::default() },
+        };
+        let library =
+            LibraryModule { interface: INTERFACE.to_owned(), module: module(library, MEMORY) };
+        let guest = module(guest, 2 * MEMORY);
+        Self(Processor::load_with(engine, None, guest, vec![library]).await.unwrap())
     }
 
-    pub(crate) fn imports(&self) -> Vec<String> {
-        let imports = self.component.component_type();
-        imports.imports(&self.engine).map(|(name, _)| name.to_owned()).collect()
+    /// Returns the release and the module that the component says it holds.
+    pub(crate) async fn version(&self) -> String {
+        self.0.describe("{}").await.unwrap().version
     }
 
-    pub(crate) fn instance(&self) -> Instance {
-        let mut store = Store::new(&self.engine, Memory::default());
-        store.limiter(|memory| memory);
-        let linker = Linker::new(&self.engine);
-        let bindings = IstioClient::instantiate(&mut store, &self.component, &linker).unwrap();
-        Instance { store, bindings }
-    }
-}
-
-/// Compiles a component, or takes the code that an earlier run left beside it. One test at a time
-/// compiles, since that takes two cores and 1 GB.
-fn compiled(engine: &Engine, file: &Path) -> Component {
-    let lock = fs::File::create(file.with_extension("lock")).unwrap();
-    lock.lock().unwrap();
-    let bytes = fs::read(file).unwrap();
-    let digest = format!("{:x}", Sha256::digest(&bytes));
-    let (code, compiled_from) = (file.with_extension("cwasm"), file.with_extension("cwasm.from"));
-    if fs::read_to_string(&compiled_from).is_ok_and(|from| from == digest) {
-        // Another version of wasmtime refuses the code.
-        if let Ok(component) = trusted(engine, &code) {
-            return component;
-        }
-    }
-    let component = Component::new(engine, &bytes).unwrap();
-    // Not written in place: another process may have mapped it.
-    let unfinished = file.with_extension("cwasm.unfinished");
-    fs::write(&unfinished, component.serialize().unwrap()).unwrap();
-    fs::rename(&unfinished, &code).unwrap();
-    fs::write(&compiled_from, digest).unwrap();
-    component
-}
-
-#[expect(unsafe_code, reason = "wasmtime cannot check machine code; this test wrote it")]
-fn trusted(engine: &Engine, code: &Path) -> wasmtime::Result<Component> {
-    // SAFETY: a run of this test wrote the file, in the target directory, and never changes it.
-    unsafe { Component::deserialize_file(engine, code) }
-}
-
-impl Instance {
-    /// Returns the release and the version of the module.
-    pub(crate) fn version(&mut self) -> (String, String) {
-        let renderer = self.bindings.istio_client_renderer();
-        let version = renderer.call_version(&mut self.store).unwrap();
-        (version.release, version.module)
+    pub(crate) async fn render(&self, case: &Case) -> Answer {
+        let kind = Kind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() };
+        let of = ObjectRef { cluster: String::new(), kind, namespace: None, name: "one".into() };
+        let request = Request {
+            reconciler: "renders".into(),
+            parent: None,
+            context: String::new(),
+            ref_: of,
+            object: Some(json!({}).to_string()),
+            config: serde_json::to_string(case).unwrap(),
+            attempt: 0,
+            failed_writes: Vec::new(),
+        };
+        let moment = Moment { now_ms: 0, seed: 0 };
+        let called = self.0.call(View::default(), &request, moment).await;
+        let outcome = called.outcome.unwrap().unwrap();
+        serde_json::from_str(&outcome.status.unwrap()).unwrap()
     }
 
-    /// Returns the bytes of linear memory, which never become fewer.
-    pub(crate) fn memory(&self) -> usize {
-        self.store.data().bytes
-    }
-
-    pub(crate) fn render(&mut self, case: &Case) -> Answer {
-        let cluster = case.cluster.as_ref().map(|cluster| wit::Cluster {
-            git_version: cluster.git_version.clone(),
-            major: cluster.major.clone(),
-            minor: cluster.minor.clone(),
-            cilium_config: cluster.cilium_config.clone().map(|data| data.into_iter().collect()),
-            felix_configuration: cluster.felix_configuration.clone(),
-        });
-        let renderer = self.bindings.istio_client_renderer();
-        let answer = renderer.call_render(&mut self.store, &case.spec, cluster.as_ref());
-        Answer::new(answer.unwrap().map(Into::into))
-    }
-}
-
-impl From<wit::Rendered> for answer::Rendered {
-    fn from(rendered: wit::Rendered) -> Self {
-        Self {
-            components: rendered.components.into_iter().map(Into::into).collect(),
-            merged: rendered.merged,
-            warnings: rendered.warnings,
-        }
-    }
-}
-
-impl From<wit::Component> for answer::Component {
-    fn from(component: wit::Component) -> Self {
-        let manifests = component.manifests.into_iter().map(|manifest| answer::Manifest {
-            kind: manifest.kind,
-            namespace: manifest.namespace,
-            name: manifest.name,
-            content: manifest.content,
-        });
-        Self { name: component.name, manifests: manifests.collect() }
+    /// Renders cases, two at a time.
+    pub(crate) async fn render_all(&self, cases: &[Case]) -> Vec<(String, Answer)> {
+        let answers = stream::iter(cases)
+            .map(async |case| (case.name.clone(), self.render(case).await))
+            .buffer_unordered(CALLS);
+        answers.collect().await
     }
 }

@@ -92,3 +92,22 @@ pub(super) fn one_access_strategy(schema: &mut Schema) {
 pub(super) fn state(schema: &mut Schema) {
     set(schema, "enum", json!(STATES));
 }
+
+/// The original's pattern with its stray bracket, which not all engines take without an escape.
+const V1BETA1_HOST: &str =
+    r"^([a-zA-Z0-9][a-zA-Z0-9-_]*\.)*[a-zA-Z0-9]*[a-zA-Z0-9-_]*[\[a-zA-Z0-9]+$";
+
+pub(super) fn v1beta1_host(schema: &mut Schema) {
+    set(schema, "minLength", 3);
+    set(schema, "maxLength", 256);
+    set(schema, "pattern", V1BETA1_HOST);
+}
+
+pub(super) fn v1beta1_rules(schema: &mut Schema) {
+    set(schema, "minItems", 1);
+}
+
+pub(super) fn free_form(schema: &mut Schema) {
+    set(schema, "type", "object");
+    set(schema, "x-kubernetes-preserve-unknown-fields", true);
+}

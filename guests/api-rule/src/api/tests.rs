@@ -60,11 +60,17 @@ fn the_definition_is_that_of_the_original() {
             (
                 version["name"].as_str().unwrap(),
                 version["storage"].as_bool().unwrap(),
+                version["served"].as_bool().unwrap(),
                 version["schema"]["openAPIV3Schema"].get("required"),
             )
         })
         .collect();
-    assert_eq!(versions, [("v2", false, Some(&json!(["spec"]))), ("v2alpha1", true, None)]);
+    let expected = [
+        ("v2", false, true, Some(&json!(["spec"]))),
+        ("v2alpha1", true, true, None),
+        ("v1beta1", false, false, None),
+    ];
+    assert_eq!(versions, expected);
 
     let fields = "/versions/0/schema/openAPIV3Schema/properties/spec";
     assert_eq!(spec(&format!("{fields}/required")), &json!(["hosts", "rules"]));
@@ -87,6 +93,21 @@ fn the_definition_is_that_of_the_original() {
     assert_eq!(
         (&status["required"], &status["properties"]["lastProcessedTime"]["format"]),
         (&json!(["state"]), &json!("date-time"))
+    );
+    let old = "/versions/2/schema/openAPIV3Schema/properties";
+    let old_spec = spec(&format!("{old}/spec"));
+    assert_eq!(old_spec["required"], json!(["gateway", "host", "rules"]));
+    assert_eq!(old_spec["properties"]["corsPolicy"]["properties"]["maxAge"]["format"], "duration");
+    let strategy =
+        &old_spec["properties"]["rules"]["items"]["properties"]["accessStrategies"]["items"];
+    assert_eq!(strategy["required"], json!(["handler"]));
+    assert_eq!(
+        strategy["properties"]["config"]["x-kubernetes-preserve-unknown-fields"],
+        json!(true)
+    );
+    assert_eq!(
+        spec(&format!("{old}/status/properties/APIRuleStatus/properties/code"))["type"],
+        "string"
     );
     let text = definition.to_string();
     for word in ["null", "$ref", "\"default\"", "uint", "title"] {

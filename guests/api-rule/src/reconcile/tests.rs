@@ -1,11 +1,11 @@
 use mortise_sdk::{
-    Action, Deletion, Manifest, ObjectRef, Processor, Requeue, Retry, WriteFailure,
+    Action, Deletion, Kind, Manifest, ObjectRef, Processor, Requeue, Retry, WriteFailure,
     testing::{Read, Stub, request_for},
 };
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{ApiRules, Config};
+use crate::{ApiRules, existing::HASH};
 
 const READY: &str = "Reconciled successfully";
 const OWNED: [&str; 2] =
@@ -49,7 +49,7 @@ fn produced(kind: &str, name: &str) -> Value {
 }
 
 fn run(object: &Value, cluster: &Stub) -> Result<Outcome, Failure> {
-    reconcile(&request_for(object), &cluster.host())
+    reconcile(&request_for(object), &Config::default(), &cluster.host())
 }
 
 fn status(status: Option<&String>) -> (String, String, String) {
@@ -297,7 +297,7 @@ fn failed_writes_are_told_by_class() {
     };
     let request = Request {
         failed_writes: vec![
-            failure(Action::Delete, istio::ory_rule(), "o", "one"),
+            failure(Action::Delete, ory::kind(), "o", "one"),
             failure(Action::Apply, istio::virtual_service(), "there", "two"),
             failure(Action::Apply, istio::virtual_service(), "new", "three"),
             failure(Action::Apply, istio::authorization_policy(), "p", "four"),
@@ -306,7 +306,7 @@ fn failed_writes_are_told_by_class() {
         ..request_for(&rule())
     };
     let cluster = cluster().objects([produced("VirtualService", "there")]);
-    let outcome = reconcile(&request, &cluster.host()).unwrap();
+    let outcome = reconcile(&request, &Config::default(), &cluster.host()).unwrap();
     let text = "ApiRuleErrors: three, four\nVirtualServiceErrors: two\nAuthorizationPolicyErrors: five\nAccessRuleErrors: one";
     assert_eq!(status(outcome.status.as_ref()).1, text);
     assert_eq!((outcome.requeue, outcome.apply.len()), (Requeue::After(60_000), 0));
@@ -370,7 +370,7 @@ fn of_several_virtual_services_the_one_of_its_own_namespace_is_kept_up_to_date()
 #[test]
 fn an_object_that_is_gone_needs_nothing() {
     let request = Request { object: None, ..request_for(&rule()) };
-    let outcome = reconcile(&request, &cluster().host()).unwrap();
+    let outcome = reconcile(&request, &Config::default(), &cluster().host()).unwrap();
     assert_eq!(outcome, Outcome::new().requeue_never());
 }
 

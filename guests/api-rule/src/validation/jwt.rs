@@ -72,16 +72,16 @@ fn validate_authentications(
     }
 }
 
-fn not_a_uri(error: &str) -> String {
+pub(crate) fn not_a_uri(error: &str) -> String {
     format!("value is empty or not a valid uri err={error}")
 }
 
 /// Fails if an issuer is empty, or holds a colon and is no URI.
-fn check_issuer(issuer: &str) -> Result<(), String> {
+pub(crate) fn check_issuer(issuer: &str) -> Result<(), String> {
     if issuer.is_empty() || issuer.contains(':') { check_uri(issuer) } else { Ok(()) }
 }
 
-fn check_uri(text: &str) -> Result<(), String> {
+pub(crate) fn check_uri(text: &str) -> Result<(), String> {
     if text.is_empty() { Err("value is empty".to_owned()) } else { uri::check_request_uri(text) }
 }
 

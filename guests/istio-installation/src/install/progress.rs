@@ -15,7 +15,7 @@ use crate::{
     cause::{self, Cause},
     reconcile::{Run, Stop},
     status::{self, Summary},
-    workload::Workload,
+    workload::{Availability, Workload},
 };
 
 /// The time after which the run follows that sees what became of the workloads.
@@ -24,7 +24,10 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 /// The progress of an installation.
 pub(super) enum Progress {
     /// Istio is installed.
-    Done,
+    Done {
+        /// The time after which fewer Pods than there should be are an error.
+        again: Option<Duration>,
+    },
     /// Istio is not installed, or not yet.
     Under {
         summary: Summary,
@@ -40,20 +43,24 @@ impl Progress {
         }
         let was_ready = status::find(run.istio, condition::READY)
             .is_some_and(|ready| ready.status == ConditionStatus::True);
-        let is_done = |workload: &&Workload| {
-            workload.is_current()
-                && if was_ready { workload.is_available() } else { workload.is_rolled_out() }
-        };
-        let workloads =
-            parts.iter().flat_map(|part| part.workloads.iter().map(move |one| (part, one)));
-        let undone: Vec<(&Part, &Workload)> =
-            workloads.filter(|(_, workload)| !is_done(workload)).collect();
+        let (mut undone, mut again) = (Vec::new(), None::<Duration>);
+        for (part, workload) in
+            parts.iter().flat_map(|part| part.workloads.iter().map(move |one| (part, one)))
+        {
+            match rest(workload, was_ready, run) {
+                Rest::Undone { is_overdue } => undone.push((part, workload, is_overdue)),
+                Rest::Done => {}
+                Rest::DoneFor(rest) => again = Some(again.map_or(rest, |again| again.min(rest))),
+            }
+        }
         if undone.is_empty() {
-            return verified(target, run);
+            return verified(target, again, run);
         }
         let mut causes = Vec::new();
-        for (_, workload) in undone.iter().filter(|(part, _)| !part.is_held) {
-            causes.push(cause::of(workload, run.host)?);
+        for (_, workload, is_overdue) in undone.iter().filter(|(part, ..)| !part.is_held) {
+            let mut cause = cause::of(workload, run.host)?;
+            cause.is_certain |= is_overdue;
+            causes.push(cause);
         }
         Ok(waiting(&causes, run))
     }
@@ -63,6 +70,43 @@ impl From<Summary> for Progress {
     fn from(summary: Summary) -> Self {
         Self::Under { summary, again: None }
     }
+}
+
+/// The judgement on one workload.
+enum Rest {
+    Done,
+    /// It is done unless it is still the same after this time.
+    DoneFor(Duration),
+    Undone {
+        /// It has had the time to become ready.
+        is_overdue: bool,
+    },
+}
+
+/// Judges a workload: its roll-out must be complete at first. After that, an autoscaler or a
+/// restart makes no workload unready, unless it has too few Pods for long.
+fn rest(workload: &Workload, was_ready: bool, run: &Run) -> Rest {
+    let undone = |is_overdue| Rest::Undone { is_overdue };
+    let of = |is_done: bool| if is_done { Rest::Done } else { undone(false) };
+    if !workload.is_current() || !was_ready {
+        return of(workload.is_current() && workload.is_rolled_out());
+    }
+    match workload.availability() {
+        Availability::Full => Rest::Done,
+        Availability::None => undone(false),
+        Availability::Reduced { since } => left(&since, run).map_or(undone(true), Rest::DoneFor),
+    }
+}
+
+/// Returns what is left at this time of the time that a workload has to become ready.
+fn left(since: &str, run: &Run) -> Option<Duration> {
+    let since = time::parse(since).unwrap_or_default();
+    let passed = Duration::from_millis(run.host.now().saturating_sub(since));
+    limit(run).checked_sub(passed).filter(|left| !left.is_zero())
+}
+
+fn limit(run: &Run) -> Duration {
+    Duration::from_secs(run.config.readiness_timeout_seconds.into())
 }
 
 /// Returns whether no run has written what the resource asks for: this is the first one. The next
@@ -77,12 +121,12 @@ fn is_new(target: &Target, istio: &Istio) -> bool {
 }
 
 /// Returns the progress when all workloads are ready: their Pods must be of the right version.
-fn verified(target: &Target, run: &Run) -> Result<Progress, Stop> {
+fn verified(target: &Target, again: Option<Duration>, run: &Run) -> Result<Progress, Stop> {
     let pods = cause::istio_pods(run.host)?;
     let checked =
         Version::parse(&target.tag).and_then(|version| installed::check_version(&pods, &version));
     Ok(match checked {
-        Ok(()) => Progress::Done,
+        Ok(()) => Progress::Done { again },
         Err(error) => Progress::from(error_of(format!(
             "Verifying Pod versions in istio-system namespace failed: {error}"
         ))),
@@ -104,17 +148,12 @@ fn waiting(causes: &[Cause], run: &Run) -> Progress {
     if ready.reason == condition::INSTALL_UNINSTALL_FAILED.name {
         return Progress::from(told(cause));
     }
-    let limit = Duration::from_secs(run.config.readiness_timeout_seconds.into());
     if ready.reason != condition::RECONCILE_UNKNOWN.name {
-        return Progress::Under { summary: Summary::processing(), again: Some(limit) };
+        return Progress::Under { summary: Summary::processing(), again: Some(limit(run)) };
     }
-    let since = time::parse(&ready.last_transition_time).unwrap_or_default();
-    let passed = Duration::from_millis(run.host.now().saturating_sub(since));
-    match limit.checked_sub(passed) {
-        Some(rest) if !rest.is_zero() => {
-            Progress::Under { summary: Summary::processing(), again: Some(rest) }
-        }
-        _ => Progress::from(told(cause)),
+    match left(&ready.last_transition_time, run) {
+        Some(left) => Progress::Under { summary: Summary::processing(), again: Some(left) },
+        None => Progress::from(told(cause)),
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn record(tag: &str, summary: &Summary, istio: &Istio) -> Option<Mani
         let mut effects = vec![Effect::Installed(tag)];
         // The original stops before it restarts anything if it cannot write its other objects.
         if summary.reason != condition::RESOURCES_FAILED {
-            effects.extend(status::holds(istio, status::GATEWAY).then_some(Effect::Gateway));
+            effects.extend(status::holds(istio, condition::GATEWAY).then_some(Effect::Gateway));
             effects.extend(status::holds(istio, condition::SIDECARS).then_some(Effect::Proxies));
         }
         after_all(istio, &effects).ok()?
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn only_what_has_taken_effect_is_recorded() {
-        let gateway = json!([{"type": status::GATEWAY, "status": "True", "reason": "a"}]);
+        let gateway = json!([{"type": condition::GATEWAY, "status": "True", "reason": "a"}]);
         let metrics = r#""telemetry":{"metrics":{}}}"#;
         let cases = [
             (json!([]), State::Warning, format!(r#"{{"config":{{{metrics},"IstioTag":"2"}}"#)),

@@ -1,10 +1,14 @@
 //! The status of the Istio resource.
 
-use mortise_sdk::object::{Condition, ConditionStatus};
+use mortise_sdk::{
+    Host,
+    object::{Condition, ConditionStatus},
+    status::set_condition,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::schema;
+use super::{Istio, schema};
 
 /// The state of the installation.
 ///
@@ -38,6 +42,26 @@ pub enum State {
     Error,
     /// Somebody has to do something.
     Warning,
+}
+
+impl IstioStatus {
+    /// Returns the conditions of these types: the given ones, which speak of the resource as it is
+    /// now, and the others as they were. The clock is asked only if a condition changes.
+    pub fn of_conditions(
+        types: &[&str],
+        given: impl IntoIterator<Item = Condition>,
+        istio: &Istio,
+        host: &Host,
+    ) -> Self {
+        let former = istio.status.iter().flat_map(|status| &status.conditions);
+        let is_own = |condition: &&Condition| types.contains(&condition.condition_type.as_str());
+        let mut conditions: Vec<Condition> = former.filter(is_own).cloned().collect();
+        for mut condition in given {
+            condition.observed_generation = istio.metadata.generation;
+            set_condition(&mut conditions, condition, host);
+        }
+        Self { conditions, ..Self::default() }
+    }
 }
 
 /// The schema of a condition, as Kubernetes declares it.

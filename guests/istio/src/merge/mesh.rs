@@ -1,12 +1,10 @@
 //! The part of the merge that concerns the mesh configuration.
 
+use mortise_sdk::duration;
 use serde_json::{Map, Value, json};
 
 use super::{at, push, set};
-use crate::{
-    api::{Authorizer, Config},
-    duration,
-};
+use crate::api::{Authorizer, Config};
 
 const SECOND: i64 = 1_000_000_000;
 

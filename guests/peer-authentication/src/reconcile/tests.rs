@@ -35,7 +35,7 @@ fn said(status: Option<&String>) -> (String, String) {
     let [condition] = object["status"]["conditions"].as_array().unwrap().as_slice() else {
         panic!("{object}")
     };
-    assert_eq!(condition["type"], TYPE);
+    assert_eq!(condition["type"], RESOURCES);
     let text = |field: &str| condition[field].as_str().unwrap().to_owned();
     (text("reason"), text("message"))
 }

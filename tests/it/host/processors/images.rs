@@ -195,8 +195,7 @@ async fn a_registry_that_is_away_changes_nothing_and_the_condition_says_since_wh
     let (status, message) = scene.place.reason("rules", "Loaded", "RegistryUnavailable").await;
     assert_eq!(status, "True");
     let image = scene.fake.image(":stable");
-    let expected = format!("puppet 1.0.0 is at work; since 2");
-    assert!(message.starts_with(&expected), "{message}");
+    assert!(message.starts_with("puppet 1.0.0 is at work; since 2"), "{message}");
     assert!(
         message.contains(&format!("nobody says what `{image}` names: `127.0.0.1` does not")),
         "{message}"
@@ -266,36 +265,10 @@ fn case(
     Case { name, mood: Box::new(mood), reason, says }
 }
 
-#[tokio::test]
-async fn what_is_wrong_with_a_new_version_is_said_and_the_former_goes_on() {
-    let scene = Scene::new().await;
-    let (one, two) = (module(""), module("2"));
-    let first = scene.fake.push("1", &one);
-    scene.processor("rules", &scene.fake.image(":1"), &json!({})).await;
-    scene.until_runs("rules", &one, first).await;
-    let second = scene.fake.push("2", &two);
-    let mut flipped = two.clone();
-    flipped[20] ^= 1;
-    let container = json!({
-        "schemaVersion": 2, "layers": [],
-        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": second, "size": 1},
-    });
-    let container = container.to_string().into_bytes();
-    let container_digest = Digest::of(&container);
-    let as_container = Answer::of(200)
-        .body(&container)
-        .header("docker-content-digest", &container_digest.to_string());
-    let index = Answer::of(200).body(br#"{"schemaVersion": 2, "manifests": []}"#);
-    let wide = json!({
-        "schemaVersion": 2,
-        "config": {"mediaType": "application/vnd.wasm.config.v0+json", "digest": second, "size": 1},
-        "layers": [{"mediaType": "application/wasm", "digest": second, "size": 1_u64 << 40}],
-    });
-    let wide = Answer::of(200).body(wide.to_string().as_bytes());
-    let cut = Answer { cut: Some(1000), ..Answer::of(200).body(&two) };
-    let slow = Answer { pace: Some((1000, Duration::from_mins(1))), ..Answer::of(200).body(&two) };
+/// Answers that are errors.
+fn errors() -> Vec<Case> {
     let error = Answer::error;
-    let cases = [
+    vec![
         case(
             "401",
             "/manifests/",
@@ -326,20 +299,28 @@ async fn what_is_wrong_with_a_new_version_is_said_and_the_former_goes_on() {
             error(500, "UNKNOWN", "x"),
             ("RegistryUnavailable", "answers 500 to HEAD manifests/2"),
         ),
-        case("cut", "/blobs/", cut, ("PullFailed", "broke off after 1000 of ")),
-        case("slow", "/blobs/", slow, ("PullFailed", "nothing came for 2 s")),
-        case(
-            "digest",
-            "/blobs/",
-            Answer::of(200).body(&flipped),
-            ("ImageDiffers", "with the digest sha256:"),
-        ),
-        case(
-            "length",
-            "/blobs/",
-            Answer::of(200).body(&two[..2000]),
-            ("ImageDiffers", "of 2000 bytes; "),
-        ),
+    ]
+}
+
+/// Manifests of something else, or of too much. `digest` is of something that is there.
+fn manifests(digest: Digest) -> Vec<Case> {
+    let container = json!({
+        "schemaVersion": 2, "layers": [],
+        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest, "size": 1},
+    });
+    let container = container.to_string().into_bytes();
+    let container_digest = Digest::of(&container);
+    let as_container = Answer::of(200)
+        .body(&container)
+        .header("docker-content-digest", &container_digest.to_string());
+    let index = Answer::of(200).body(br#"{"schemaVersion": 2, "manifests": []}"#);
+    let wide = json!({
+        "schemaVersion": 2,
+        "config": {"mediaType": "application/vnd.wasm.config.v0+json", "digest": digest, "size": 1},
+        "layers": [{"mediaType": "application/wasm", "digest": digest, "size": 1_u64 << 40}],
+    });
+    let wide = Answer::of(200).body(wide.to_string().as_bytes());
+    vec![
         case(
             "container",
             "/manifests/",
@@ -358,6 +339,30 @@ async fn what_is_wrong_with_a_new_version_is_said_and_the_former_goes_on() {
             wide,
             ("ModuleTooLarge", "has 1099511627776 bytes; up to 67108864 are accepted"),
         ),
+    ]
+}
+
+/// Answers in place of the bytes of a module.
+fn blobs(two: &[u8]) -> Vec<Case> {
+    let mut flipped = two.to_vec();
+    flipped[20] ^= 1;
+    let cut = Answer { cut: Some(1000), ..Answer::of(200).body(two) };
+    let slow = Answer { pace: Some((1000, Duration::from_mins(1))), ..Answer::of(200).body(two) };
+    vec![
+        case("cut", "/blobs/", cut, ("PullFailed", "broke off after 1000 of ")),
+        case("slow", "/blobs/", slow, ("PullFailed", "nothing came for 2 s")),
+        case(
+            "digest",
+            "/blobs/",
+            Answer::of(200).body(&flipped),
+            ("ImageDiffers", "with the digest sha256:"),
+        ),
+        case(
+            "length",
+            "/blobs/",
+            Answer::of(200).body(&two[..2000]),
+            ("ImageDiffers", "of 2000 bytes; "),
+        ),
         case(
             "metadata",
             "/blobs/",
@@ -370,7 +375,18 @@ async fn what_is_wrong_with_a_new_version_is_said_and_the_former_goes_on() {
             Answer::redirect("https://[fe80::1]/"),
             ("AddressRefused", "fe80::1 is a link-local address"),
         ),
-    ];
+    ]
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_new_version_is_said_and_the_former_goes_on() {
+    let scene = Scene::new().await;
+    let (one, two) = (module(""), module("2"));
+    let first = scene.fake.push("1", &one);
+    scene.processor("rules", &scene.fake.image(":1"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+    let second = scene.fake.push("2", &two);
+    let cases = errors().into_iter().chain(manifests(second)).chain(blobs(&two));
     for Case { name, mood, reason, says } in cases {
         scene.fake.set_mood(mood);
         let image = scene.fake.image(":2");

@@ -64,10 +64,10 @@ impl Key {
     }
 
     /// Returns a policy that asks for this key, of all names with a prefix.
-    fn policy(&self, prefix: &str) -> Option<Arc<Policy>> {
+    fn policy(&self, prefix: &str) -> Arc<Policy> {
         let pem = self.pem.replace('\n', "\n    ");
         let text = format!("rules:\n- prefix: \"{prefix}\"\n  keys:\n  - |\n    {pem}\n");
-        Some(Arc::new(Policy::parse(&text).unwrap()))
+        Arc::new(Policy::parse(&text).unwrap())
     }
 }
 
@@ -258,7 +258,7 @@ async fn a_second_replica_loads_nothing_that_is_not_signed() {
     scene.until_runs("rules", &one, first).await;
     // It has the cache of the first, with the module and its code, and a policy of its own.
     let host = Arc::clone(&scene.place.host);
-    let images = ImageOptions { policy: key.policy(""), ..options(scene.cache.path()) };
+    let images = ImageOptions { policy: Some(key.policy("")), ..options(scene.cache.path()) };
     let second = scene.place.replica(images).await;
     second.until_faulty(1).await;
     assert!(second.host.status().is_empty(), "the second runs nothing");
@@ -273,7 +273,7 @@ async fn no_processor_weakens_what_the_host_requires() {
     let mut scene = Scene::new().await;
     let (of_host, own) = (Key::new(), Key::new());
     let registry = scene.fake.host();
-    scene.place.images.policy = of_host.policy(&format!("{registry}/team"));
+    scene.place.images.policy = Some(of_host.policy(&format!("{registry}/team")));
     scene.place.restart().await;
     let one = module("");
     let first = scene.fake.push("1", &one);

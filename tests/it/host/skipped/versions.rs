@@ -14,8 +14,7 @@ use crate::host::{CONFIG_MAP, PUPPET, play::Play, selection};
 /// Loads a component with the same behaviour and another digest.
 async fn rebuilt_module(of: &Loaded) -> Loaded {
     let module = tokio::task::spawn_blocking(|| guest(PUPPET)).await.unwrap().unwrap();
-    let (folder, cache) =
-        (tempfile::tempdir().unwrap(), module.parent().unwrap().join("mortise-cache"));
+    let (folder, cache) = (tempfile::tempdir().unwrap(), mortise_tests::code_cache());
     let path = folder.path().join("puppet.wasm");
     fs::write(&path, rebuilt(&fs::read(module).unwrap(), "2")).unwrap();
     local::load(&path, of.config.to_string(), Some(&cache)).await.unwrap()

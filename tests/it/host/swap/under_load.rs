@@ -23,7 +23,7 @@ const OBJECTS: u64 = 2_000;
 /// Loads two compiled modules, each of which writes its own name into the objects that it makes.
 async fn modules() -> [Loaded; 2] {
     let path = guest(PUPPET).unwrap();
-    let engine = local::engine(Some(&path.parent().unwrap().join("mortise-cache")), false).unwrap();
+    let engine = local::engine(Some(&mortise_tests::code_cache()), false).unwrap();
     let bytes = fs::read(&path).unwrap();
     let load = async |version: &str, module: Vec<u8>| {
         let limits = Limits::default();

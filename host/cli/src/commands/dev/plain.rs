@@ -108,7 +108,8 @@ fn text(scene: &Scene, message: &Message) -> Option<String> {
         Message::Unchanged(of) => Some(format!("{DIM}{} is unchanged{DIM:#}", guest(of))),
         Message::Running(running) => Some(version(running)),
         Message::Ran(ran) => {
-            let mut text = print::report(&ran.report);
+            let report = print::report(&ran.report);
+            let mut text = of_several(&scene.guests, ran.report.key.processor(), report);
             if ran.is_of_new_version() {
                 let difference = ran.written.difference(scene.secrets);
                 for line in difference.lines() {
@@ -120,6 +121,15 @@ fn text(scene: &Scene, message: &Message) -> Option<String> {
         }
         Message::Waiting(_) | Message::Status(_) | Message::Line(..) | Message::Log(_) => None,
     }
+}
+
+/// Returns the line about a reconcile; it begins with the processor's name if there are several.
+fn of_several(guests: &[String], processor: &str, line: String) -> String {
+    if guests.len() < 2 {
+        return line;
+    }
+    let (_, name) = processor.rsplit_once('/').unwrap_or(("", processor));
+    format!("{DIM}{name}{DIM:#}  {line}")
 }
 
 /// Returns the line that a version runs: `greeter 0.1.0 1a2b3c4d loaded, built in 2.5s`.

@@ -15,3 +15,14 @@ fn a_kind_that_goes_or_comes_is_told_once() {
     assert_eq!(changed("b", &["X"]).len(), 1, "each processor is told of");
     assert_eq!(changed("a", &["Y"]), [&gone.replace('X', "Y"), "a: X is there"]);
 }
+
+#[test]
+fn a_reconcile_is_of_a_named_processor_where_there_are_several() {
+    let line = |guests: &[&str]| {
+        let guests: Vec<String> = guests.iter().map(ToString::to_string).collect();
+        let line = of_several(&guests, "default/a", "Thing x/y  1ms".to_owned());
+        anstream::adapter::strip_str(&line).to_string()
+    };
+    assert_eq!(line(&["a"]), "Thing x/y  1ms");
+    assert_eq!(line(&["a", "b"]), "a  Thing x/y  1ms");
+}

@@ -1,0 +1,123 @@
+//! From nothing to Ready, drift, and to nothing again.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{ISTIO, Mesh};
+
+/// The label that each object of the library and each object of the module carries.
+const MODULE: &str = "kyma-project.io/module";
+/// The kinds of the objects that the processors make.
+const KINDS: [&str; 18] = [
+    "apps/v1/Deployment",
+    "apps/v1/DaemonSet",
+    "v1/Service",
+    "v1/ConfigMap",
+    "v1/ServiceAccount",
+    "rbac.authorization.k8s.io/v1/RoleBinding",
+    "rbac.authorization.k8s.io/v1/Role",
+    "policy/v1/PodDisruptionBudget",
+    "autoscaling/v2/HorizontalPodAutoscaler",
+    "admissionregistration.k8s.io/v1/MutatingWebhookConfiguration",
+    "admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration",
+    "rbac.authorization.k8s.io/v1/ClusterRoleBinding",
+    "rbac.authorization.k8s.io/v1/ClusterRole",
+    "apiextensions.k8s.io/v1/CustomResourceDefinition",
+    "networking.k8s.io/v1/NetworkPolicy",
+    "security.istio.io/v1/PeerAuthentication",
+    "networking.istio.io/v1alpha3/EnvoyFilter",
+    "autoscaling.k8s.io/v1/VerticalPodAutoscaler",
+];
+
+/// An object that a processor made.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Made {
+    pub(super) kind: &'static str,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+}
+
+impl Mesh {
+    /// Returns all objects that the processors made, but for Pods.
+    pub(super) async fn made(&self) -> BTreeSet<Made> {
+        let mut made = BTreeSet::new();
+        for kind in KINDS {
+            for object in self.list(kind).await {
+                let metadata = &object["metadata"];
+                let text = |key: &str| metadata[key].as_str().unwrap_or_default().to_owned();
+                if metadata["labels"][MODULE] == "istio" {
+                    let (namespace, name, uid) = (text("namespace"), text("name"), text("uid"));
+                    made.insert(Made { kind, namespace, name, uid });
+                }
+            }
+        }
+        made
+    }
+
+    /// Changes a field of an object: the label of the module, which each has.
+    pub(super) async fn drift(&self, of: &Made) {
+        let patch = json!({"metadata": {"labels": {MODULE: "drifted"}}});
+        self.patch(of.kind, &of.namespace, &of.name, &patch).await;
+    }
+
+    async fn has_drifted(&self, of: &Made) -> bool {
+        let object = self.get(of.kind, &of.namespace, &of.name).await;
+        object.is_none_or(|object| object["metadata"]["labels"][MODULE] != "istio")
+    }
+}
+
+#[tokio::test]
+async fn an_installation_gets_ready_with_the_printed_rights_repairs_itself_and_goes() {
+    let Some(mut mesh) = Mesh::prepare(&[]).await else { return };
+    mesh.start().await;
+    mesh.processors().await;
+    mesh.istio(json!({"networkPoliciesEnabled": true})).await;
+    let took = mesh.until_state("Ready").await;
+    mesh.until_idle().await;
+    println!("ready after {took:?}, runs and renderings: {:?}", mesh.work().await);
+
+    // Whatever is changed is repaired, from what was rendered before.
+    let made = mesh.made().await;
+    assert!(made.len() >= 55, "{made:#?}");
+    let (_, rendered) = mesh.work().await;
+    for one in &made {
+        mesh.drift(one).await;
+    }
+    for one in &made {
+        mesh.until(&format!("{one:?} is repaired"), async || !mesh.has_drifted(one).await).await;
+    }
+    mesh.until_idle().await;
+    println!("repaired {} objects, runs and renderings: {:?}", made.len(), mesh.work().await);
+    assert_eq!(mesh.work().await.1, rendered, "nothing is rendered again");
+    assert_eq!(mesh.made().await, made, "nothing is made anew");
+
+    // People's objects keep Istio, and nothing else does.
+    let service = json!({
+        "apiVersion": "networking.istio.io/v1", "kind": "ServiceEntry",
+        "metadata": {"name": "outside", "namespace": "default"},
+        "spec": {"hosts": ["outside.example"], "resolution": "NONE"},
+    });
+    mesh.ground.apply(vec![service]).await;
+    mesh.delete(ISTIO, "kyma-system", "default").await;
+    mesh.until("the deletion is blocked", async || {
+        let status = mesh.status().await;
+        let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+        let is_dangling = |one: &Value| one["reason"] == "IstioCustomResourcesDangling";
+        status["state"] == "Warning" && conditions.iter().any(is_dangling)
+    })
+    .await;
+    assert_eq!(mesh.made().await, made, "nothing is deleted");
+    mesh.delete("networking.istio.io/v1/ServiceEntry", "default", "outside").await;
+    mesh.until("the resource is gone", async || {
+        mesh.get(ISTIO, "kyma-system", "default").await.is_none()
+    })
+    .await;
+    mesh.until("all of it is gone", async || mesh.made().await.is_empty()).await;
+    mesh.until("its namespace is gone", async || {
+        mesh.get("v1/Namespace", "", "istio-system").await.is_none()
+    })
+    .await;
+    assert_eq!(mesh.forbidden().await, Vec::<String>::new());
+}

@@ -1,0 +1,104 @@
+//! An installation that nobody changes, and one that somebody changes field by field.
+
+use std::{
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::{Mesh, life::Made};
+
+/// The time for which nothing is changed: two resyncs.
+const QUIET: Duration = Duration::from_mins(10);
+
+/// Returns a change of a field that the processors own, other than a label of the object.
+fn change(kind: &str, object: &Value) -> Option<Value> {
+    Some(match kind.rsplit_once('/').unwrap().1 {
+        "Deployment" | "DaemonSet" => {
+            let labels = json!({"sidecar.istio.io/inject": "true"});
+            json!({"spec": {"template": {"metadata": {"labels": labels}}}})
+        }
+        "Service" => json!({"spec": {"selector": {"app": "other"}}}),
+        "ConfigMap" => {
+            let key = object["data"].as_object()?.keys().next()?;
+            json!({"data": {key: "other"}})
+        }
+        "Role" | "ClusterRole" => json!({"rules": []}),
+        "RoleBinding" | "ClusterRoleBinding" => json!({"subjects": []}),
+        "HorizontalPodAutoscaler" => json!({"spec": {"maxReplicas": 17}}),
+        "PeerAuthentication" => json!({"spec": {"mtls": {"mode": "DISABLE"}}}),
+        "NetworkPolicy" => json!({"spec": {"podSelector": {"matchLabels": {"other": "yes"}}}}),
+        "VerticalPodAutoscaler" => json!({"spec": {"updatePolicy": {"updateMode": "Off"}}}),
+        _ => return None,
+    })
+}
+
+/// Returns the part of an object that people write.
+fn content(mut object: Value) -> Value {
+    let metadata = object["metadata"].take();
+    object.as_object_mut().unwrap().remove("status");
+    object["labels"] = metadata["labels"].clone();
+    object
+}
+
+impl Mesh {
+    async fn content(&self, of: &Made) -> Value {
+        content(self.get(of.kind, &of.namespace, &of.name).await.unwrap())
+    }
+
+    /// Waits until nothing has run for a while: autoscalers have set their replicas by then.
+    async fn until_quiet(&self) {
+        let last = Mutex::new((self.work().await, Instant::now()));
+        self.until("nothing runs any more", async || {
+            let now = self.work().await;
+            let mut last = last.lock().unwrap();
+            if last.0 != now {
+                *last = (now, Instant::now());
+            }
+            last.1.elapsed() > Duration::from_secs(30)
+        })
+        .await;
+    }
+
+    /// Changes an object, and returns the time until it is as it was.
+    async fn repaired(&self, of: &Made, change: &Value) -> Duration {
+        let before = self.content(of).await;
+        let begun = Instant::now();
+        self.patch(of.kind, &of.namespace, &of.name, change).await;
+        self.until(&format!("{of:?} is repaired"), async || self.content(of).await == before).await;
+        begun.elapsed()
+    }
+}
+
+#[tokio::test]
+#[ignore = "it takes minutes"]
+async fn nothing_runs_without_a_change_and_each_change_is_repaired_without_rendering() {
+    let Some(mut mesh) = Mesh::prepare(&[]).await else { return };
+    mesh.start().await;
+    mesh.processors().await;
+    mesh.istio(json!({"networkPoliciesEnabled": true})).await;
+    mesh.until_state("Ready").await;
+    mesh.until_quiet().await;
+    let writes = async || mesh.metric("mortise_writes_total").await.values().sum::<u64>();
+    let before = (mesh.work().await, writes().await);
+    tokio::time::sleep(QUIET).await;
+    println!("before and after ten minutes: {before:?}, {:?}", mesh.work().await);
+    assert_eq!((mesh.work().await, writes().await), before);
+
+    let mut times = Vec::new();
+    for one in &mesh.made().await {
+        let object = mesh.content(one).await;
+        let label = json!({"metadata": {"labels": {"kyma-project.io/module": "drifted"}}});
+        for change in [Some(label), change(one.kind, &object)].into_iter().flatten() {
+            times.push((mesh.repaired(one, &change).await, one.clone()));
+        }
+    }
+    times.sort();
+    let (median, (longest, of)) = (times[times.len() / 2].0, times.last().unwrap());
+    println!(
+        "{} changes, repaired in {median:.1?} at the median, {longest:.1?} {of:?}",
+        times.len()
+    );
+    assert_eq!(mesh.work().await.1, before.0.1, "nothing is rendered again");
+}

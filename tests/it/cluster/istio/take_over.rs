@@ -1,0 +1,293 @@
+//! From the original operator to the processors, and back.
+
+use std::collections::BTreeMap;
+
+use istio::{
+    api::Istio,
+    cluster::{Cluster, Flavour, Objects},
+    features::Features,
+    images::Images,
+    installed,
+    kubernetes::Node,
+    merge,
+};
+use mortise_core::resource::{Method, Outgoing};
+use serde_json::{Value, json};
+
+use super::{super::kind, GUESTS, ISTIO, Mesh, PROCESSOR, VERSION, life::Made};
+use crate::istio_client::{Case, Renderer};
+
+/// The field managers of the original: that of Istio's installer, and its own.
+const MANAGERS: [&str; 2] = ["istio-operator", "manager"];
+const TAG: &str = "1.31.0-distroless";
+const WORKLOADS: [&str; 2] = ["apps/v1/Deployment", "apps/v1/DaemonSet"];
+
+/// The generation and the Pod template of each workload.
+type Workloads = BTreeMap<(&'static str, String), (Value, Value)>;
+
+impl Mesh {
+    /// Sends a write of the original operator.
+    async fn write_as(&self, manager: &str, method: Method, object: &Value) {
+        let cluster = &self.ground.cluster;
+        let kind = mortise::local::kind_of(object);
+        let resource = cluster.resolve(&kind).await.unwrap();
+        let resource = resource.unwrap_or_else(|| panic!("not served: {object}"));
+        let text = |key: &str| object["metadata"][key].as_str();
+        let namespace = text("namespace").filter(|_| resource.namespaced);
+        let name = text("name").unwrap_or_else(|| panic!("without a name: {object}"));
+        let at = resource.path_of(namespace, name);
+        let force = if method == Method::Apply { "&force=true" } else { "" };
+        let at = format!("{at}?fieldManager={manager}{force}");
+        let answer = cluster.send(&Outgoing::new(method, at, Some(object.clone()))).await;
+        let answer = answer.unwrap_or_else(|refusal| panic!("{object:#}: {}", refusal.message));
+        if kind.kind == "CustomResourceDefinition" {
+            mortise_core::resource::Api::established(cluster, name).await.unwrap();
+            cluster.forget(answer.body["spec"]["group"].as_str().unwrap());
+        }
+    }
+
+    /// Installs what the original operator installs: the rendering, with its labels.
+    async fn install_as_original(&self, objects: &[Value]) {
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {
+                "name": "istio-system",
+                "labels": {"namespaces.warden.kyma-project.io/validate": "enabled"},
+            },
+        });
+        self.write_as(MANAGERS[1], Method::MergePatch, &namespace).await;
+        for object in objects {
+            self.write_as(MANAGERS[0], Method::Apply, object).await;
+        }
+        for object in objects {
+            let kind = object["kind"].as_str().unwrap();
+            let mut patch = installed::label_patch(kind);
+            for key in ["apiVersion", "kind"] {
+                patch[key] = object[key].clone();
+            }
+            for key in ["name", "namespace"] {
+                if !object["metadata"][key].is_null() {
+                    patch["metadata"][key] = object["metadata"][key].clone();
+                }
+            }
+            self.write_as(MANAGERS[1], Method::MergePatch, &patch).await;
+        }
+        let peer = json!({
+            "apiVersion": "security.istio.io/v1", "kind": "PeerAuthentication",
+            "metadata": {
+                "name": "default", "namespace": "istio-system",
+                "labels": {
+                    "kyma-project.io/module": "istio", "app.kubernetes.io/version": "dev",
+                    "app.kubernetes.io/component": "operator", "app.kubernetes.io/part-of": "istio",
+                    "app.kubernetes.io/name": "istio-operator",
+                    "app.kubernetes.io/instance": "istio-operator-default",
+                },
+            },
+            "spec": {"mtls": {"mode": "STRICT"}},
+        });
+        // The original creates and updates: its fields are owned by operation `Update`.
+        let found = self.get("security.istio.io/v1/PeerAuthentication", "istio-system", "default");
+        if found.await.is_none() {
+            let cluster = &self.ground.cluster;
+            let of = kind("security.istio.io/v1/PeerAuthentication");
+            let at = cluster.resolve(&of).await.unwrap().unwrap().path(Some("istio-system"));
+            let at = format!("{at}?fieldManager={}", MANAGERS[1]);
+            cluster.send(&Outgoing::new(Method::Post, at, Some(peer))).await.unwrap();
+        } else {
+            self.write_as(MANAGERS[1], Method::MergePatch, &peer).await;
+        }
+        self.until("the original has installed Istio", async || self.are_rolled_out().await).await;
+    }
+
+    async fn are_rolled_out(&self) -> bool {
+        let number = |object: &Value, at: &str| object.pointer(at).and_then(Value::as_i64);
+        let mut all = Vec::new();
+        for of in WORKLOADS {
+            all.extend(self.list(of).await);
+        }
+        all.len() >= 3
+            && all.iter().all(|object| {
+                let (wanted, ready) = if object["kind"] == "DaemonSet" {
+                    ("/status/desiredNumberScheduled", "/status/numberReady")
+                } else {
+                    ("/spec/replicas", "/status/readyReplicas")
+                };
+                let observed = number(object, "/status/observedGeneration");
+                observed == number(object, "/metadata/generation")
+                    && number(object, ready) == number(object, wanted)
+            })
+    }
+
+    /// Returns the workloads of Istio as they are.
+    async fn workloads(&self) -> Workloads {
+        let mut all = Workloads::new();
+        for of in WORKLOADS {
+            for object in self.list(of).await {
+                let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+                let seen =
+                    (object["metadata"]["generation"].clone(), object["spec"]["template"].clone());
+                all.insert((of, name), seen);
+            }
+        }
+        all
+    }
+
+    /// Writes the Istio resource as the original leaves it.
+    async fn istio_as_original(&self) {
+        let annotation =
+            format!(r#"{{"config":{{"telemetry":{{"metrics":{{}}}}}},"IstioTag":"{TAG}"}}"#);
+        let patch = json!({
+            "apiVersion": "operator.kyma-project.io/v1alpha2", "kind": "Istio",
+            "metadata": {
+                "name": "default", "namespace": "kyma-system",
+                "finalizers": ["istios.operator.kyma-project.io/istio-installation"],
+                "annotations": {"operator.kyma-project.io/lastAppliedConfiguration": annotation},
+            },
+        });
+        self.write_as(MANAGERS[1], Method::MergePatch, &patch).await;
+        let cluster = &self.ground.cluster;
+        let resource = cluster.resolve(&kind(ISTIO)).await.unwrap().unwrap();
+        let at = resource.path_of(Some("kyma-system"), "default");
+        let condition = |of: &str, status: &str, reason: &str| {
+            json!({
+                "type": of, "status": status, "reason": reason, "message": "as it was",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            })
+        };
+        let status = json!({"status": {
+            "state": "Ready", "description": "",
+            "conditions": [
+                condition("Ready", "True", "ReconcileSucceeded"),
+                condition("ProxySidecarRestartSucceeded", "True", "ProxySidecarRestartSucceeded"),
+                condition(
+                    "IngressTargetingUserResourceFound",
+                    "False",
+                    "IngressTargetingUserResourceNotFound",
+                ),
+            ],
+        }});
+        let at = format!("{at}/status?fieldManager={}", MANAGERS[1]);
+        cluster.send(&Outgoing::new(Method::MergePatch, at, Some(status))).await.unwrap();
+    }
+
+    /// Returns the managers of the objects of Istio that are not ours.
+    async fn other_managers(&self, made: impl IntoIterator<Item = &Made>) -> Vec<String> {
+        let mut others = Vec::new();
+        for one in made {
+            let object = self.get(one.kind, &one.namespace, &one.name).await.unwrap();
+            let entries = object["metadata"]["managedFields"].as_array().cloned();
+            let names = entries.unwrap_or_default();
+            let names = names.iter().filter_map(|entry| entry["manager"].as_str());
+            for name in names.filter(|name| MANAGERS.contains(name)) {
+                others.push(format!("{name} of {} {}", one.kind, one.name));
+            }
+        }
+        others
+    }
+}
+
+/// Renders what the original installs for an Istio resource without settings.
+async fn rendering(mesh: &Mesh, renderer: &Renderer) -> Vec<Value> {
+    let nodes: Vec<Node> = mesh
+        .list("v1/Node")
+        .await
+        .into_iter()
+        .map(|node| serde_json::from_value(node).unwrap())
+        .collect();
+    let objects = Objects { nodes: &nodes, ..Objects::default() };
+    let cluster = Cluster::of(&objects, Flavour::Regular).unwrap();
+    let image = |name: &str| (name.to_owned(), format!("docker.io/istio/{name}:{TAG}"));
+    let images = Images::read(&["pilot", "install-cni", "proxyv2", "ztunnel"].map(image).into());
+    let input = merge::Input {
+        spec: &Istio::default().spec,
+        cluster: &cluster,
+        flavour: Flavour::Regular,
+        features: Features::default(),
+        images: &images.unwrap(),
+        pull_secret: None,
+    };
+    let spec = merge::merge(&input).unwrap().to_string();
+    let case = Case { name: "taken over".to_owned(), spec, cluster: None };
+    let answer = renderer.render(&case).await;
+    let mut all = Vec::new();
+    for component in &answer.rendered().unwrap().components {
+        for manifest in &component.manifests {
+            let documents: Vec<Value> = serde_saphyr::from_multiple(&manifest.content).unwrap();
+            for mut object in documents.into_iter().filter(|document| !document.is_null()) {
+                let labels = json!({
+                    "operator.istio.io/managed": "Reconcile",
+                    "operator.istio.io/component": component.name,
+                    "operator.istio.io/version": "1.31.0",
+                    "install.operator.istio.io/owning-resource": "default-operator",
+                    "install.operator.istio.io/owning-resource-namespace": "istio-system",
+                    "istio.io/rev": "default",
+                });
+                super::super::merge(&mut object, &json!({"metadata": {"labels": labels}}));
+                all.push(object);
+            }
+        }
+    }
+    all
+}
+
+#[tokio::test]
+#[ignore = "it takes minutes"]
+async fn istio_goes_from_the_original_to_the_processors_and_back_untouched() {
+    let Some(mut mesh) = Mesh::prepare(&[]).await else { return };
+    let renderer = Renderer::of(VERSION).await.unwrap();
+    let objects = rendering(&mesh, &renderer).await;
+    mesh.install_as_original(&objects).await;
+    mesh.istio(json!({})).await;
+    mesh.istio_as_original().await;
+    let (made, workloads) = (mesh.made().await, mesh.workloads().await);
+    let former = mesh.get(ISTIO, "kyma-system", "default").await.unwrap();
+    let states = mesh.states().await;
+
+    // To the processors.
+    mesh.take_over = MANAGERS.map(str::to_owned).to_vec();
+    mesh.start().await;
+    mesh.processors().await;
+    mesh.until_state("Ready").await;
+    // The objects that another processor writes hold what they held.
+    let of_installer = || made.iter().filter(|one| !one.kind.ends_with("/PeerAuthentication"));
+    mesh.until("what Istio's installer owned is the processor's", async || {
+        mesh.other_managers(of_installer()).await.is_empty()
+    })
+    .await;
+    mesh.until_idle().await;
+    let now = mesh.made().await;
+    assert!(made.is_subset(&now), "{:?}", made.difference(&now).collect::<Vec<_>>());
+    assert_eq!(mesh.workloads().await, workloads, "no workload is restarted");
+    assert_eq!(states.seen(), ["Ready"], "the state stays");
+    let istio = mesh.get(ISTIO, "kyma-system", "default").await.unwrap();
+    assert_eq!(istio["metadata"]["uid"], former["metadata"]["uid"]);
+    assert_eq!(istio["metadata"]["generation"], former["metadata"]["generation"]);
+
+    assert_eq!(mesh.forbidden().await, Vec::<String>::new());
+
+    // And back: the Processors let go, and the original reconciles again.
+    for guest in GUESTS {
+        let namespace = mesh.ground.namespace.clone();
+        let release = json!({"spec": {"onDelete": "Release"}});
+        mesh.patch(PROCESSOR, &namespace, guest, &release).await;
+        mesh.delete(PROCESSOR, &namespace, guest).await;
+    }
+    mesh.until("the Processors are gone", async || mesh.list(PROCESSOR).await.is_empty()).await;
+    let let_go = mesh.get(ISTIO, "kyma-system", "default").await.unwrap();
+    let finalizers = let_go["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let ours = finalizers
+        .iter()
+        .filter(|finalizer| !finalizer.as_str().unwrap().ends_with("/istio-installation"));
+    assert_eq!(ours.count(), 0, "{finalizers:?}");
+    mesh.install_as_original(&objects).await;
+    mesh.istio_as_original().await;
+    let back = mesh.made().await;
+    assert!(made.is_subset(&back), "{:?}", made.difference(&back).collect::<Vec<_>>());
+    // The original sets the number of replicas each time: the generations are others.
+    let templates = |of: Workloads| -> Vec<_> {
+        of.into_iter().map(|(name, (_, template))| (name, template)).collect()
+    };
+    let back = templates(mesh.workloads().await);
+    assert_eq!(back, templates(workloads), "no workload is restarted");
+    assert_eq!(states.seen(), ["Ready"], "the state stays");
+}
