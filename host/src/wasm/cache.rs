@@ -170,7 +170,8 @@ impl Cache {
         Trim { limit: self.limit, is_entry: &is_entry, stays: &stays }.run(&self.dir);
     }
 
-    fn not_kept(&self, error: &io::Error) {
+    /// Says that code is not kept, once where nothing can be kept at all.
+    pub(super) fn not_kept(&self, error: &io::Error) {
         if is_unwritable(error) && self.warned.swap(true, Relaxed) {
             debug!(%error, "compiled code is not kept");
             return;

@@ -219,7 +219,9 @@ fn compile_in_child(
         match compiler.run_child(content, entry.file(), cancelled)? {
             Ok(()) => return Some(cache.finish(digest, entry).map_err(CompileError::NotRun)),
             // No space is left there.
-            Err(CompileError::NotWritten { .. }) => {}
+            Err(error @ CompileError::NotWritten { .. }) => {
+                cache.not_kept(&io::Error::other(error));
+            }
             Err(error) => return Some(Err(error)),
         }
     }

@@ -115,7 +115,7 @@ same component with the same annotations has the same digest. Credentials are th
 
 Examples:
   mortise push my.wasm registry.example.com/team/my:1.0.0
-  mortise push guests/my-guest registry.example.com/team/my:1.0.0 --description \"what it is for\"
+  mortise push guests/my-guest registry.example.com/team/my:1.0.0 --revision 4f2a91c
   mortise push my.wasm localhost:5000/my:1 --registry-ca ca.pem
 
 Exit codes:
