@@ -76,8 +76,7 @@ fn own_fields(of: &ObjectRef) -> &'static [&'static str] {
     match of.kind.kind.as_str() {
         "ClusterRole" => &["rules"],
         "ClusterRoleBinding" => &["roleRef", "subjects"],
-        "ConfigMap" => &["data"],
-        "Secret" => &["stringData"],
+        "ConfigMap" | "Secret" => &["data"],
         _ => &[],
     }
 }
