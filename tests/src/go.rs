@@ -64,6 +64,20 @@ pub fn installed(name: &str, package: &str, tests: &str) -> Result<Option<PathBu
     Ok(Some(program))
 }
 
+/// Returns the program in `tests/validate`, which validates objects as Istio does; `None` in the
+/// cases of [`program`].
+///
+/// # Errors
+///
+/// Fails if the program does not compile.
+///
+/// # Panics
+///
+/// Panics if Go or the modules are missing, and [`tool::VARIABLE`] requires Go.
+pub fn validate() -> Result<Option<PathBuf>> {
+    program("validate", "the tests of it::cluster::strict::istio")
+}
+
 /// Builds the program in a folder of `tests/`, once for each state of its sources, in a folder of
 /// its own in the target directory. Returns `None` if Go is not on the PATH or cannot get the
 /// modules, and reports that as [`tool::is_there`] does.

@@ -8,7 +8,6 @@ pub mod goldens;
 mod guest;
 pub mod hostile;
 pub mod istio_client;
-pub mod ory;
 pub mod registry;
 pub mod rules;
 pub mod tool;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use access_grant::{Access, Grant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,23 +17,14 @@ pub struct Config {
     pub resync_minutes: u32,
     /// The version of the module, for the label `app.kubernetes.io/version` of the default Gateway's objects.
     pub module_version: String,
-    /// Allows APIRules in version v1beta1, and installs Oathkeeper for them.
-    pub v1beta1: Access,
-    /// The images of Oathkeeper; needed where v1beta1 is allowed.
+    /// The decision on APIRules in version v1beta1, for which Oathkeeper is installed. Denied if neither this nor `v1beta1Key` is given.
+    pub v1beta1: Option<Access>,
+    /// The armored OpenPGP public key whose signature in the ConfigMap `kyma-system/apirule-access` allows version v1beta1.
+    pub v1beta1_key: Option<String>,
+    /// The images of Oathkeeper; needed where v1beta1 can be allowed.
     pub images: Images,
     /// The time in seconds after which Oathkeeper is an error if it is not available.
     pub oathkeeper_start_seconds: u32,
-}
-
-/// The answer to the question whether APIRules in version v1beta1 are allowed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Access {
-    /// They are.
-    Allowed,
-    /// They are not.
-    #[default]
-    Denied,
 }
 
 /// The images of Oathkeeper.
@@ -52,7 +44,8 @@ impl Default for Config {
         Self {
             resync_minutes: 600,
             module_version: "dev".to_owned(),
-            v1beta1: Access::default(),
+            v1beta1: None,
+            v1beta1_key: None,
             images: Images::default(),
             oathkeeper_start_seconds: 120,
         }
@@ -60,7 +53,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Checks the version and the images.
+    /// Checks the version, the grant and the images.
     ///
     /// # Errors
     ///
@@ -74,7 +67,7 @@ impl Config {
                  letters, digits, `-`, `_` and `.`"
             ));
         }
-        if self.v1beta1 == Access::Denied {
+        if !self.grant()?.is_possible() {
             return Ok(());
         }
         let images = [
@@ -84,11 +77,20 @@ impl Config {
         ];
         match images.iter().find(|(_, image)| image.is_empty()) {
             Some((name, _)) => Err(format!(
-                "images.{name}: an image is needed where v1beta1 is `allowed`; \
+                "images.{name}: an image is needed where v1beta1 can be allowed; \
                  v1beta1 may be `denied`"
             )),
             None => Ok(()),
         }
+    }
+
+    /// Returns the way in which access to v1beta1 is decided.
+    ///
+    /// # Errors
+    ///
+    /// Fails if both a decision and a key are given, or if the key cannot be used.
+    pub fn grant(&self) -> Result<Grant, String> {
+        Grant::new(self.v1beta1, self.v1beta1_key.as_deref(), ("v1beta1", "v1beta1Key"))
     }
 
     /// Returns the interval after which the APIGateway is reconciled again; zero means never.
@@ -120,6 +122,11 @@ mod tests {
                 json!({"v1beta1": "allowed", "images": {"oathkeeper": "a"}}),
                 "images.oathkeeperMaester: an image is needed",
             ),
+            (
+                json!({"v1beta1": "allowed", "v1beta1Key": "k"}),
+                "`v1beta1` and `v1beta1Key` exclude each other",
+            ),
+            (json!({"v1beta1Key": "no key"}), "`v1beta1Key`: "),
             (json!({"moduleVersion": "a b"}), "moduleVersion: `a b` is no value of a label"),
         ];
         for (config, expected) in cases {

@@ -5,9 +5,7 @@ use istio::kubernetes::Node;
 use mortise_sdk::{Description, ObjectRef, Reconciler, Selection, Verbs};
 
 use crate::{
-    Config, autoscaler, blocker,
-    config::Access,
-    kyma_gateway, local_certificate,
+    Config, autoscaler, blocker, kyma_gateway, local_certificate,
     names::{self, selection},
     network_policy, oathkeeper, reconcile,
 };
@@ -15,7 +13,8 @@ use crate::{
 /// The field that is read of objects which only have to be found.
 const LABELS: [&str; 1] = ["metadata.labels"];
 
-pub(crate) fn describe(config: &Config) -> Description {
+pub(crate) fn describe(config: &Config) -> Result<Description, String> {
+    let grant = config.grant()?;
     let gateways = Selection::of::<ApiGateway>().fields(reconcile::FIELDS);
     let gateways = Reconciler::new("api-gateways", gateways)
         .finalizer(reconcile::FINALIZER)
@@ -23,12 +22,10 @@ pub(crate) fn describe(config: &Config) -> Description {
         .resync(config.resync());
     let description =
         Description::new("api-gateway", env!("CARGO_PKG_VERSION")).reconciles(gateways);
-    let description = reads().into_iter().fold(description, Description::reads);
-    let description = writes(description);
-    match config.v1beta1 {
-        Access::Allowed => description.grants(oathkeeper::grants()),
-        Access::Denied => description,
-    }
+    let reads = reads().into_iter().chain(grant.reads());
+    let description = writes(reads.fold(description, Description::reads));
+    let grants = grant.is_possible().then(oathkeeper::grants);
+    Ok(description.grants(grants.into_iter().flatten()))
 }
 
 fn reads() -> Vec<Selection> {
@@ -79,20 +76,21 @@ fn own_fields(of: &ObjectRef) -> &'static [&'static str] {
     match of.kind.kind.as_str() {
         "ClusterRole" => &["rules"],
         "ClusterRoleBinding" => &["roleRef", "subjects"],
-        "ConfigMap" => &["data"],
-        "Secret" => &["stringData"],
+        "ConfigMap" | "Secret" => &["data"],
         _ => &[],
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use access_grant::Access;
+
     use super::*;
     use crate::config::Images;
 
     #[test]
     fn the_module_is_reconciled_every_ten_hours_and_held_by_two_finalizers() {
-        let description = describe(&Config::default());
+        let description = describe(&Config::default()).unwrap();
         let [gateways] = description.reconcilers.as_slice() else { panic!("{description:?}") };
         assert_eq!((gateways.resync, gateways.triggered_by_status), (36_000_000, false));
         let finalizers = [
@@ -104,7 +102,7 @@ mod tests {
 
     #[test]
     fn nothing_is_read_whole_and_each_object_is_written_by_its_name() {
-        let description = describe(&Config::default());
+        let description = describe(&Config::default()).unwrap();
         for read in &description.reads {
             assert!(!read.fields.is_empty(), "{read:?}");
         }
@@ -116,10 +114,10 @@ mod tests {
 
     #[test]
     fn only_with_v1beta1_rights_are_handed_on() {
-        assert!(describe(&Config::default()).grants.is_empty());
+        assert!(describe(&Config::default()).unwrap().grants.is_empty());
         let images =
             Images { oathkeeper: "a".into(), oathkeeper_maester: "b".into(), busybox: "c".into() };
-        let config = Config { v1beta1: Access::Allowed, images, ..Config::default() };
-        assert_eq!(describe(&config).grants, oathkeeper::grants());
+        let config = Config { v1beta1: Some(Access::Allowed), images, ..Config::default() };
+        assert_eq!(describe(&config).unwrap().grants, oathkeeper::grants());
     }
 }

@@ -10,13 +10,11 @@
 //! | `work` | the objects and the finalizers that a run wants so far |
 //! | `status` | the conditions and texts of the status |
 //! | `blocker` | objects of people that block a deletion |
-//! | `access` | whether v1beta1 is allowed, and Oathkeeper with it |
 //! | `kyma_gateway`, `network_policy`, `autoscaler` | the objects of these steps |
 //! | `names` | the kinds and names of the default Gateway's objects |
 //! | `local_certificate` | the certificate of a cluster that is not Gardener's |
 //! | [`oathkeeper`] | the objects of Ory Oathkeeper |
 
-mod access;
 mod autoscaler;
 mod blocker;
 pub mod config;
@@ -42,7 +40,7 @@ impl Processor for ApiGateways {
 
     fn describe(config: &Config) -> Result<Description, String> {
         config.check()?;
-        Ok(describe::describe(config))
+        describe::describe(config)
     }
 
     fn reconcile(request: &Request, config: &Config, host: &Host) -> Result<Outcome, Failure> {

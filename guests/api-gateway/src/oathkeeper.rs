@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    access, blocker,
+    blocker,
     status::{READY, Reason, Report, State},
     work::{Stop, Work, managed, unreadable},
 };
@@ -40,6 +40,11 @@ const VERBS: [&str; 8] =
 /// Returns the rules that the role of Oathkeeper Maester hands on.
 pub fn grants() -> [GrantedRule; 1] {
     [GrantedRule::new(["oathkeeper.ory.sh"], ["rules"], VERBS)]
+}
+
+/// Returns the definition of Oathkeeper's rules.
+pub fn rule_definition() -> Value {
+    rule::definition()
 }
 
 /// Returns all objects, those first without which others do not work.
@@ -92,7 +97,9 @@ pub(crate) fn reconcile(work: &mut Work<'_>) -> Result<(), Stop> {
     if work.is_deleted() {
         return remove(work).map_err(failed(NOT_DELETED));
     }
-    if access::is_granted(work.config, host).map_err(failed(NOT_RECONCILED))? {
+    let refused = |message| Report::error(Reason::OathkeeperReconcileFailed, message);
+    let grant = work.config.grant().map_err(|message| Stop::Report(refused(message)))?;
+    if grant.is_granted(host).map_err(failed(NOT_RECONCILED))? {
         install(work)?;
         return wait(work);
     }
@@ -112,7 +119,7 @@ fn install(work: &mut Work<'_>) -> Result<(), Stop> {
     let nodes: Vec<Node> = work.host.list(&nodes).map_err(&failed)?;
     let size = Size::of(&nodes).map_err(|error| fault(work, &error.to_string()))?;
     let domain = domain::of_cluster(work.host).map_err(&failed)?;
-    work.apply(Manifest::json(&managed(rule::definition())));
+    work.apply(Manifest::json(&managed(rule_definition())));
     for part in object::before_keys() {
         work.apply(Manifest::json(&managed(part)));
     }

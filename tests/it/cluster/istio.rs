@@ -236,19 +236,27 @@ impl Mesh {
     pub(super) async fn list(&self, of: &str) -> Vec<Value> {
         let cluster = &self.ground.cluster;
         let Some(resource) = cluster.resolve(&kind(of)).await.unwrap() else { return Vec::new() };
-        let answer = match cluster.send(&Outgoing::get(resource.path(None))).await {
-            // The kind is not served any more.
-            Err(refusal) if refusal.code == 404 => return Vec::new(),
-            answer => answer.unwrap_or_else(|refusal| panic!("{of}: {}", refusal.message)),
-        };
         let (group_version, name) = of.rsplit_once('/').unwrap();
-        let items = answer.body["items"].as_array().cloned().unwrap_or_default();
-        let typed = items.into_iter().map(|mut item| {
-            item["apiVersion"] = json!(group_version);
-            item["kind"] = json!(name);
-            item
-        });
-        typed.collect()
+        let (mut all, mut next) = (Vec::new(), String::new());
+        loop {
+            // In pages, since the client bounds an answer.
+            let page = format!("{}?limit=500&continue={next}", resource.path(None));
+            let answer = match cluster.send(&Outgoing::get(page)).await {
+                // The kind is not served any more.
+                Err(refusal) if refusal.code == 404 => return Vec::new(),
+                answer => answer.unwrap_or_else(|refusal| panic!("{of}: {}", refusal.message)),
+            };
+            let items = answer.body["items"].as_array().cloned().unwrap_or_default();
+            all.extend(items.into_iter().map(|mut item| {
+                item["apiVersion"] = json!(group_version);
+                item["kind"] = json!(name);
+                item
+            }));
+            match answer.body["metadata"]["continue"].as_str() {
+                Some(token) if !token.is_empty() => token.clone_into(&mut next),
+                _ => return all,
+            }
+        }
     }
 
     /// Changes an object by a merge patch, as somebody with an editor.

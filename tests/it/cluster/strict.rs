@@ -4,6 +4,7 @@
 //! The requests are dry runs: the test checks whether the server accepts an object, and which
 //! fields it keeps.
 
+mod istio;
 mod produced;
 
 use std::{collections::BTreeMap, path::Path};

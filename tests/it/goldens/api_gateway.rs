@@ -17,7 +17,7 @@ mod v2;
 use mortise_sdk::testing::request_for;
 use mortise_tests::{
     goldens::{self, Case, Tally},
-    loaded, ory,
+    loaded,
 };
 use serde_json::Value;
 
@@ -152,7 +152,7 @@ async fn api_rules_of_ory_are_valid() {
     let rules: Vec<_> =
         applied().into_iter().filter(|(_, object)| object["kind"] == "Rule").collect();
     assert!(!rules.is_empty());
-    let api = crate::crds::with([ory::definition()]).await;
+    let api = crate::crds::with([api_gateway::oathkeeper::rule_definition()]).await;
     for (case, mut rule) in rules {
         let name = rule["metadata"]["name"].as_str().unwrap().to_owned();
         // Rules of several cases have one name.

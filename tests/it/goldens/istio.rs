@@ -170,22 +170,34 @@ fn istio_images_are_read_as_by_the_original() {
     });
 }
 
+/// Returns the `IstioOperator` of a case.
+fn merged(case: &GroupCase) -> Result<Value, String> {
+    let surroundings = Surroundings::of(case);
+    let (cluster, istio) = (surroundings.cluster().unwrap(), istio_of(case));
+    let environment = context::environment(case);
+    merge::merge(&merge::Input {
+        spec: &istio.spec,
+        cluster: &cluster,
+        flavour: surroundings.flavour,
+        features: Features::read(surroundings.features.as_ref()).unwrap_or_default(),
+        images: &Images::read(&environment).unwrap(),
+        pull_secret: environment.get(PULL_SECRET).map(String::as_str),
+    })
+}
+
+/// Returns the `IstioOperator` of each case that has one, with the name of the case.
+pub(crate) fn operators() -> Vec<(String, Value)> {
+    let cases = group::cases(&goldens::root().join("istio/merge")).unwrap();
+    cases.iter().filter_map(|case| Some((case.name.clone(), merged(case).ok()?))).collect()
+}
+
 #[test]
 fn istio_operators_are_merged_as_by_the_original() {
     run("merge", |case| {
         let surroundings = Surroundings::of(case);
-        let (cluster, istio) = (surroundings.cluster().unwrap(), istio_of(case));
+        let cluster = surroundings.cluster().unwrap();
         let features = Features::read(surroundings.features.as_ref());
-        let environment = context::environment(case);
-        let images = Images::read(&environment).unwrap();
-        let operator = merge::merge(&merge::Input {
-            spec: &istio.spec,
-            cluster: &cluster,
-            flavour: surroundings.flavour,
-            features: features.clone().unwrap_or_default(),
-            images: &images,
-            pull_secret: environment.get(PULL_SECRET).map(String::as_str),
-        });
+        let operator = merged(case);
         let meta = json!({
             "clusterSize": cluster.size.name(),
             "provider": cluster.provider.name(),

@@ -24,6 +24,8 @@ const CARGO_RUN: &str = "cargo run -- ";
 const GUARD: Duration = Duration::from_mins(10);
 /// The folder of built guests in commands.
 const RELEASE: &str = "target/wasm32-wasip2/release/";
+/// The guest whose library is built with Go.
+const ISTIO: &str = "guests/istio-installation";
 
 /// The way in which a command is run.
 #[derive(Debug, PartialEq)]
@@ -122,6 +124,17 @@ const COMMANDS: &[(&str, Run)] = &[
     ("kubectl delete secret registry -n orders", In("guests/secret-copy")),
     ("kubectl get secrets -A", In("guests/secret-copy")),
     ("kubectl delete secretcopy registry -n platform", In("guests/secret-copy")),
+    (
+        "mortise dev guests/istio-installation guests/sidecar-restart guests/ingress-gateway-restart guests/peer-authentication --ready --apply guests/istio-installation/examples",
+        Dev,
+    ),
+    (
+        "kubectl wait --for=jsonpath={.status.state}=Ready istio/default -n kyma-system --timeout=60s",
+        In(ISTIO),
+    ),
+    ("kubectl get deployments,daemonsets,services,pods -n istio-system", In(ISTIO)),
+    ("kubectl delete service istiod -n istio-system", In(ISTIO)),
+    ("kubectl get istio default -n kyma-system -o yaml", In(ISTIO)),
     ("mortise test guests/secret-copy --filter deleted", Here),
     ("mortise test guests/secret-copy -o junit", Here),
     (
@@ -150,6 +163,14 @@ const COMMANDS: &[(&str, Run)] = &[
         Not("it takes many minutes"),
     ),
     ("tests/whole-run", By("tests/it/cluster/whole_run.rs", "whole-run")),
+    (
+        "cargo test -p mortise-tests --test it -- --nocapture cluster::istio::life",
+        By(".ci/run", "cargo test --workspace"),
+    ),
+    (
+        "cargo test -p mortise-tests --test it -- --ignored --nocapture cluster::istio",
+        Not("it takes half an hour"),
+    ),
     (
         "(cd tests/cluster && go build -o ../../target/cluster .)",
         By("tests/whole-run", "go build -C tests/cluster -o"),
@@ -348,6 +369,9 @@ fn kubectl_does_what_the_guides_say_while_dev_runs() {
     }
     for dev in commands(&Dev) {
         let arguments = arguments(dev);
+        if arguments[1] == ISTIO && !tool::is_there("go", "the tests of it::guides") {
+            continue;
+        }
         let session = Session::start(mortise().args(&arguments));
         for (command, run) in COMMANDS {
             if matches!(run, In(folder) if *folder == arguments[1]) {

@@ -1,6 +1,7 @@
 //! The builders of Oathkeeper's objects, without the module's label and the disclaimer.
 
 use api_gateway_module::MODULE_NAMESPACE;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use super::{ACCOUNT, BINDING, CONFIGURATION, KEYS, NAME, ROLE, VERBS};
@@ -58,7 +59,7 @@ pub(super) fn keys(keys: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": {"name": KEYS, "namespace": MODULE_NAMESPACE},
-        "stringData": {"jwks.json": keys},
+        "data": {"jwks.json": STANDARD.encode(keys)},
     })
 }
 

@@ -21,6 +21,7 @@ const EVICTED: usize = 2;
 const AT_ONCE: usize = 30;
 const OLD: &str = "docker.io/istio/proxyv2:1.29.0-distroless";
 const STUCK: &str = "stuck";
+const RESTARTED_AT: &str = "istio-operator.kyma-project.io/restartedAt";
 /// The time in which all restarts are done; a roll-out that hangs counts for two minutes.
 const PATIENCE: Duration = Duration::from_mins(20);
 
@@ -106,38 +107,37 @@ impl Mesh {
     /// Returns the number of Pods of the shops that are ready.
     async fn running(&self) -> usize {
         let pods = self.list("v1/Pod").await;
-        let of_shop = |pod: &&Value| {
-            let namespace = pod["metadata"]["namespace"].as_str().unwrap();
-            namespace.starts_with("shop-") || namespace == STUCK
-        };
-        pods.iter().filter(of_shop).filter(|pod| is_ready(pod)).count()
+        pods.iter().filter(|pod| workload(pod).is_some() && is_ready(pod)).count()
     }
 
-    /// Looks at the Deployments once.
+    /// Looks at the Deployments and their Pods once. A roll-out is under way while a Pod of the
+    /// former template is there that is not being deleted, or one of the new is not ready; the
+    /// status of Deployments comes later.
     async fn look(&self, seen: &mut Seen) {
-        let mut under_way = 0;
+        let mut templates = BTreeMap::new();
         for object in self.list("apps/v1/Deployment").await {
-            let namespace = object["metadata"]["namespace"].as_str().unwrap();
-            if !namespace.starts_with("shop-") && namespace != STUCK {
-                continue;
-            }
             let annotations = &object["spec"]["template"]["metadata"]["annotations"];
-            let Some(at) = annotations["istio-operator.kyma-project.io/restartedAt"].as_str()
-            else {
-                continue;
-            };
-            let name = format!("{namespace}/{}", object["metadata"]["name"].as_str().unwrap());
-            seen.restarted.entry(name).or_default().insert(at.to_owned());
-            let number = |at: &str| object.pointer(at).and_then(Value::as_u64).unwrap_or_default();
-            let wanted = number("/spec/replicas");
-            let is_complete = number("/status/observedGeneration")
-                == number("/metadata/generation")
-                && number("/status/updatedReplicas") == wanted
-                && number("/status/readyReplicas") == wanted
-                && number("/status/replicas") == wanted;
-            under_way += usize::from(!is_complete);
+            let at = annotations[RESTARTED_AT].as_str().unwrap_or_default();
+            if let Some(workload) = workload(&object).filter(|_| !at.is_empty()) {
+                let name = format!("{}/{}", workload.0, workload.1);
+                seen.restarted.entry(name).or_default().insert(at.to_owned());
+                templates.insert(workload, at.to_owned());
+            }
         }
-        seen.most = seen.most.max(under_way);
+        let mut under_way = BTreeSet::new();
+        for pod in self.list("v1/Pod").await {
+            let app = pod["metadata"]["labels"]["app"].clone();
+            let of = workload(&json!({"metadata": {
+                "namespace": pod["metadata"]["namespace"], "name": app,
+            }}));
+            let Some((of, at)) = of.and_then(|of| templates.get_key_value(&of)) else { continue };
+            let is_new = pod["metadata"]["annotations"][RESTARTED_AT] == **at;
+            let is_there = pod["metadata"]["deletionTimestamp"].is_null();
+            if is_there && !(is_new && is_ready(&pod)) {
+                under_way.insert(of);
+            }
+        }
+        seen.most = seen.most.max(under_way.len());
     }
 
     /// Looks at the Deployments until so many have been restarted.
@@ -156,6 +156,14 @@ impl Mesh {
         let evictions = requests.iter().filter(|event| event.resource() == "pods/eviction");
         evictions.filter(|event| event.code() == 201).count()
     }
+}
+
+/// Returns namespace and name of a workload of the test; `None` for others.
+fn workload(object: &Value) -> Option<(String, String)> {
+    let namespace = object["metadata"]["namespace"].as_str()?;
+    let is_ours = namespace.starts_with("shop-") || namespace == STUCK;
+    let name = object["metadata"]["name"].as_str().filter(|_| is_ours)?;
+    Some((namespace.to_owned(), name.to_owned()))
 }
 
 fn is_ready(pod: &Value) -> bool {

@@ -119,6 +119,7 @@ pub(super) fn all() -> All {
     ]);
     let mut definitions = generated::crds();
     definitions.extend(foreign());
+    definitions.push(api_gateway::oathkeeper::rule_definition());
     All { sources, definitions }
 }
 

@@ -98,7 +98,7 @@ fn rights_are_handed_on_as_declared() {
     let stub = local([gateway(&json!({}))]);
     let run = stub.reconcile::<ApiGateways>(&reference(), ALLOWED);
     let config: Config = serde_json::from_str(ALLOWED).unwrap();
-    check_grants(&crate::describe::describe(&config), [&run.outcome.unwrap().unwrap()]);
+    check_grants(&crate::describe::describe(&config).unwrap(), [&run.outcome.unwrap().unwrap()]);
 }
 
 #[test]
