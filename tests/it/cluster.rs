@@ -1,5 +1,6 @@
 //! Tests on a real control plane, which `mortise_tests::cluster` starts.
 
+mod chart;
 mod expired;
 mod faults;
 mod forward;

@@ -23,6 +23,14 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
+/// Returns the commands below a comment of a guide, line by line.
+pub(crate) fn block(guide: &str, comment: &str) -> String {
+    let text = read(guide);
+    let (_, rest) = text.split_once(comment).unwrap_or_else(|| panic!("{guide}: {comment}"));
+    let block = rest.split_once("```sh\n").and_then(|(_, rest)| rest.split_once("```"));
+    block.unwrap_or_else(|| panic!("{guide}: no commands below {comment}")).0.to_owned()
+}
+
 /// Returns a command that starts `mortise` in this repository, with the compiled code that all
 /// tests share, and without other options from the environment.
 fn mortise() -> Command {

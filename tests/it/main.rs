@@ -11,6 +11,8 @@
 #[cfg(test)]
 mod cases;
 #[cfg(test)]
+mod chart;
+#[cfg(test)]
 mod clients;
 #[cfg(test)]
 mod cluster;

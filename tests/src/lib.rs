@@ -6,6 +6,7 @@ pub mod crds;
 pub mod go;
 pub mod goldens;
 mod guest;
+pub mod helm;
 pub mod hostile;
 pub mod istio_client;
 pub mod registry;

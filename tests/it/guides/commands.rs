@@ -18,6 +18,8 @@ use Run::{By, Dev, Here, In, New, Not};
 
 /// The comment above a block that `tests/whole-run` runs.
 const MARK: &str = "<!-- tests/whole-run: ";
+/// The comment above a block that `cluster::chart` runs.
+const OF_CHART: &str = "<!-- cluster::chart: ";
 /// The text before the arguments of `mortise` in the commands of a checkout.
 const CARGO_RUN: &str = "cargo run -- ";
 /// Timeout that only a fault reaches: a guest may have to be built.
@@ -45,7 +47,7 @@ enum Run {
     Not(&'static str),
 }
 
-/// Every command of the guides that `tests/whole-run` does not read from them.
+/// Every command of the guides that neither `tests/whole-run` nor `cluster::chart` reads from them.
 const COMMANDS: &[(&str, Run)] = &[
     // README.md
     ("cargo run -- dev guests/api-rule", Dev),
@@ -102,6 +104,11 @@ const COMMANDS: &[(&str, Run)] = &[
         "mortise diff registry.example.com/team/api-rule:2.3.0 registry.example.com/team/api-rule:2.4.0",
         By("tests/it/registry.rs", "\"diff\", before, after"),
     ),
+    ("deploy/release target/release-0.1.0", By("tests/it/chart/release.rs", "exec deploy/release")),
+    (
+        "skopeo copy --all oci:target/release-0.1.0/image:0.1.0 docker://registry.example.com/mortise:0.1.0",
+        Not("a test copies the image to another layout"),
+    ),
     // guests/README.md
     (
         "mortise push guests/secret-copy registry.example.com/team/secret-copy:1.0.0",
@@ -156,6 +163,7 @@ const COMMANDS: &[(&str, Run)] = &[
     ("cargo lint", By(".ci/run", "cargo lint")),
     (".ci/run", By(".github/workflows/ci.yml", ".ci/run")),
     ("cargo crds", By("tests/it/crds.rs", "crds::files()")),
+    ("cargo chart", By("tests/it/chart.rs", "helm::rendered()")),
     ("cargo test -p mortise-tests --test it -- --ignored", Not("it takes many minutes")),
     ("cargo test -p mortise --test commands -- --ignored much_code", Not("it takes many minutes")),
     (
@@ -197,7 +205,7 @@ const COMMANDS: &[(&str, Run)] = &[
     ("cargo bench --profile release -p mortise-tests", Not("it takes half an hour")),
 ];
 
-/// A command of a guide, and the name of the block of `tests/whole-run` that it is in, if any.
+/// A command of a guide, and the block that it is in, as the file that runs the block names it.
 #[derive(Debug)]
 struct Line {
     guide: &'static str,
@@ -224,7 +232,7 @@ fn lines_of(guide: &'static str) -> Vec<Line> {
             None if line.starts_with("```") => {
                 fence = Some(line.trim_start_matches('`').to_owned());
             }
-            None => mark = line.strip_prefix(MARK).map(|mark| mark.replace(" -->", "")),
+            None => mark = block_of(line),
             Some(_) if line == "```" => fence = None,
             Some(ref kind) => {
                 let command = match kind.as_str() {
@@ -239,6 +247,13 @@ fn lines_of(guide: &'static str) -> Vec<Line> {
         }
     }
     found
+}
+
+/// Returns the text by which a file runs the block below this comment.
+fn block_of(comment: &str) -> Option<String> {
+    let of_script = comment.strip_prefix(MARK).map(|name| format!("guide {name}\n"));
+    let of_chart = || comment.strip_prefix(OF_CHART).map(|name| format!("guide(\"{name}\")"));
+    of_script.or_else(of_chart).map(|text| text.replace(" -->", ""))
 }
 
 /// Returns the arguments of a command that starts `mortise`, with built guests.
@@ -304,14 +319,15 @@ impl Drop for Session {
 
 #[test]
 fn every_command_is_accounted_for() {
-    let (lines, whole_run) = (lines(), read("tests/whole-run"));
-    let runs = |block: &String| whole_run.contains(&format!("guide {block}\n"));
+    let lines = lines();
+    let run_by = [read("tests/whole-run"), read("tests/it/cluster/chart.rs")];
+    let runs = |block: &String| run_by.iter().any(|file| file.contains(block));
     let is_run = |line: &&Line| line.block.as_ref().is_some_and(runs);
     let run: BTreeSet<&str> = lines.iter().filter(is_run).map(|line| &*line.command).collect();
     for Line { guide, command, .. } in &lines {
         assert!(
             run.contains(&**command) || COMMANDS.iter().any(|(known, _)| known == command),
-            "{guide}: `{command}` is not in COMMANDS, and in no block that tests/whole-run runs"
+            "{guide}: `{command}` is not in COMMANDS, and in no block that tests/whole-run or cluster::chart runs"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Writes `crds/`, and the definition in `deploy/install.yaml`, from the Rust types: `cargo crds`.
+//! Writes `crds/`, and the kind Processor in the charts, from the Rust types: `cargo crds`.
 
 fn main() -> anyhow::Result<()> {
     mortise_tests::crds::write()

@@ -1,0 +1,45 @@
+{{- define "mortise.labels" -}}
+app.kubernetes.io/name: mortise
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "mortise.metadata" -}}
+name: {{ .Release.Name }}
+namespace: {{ .Release.Namespace }}
+labels:
+  {{- include "mortise.labels" . | nindent 2 }}
+{{- end }}
+
+{{- define "mortise.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* The memory limit: the host, two compilers, the calls. It is in the unit that the API server would write. */ -}}
+{{- define "mortise.memory" -}}
+{{- with .Values.memoryMib -}}
+{{- $sum := add .host .compile .compile .calls -}}
+{{ eq (mod $sum 1024) 0 | ternary (printf "%dGi" (div $sum 1024)) (printf "%dMi" $sum) }}
+{{- end }}
+{{- end }}
+
+{{- define "mortise.hasFiles" -}}
+{{- if or .Values.registryCa .Values.requireSignatures }}true{{ end }}
+{{- end }}
+
+{{- /* An option of the program. The arguments: its name, and its value. Numbers come as floats. */ -}}
+{{- define "mortise.option" -}}
+{{- $name := index . 0 }}
+{{- $value := index . 1 }}
+{{- if has $name (splitList " " "admin cache compile-memory-mib context kubeconfig leader-elect lease-name lease-namespace listen log-format modules once registry-ca require-signatures") }}
+{{- fail (printf "options.%s: not accepted, since the chart sets it, or no Pod of it can use it" $name) }}
+{{- end }}
+{{- if kindIs "string" $value }}
+{{- printf "--%s=%s" $name $value | quote }}
+{{- else if kindIs "bool" $value }}
+{{- printf "--%s" $name | quote }}
+{{- else }}
+{{- printf "--%s=%d" $name (int64 $value) | quote }}
+{{- end }}
+{{- end }}
