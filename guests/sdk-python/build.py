@@ -1,7 +1,7 @@
 """Builds a component from a Python module in `src`: `python3 build.py MODULE COMPONENT`, in the guest's folder.
 
 The tools, and packages that the guest uses, come from its requirements.txt, by pip and with their hashes, into
-`.build/venv`: again only when that file has changed.
+`.build/venv`: again only when that file has changed. Without arguments nothing but that is done.
 """
 
 import hashlib
@@ -19,8 +19,7 @@ CONTRACT = next(path for path in (HERE / "wit", HERE.parent.parent / "wit") if p
 PROGRAMS = TOOLS / ("Scripts" if os.name == "nt" else "bin")
 
 
-def main(module: str, component: str) -> None:
-    install(Path("requirements.txt"))
+def build(module: str, component: str) -> None:
     made = Path(component)
     made.parent.mkdir(parents=True, exist_ok=True)
     draft = made.with_suffix(".draft")
@@ -41,7 +40,10 @@ def install(requirements: Path) -> None:
         return
     print(f"installing the tools of {requirements.resolve()}", file=sys.stderr)
     shutil.rmtree(TOOLS, ignore_errors=True)
-    venv.create(TOOLS, with_pip=True)
+    try:
+        venv.create(TOOLS, with_pip=True)
+    except subprocess.CalledProcessError:
+        sys.exit("Python cannot make an environment with pip: install its module venv (python3-venv)")
     run(PROGRAMS / "pip", *("install", "--quiet", "--require-hashes", "-r", str(requirements)))
     stamp.write_text(wanted)
 
@@ -63,4 +65,6 @@ def run(program: Path, *arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    install(Path("requirements.txt"))
+    if sys.argv[1:]:
+        build(*sys.argv[1:])

@@ -1,7 +1,7 @@
 // Builds a component from a TypeScript module: `node build.mjs MODULE COMPONENT`, in the guest's folder.
 //
 // The tools come from the guest's package-lock.json, by `npm ci`, into `node_modules`: again only when that file has
-// changed. `mortise-sdk` in an import is the module beside this file.
+// changed. Without arguments nothing but that is done. `mortise-sdk` in an import is the module beside this file.
 
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -17,10 +17,12 @@ const CONTRACT = [join(HERE, "wit"), join(HERE, "../../wit")].find(existsSync);
 
 const [module, component] = process.argv.slice(2);
 install();
-run(process.execPath, [resolve("node_modules/typescript/bin/tsc"), ...TYPESCRIPT]);
-const bundle = resolve(".build/bundle.js");
-await bundled(module, bundle);
-await componentized(bundle, resolve(component));
+if (module !== undefined) {
+  run(process.execPath, [resolve("node_modules/typescript/bin/tsc"), ...TYPESCRIPT]);
+  const bundle = resolve(".build/bundle.js");
+  await bundled(module, bundle);
+  await componentized(bundle, resolve(component));
+}
 
 /** Installs the tools, unless those of this lock file are there. */
 function install() {

@@ -30,3 +30,5 @@ mod hostile;
 mod istio_client;
 #[cfg(test)]
 mod kubectl;
+#[cfg(test)]
+mod languages;

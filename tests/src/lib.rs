@@ -8,6 +8,7 @@ pub mod goldens;
 mod guest;
 pub mod hostile;
 pub mod istio_client;
+pub mod language;
 pub mod ory;
 pub mod rules;
 pub mod tool;
