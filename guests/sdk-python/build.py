@@ -1,7 +1,10 @@
-"""Builds a component from a Python module in `src`: `python3 build.py MODULE COMPONENT`, in the guest's folder.
+"""Builds a component from a Python module in `src`, in the guest's folder.
 
-The tools, and packages that the guest uses, come from its requirements.txt, by pip and with their hashes, into
-`.build/venv`: again only when that file has changed. Without arguments nothing but that is done.
+    python3 build.py MODULE COMPONENT
+
+The tools, and packages that the guest uses, come from its requirements.txt, by pip and with their
+hashes, into `.build/venv`: again only when that file has changed. Without arguments nothing but
+that is done.
 """
 
 import hashlib
@@ -14,7 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TOOLS = Path(".build/venv")
-# In a checkout of mortise the contract is the one that the host is built from; a guest of its own has a copy.
+# In a checkout of mortise the contract is that of the host; a guest of its own has a copy.
 CONTRACT = next(path for path in (HERE / "wit", HERE.parent.parent / "wit") if path.is_dir())
 PROGRAMS = TOOLS / ("Scripts" if os.name == "nt" else "bin")
 
@@ -43,13 +46,15 @@ def install(requirements: Path) -> None:
     try:
         venv.create(TOOLS, with_pip=True)
     except subprocess.CalledProcessError:
-        sys.exit("Python cannot make an environment with pip: install its module venv (python3-venv)")
+        sys.exit(
+            "Python cannot make an environment with pip: install its module venv (python3-venv)"
+        )
     run(PROGRAMS / "pip", *("install", "--quiet", "--require-hashes", "-r", str(requirements)))
     stamp.write_text(wanted)
 
 
 def copied(folder: Path, below: str = "") -> Path:
-    """Copies a folder, since the build leaves compiled files beside the sources, and returns the copy's root."""
+    """Copies a folder, and returns the copy's root: builds leave compiled files beside sources."""
     root = Path(".build/path") / folder.name
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(folder, root / below, ignore=shutil.ignore_patterns("__pycache__"))
@@ -59,7 +64,7 @@ def copied(folder: Path, below: str = "") -> Path:
 def run(program: Path, *arguments: str) -> None:
     # The packages of this guest, not those of the shell.
     environment = os.environ | {"VIRTUAL_ENV": str(TOOLS.resolve())}
-    status = subprocess.run([program, *arguments], env=environment).returncode
+    status = subprocess.run([program, *arguments], check=False, env=environment).returncode
     if status != 0:
         sys.exit(f"{program.name} failed")
 

@@ -1,7 +1,9 @@
-// Builds a component from a TypeScript module: `node build.mjs MODULE COMPONENT`, in the guest's folder.
+// Builds a component from a TypeScript module: `node build.mjs MODULE COMPONENT`, in the guest's
+// folder.
 //
-// The tools come from the guest's package-lock.json, by `npm ci`, into `node_modules`: again only when that file has
-// changed. Without arguments nothing but that is done. `mortise-sdk` in an import is the module beside this file.
+// The tools come from the guest's package-lock.json, by `npm ci`, into `node_modules`: again only
+// when that file has changed. Without arguments nothing but that is done. `mortise-sdk` in an
+// import is the module beside this file.
 
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -12,7 +14,8 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const TYPESCRIPT = ["--noEmit", "--pretty", String(process.stderr.isTTY === true)];
-// In a checkout of mortise the contract is the one that the host is built from; a guest of its own has a copy.
+// In a checkout of mortise the contract is the one that the host is built from; a guest of its own
+// has a copy.
 const CONTRACT = [join(HERE, "wit"), join(HERE, "../../wit")].find(existsSync);
 
 const [module, component] = process.argv.slice(2);
@@ -54,14 +57,19 @@ async function bundled(source, path) {
   const text = (ending) => built.outputFiles.find((file) => file.path.endsWith(ending)).text;
   const code = text(".js");
   mkdirSync(dirname(path), { recursive: true });
-  writeFileSync(path, `${code}\nglobalThis.mortiseLines = ${lines(code, JSON.parse(text(".map")))};\n`);
+  writeFileSync(
+    path,
+    `${code}\nglobalThis.mortiseLines = ${lines(code, JSON.parse(text(".map")))};\n`,
+  );
 }
 
-/** Returns the sources' lines of each line of the bundle as JSON: `mortiseLines` in src/lines.ts. */
+/**
+ * Returns the sources' lines of each line of the bundle as JSON: `mortiseLines` in src/lines.ts.
+ */
 function lines(code, map) {
-  const own = map.sources.map((source) => resolve(".build", source)).map((path) =>
-    path.startsWith(HERE) ? undefined : path.slice(process.cwd().length + 1),
-  );
+  const own = map.sources
+    .map((source) => resolve(".build", source))
+    .map((path) => (path.startsWith(HERE) ? undefined : path.slice(process.cwd().length + 1)));
   const entries = new SourceMap(map);
   const table = code.split("\n").map((text, line) => {
     const found = [];
@@ -105,7 +113,9 @@ function installed(path) {
 function run(program, args) {
   const { status, error } = spawnSync(program, args, { stdio: ["ignore", 2, 2] });
   if (error !== undefined || status !== 0) {
-    console.error(error === undefined ? `${program} failed` : `cannot run ${program}: ${error.message}`);
+    console.error(
+      error === undefined ? `${program} failed` : `cannot run ${program}: ${error.message}`,
+    );
     process.exit(1);
   }
 }

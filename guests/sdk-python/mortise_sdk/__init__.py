@@ -5,21 +5,23 @@ A processor is two functions, which `export` makes the exports of a component:
     def describe(config) -> Description
     def reconcile(request, config, host) -> Outcome
 
-`describe` declares what is reconciled, read and written. `reconcile` is handed one object, reads others through
-`host` and returns what should be true. Objects are dictionaries, as in their JSON; a `Kind` may carry the type of
-its objects for type checkers. An exception that leaves `reconcile` fails the run, with its message and its line.
+`describe` declares what is reconciled, read and written. `reconcile` is handed one object, reads
+others through `host` and returns what should be true. Objects are dictionaries, as in their JSON; a
+`Kind` may carry the type of its objects for type checkers. An exception that leaves `reconcile`
+fails the run, with its message and its line.
 
-Every call starts from the state in which the module was when the component was built: nothing survives a call.
+Every call starts from the state in which the module was when the component was built: nothing
+survives a call.
 """
 
 from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any, Callable, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from componentize_py_types import Err
 from wit_world.exports import reconciliation as records
@@ -52,7 +54,7 @@ T = TypeVar("T", bound=Mapping[str, Any])
 
 @dataclass
 class Kind(Generic[T]):
-    """A kind of objects, such as `Kind("apps/v1", "Deployment")`, whose objects have the type `T`."""
+    """A kind of objects of type `T`, such as `Kind("apps/v1", "Deployment")`."""
 
     api_version: str
     kind: str
@@ -81,7 +83,6 @@ class Selection(Generic[T]):
     labels: str = ""
     matching: list[tuple[str, str]] = field(default_factory=list)
     fields: list[str] = field(default_factory=list)
-    cluster: str = ""
 
 
 @dataclass
@@ -178,8 +179,9 @@ _READ_ERRORS: dict[str, tuple[str, str]] = {
 class Failure(Exception):
     """The reconcile could not be done: raised by `reconcile`, told to people without a line.
 
-    It is tried again with exponential back-off, `retry_after` this many milliseconds, or when something that was read
-    changes (`retry_on_change`). `outcome` gives the status and the events that are written nevertheless.
+    It is tried again with exponential back-off, `retry_after` this many milliseconds, or when
+    something that was read changes (`retry_on_change`). `outcome` gives the status and the events
+    that are written nevertheless.
     """
 
     def __init__(
@@ -207,7 +209,8 @@ class Host:
     ) -> T | None:
         """Reads an object; `None` if there is no such object.
 
-        `namespace` is `None` for kinds without namespaces. Without `fields`, all declared fields are read.
+        `namespace` is `None` for kinds without namespaces. Without `fields`, all declared fields
+        are read.
         """
         try:
             text = cluster.get(_ref(kind, namespace, name), list(fields))
@@ -221,7 +224,7 @@ class Host:
         start = None
         while True:
             try:
-                page = cluster.list(of, limit, start)
+                page = cluster.list(_selection(of), limit, start)
             except Err as error:
                 raise ReadError(f"a list of `{of.kind.kind}`", error.value) from None
             yield from map(json.loads, page.objects)
@@ -230,7 +233,10 @@ class Host:
                 return
 
     def now(self) -> datetime:
-        """Returns the time of this call, which stands still. A run that asks is never skipped later."""
+        """Returns the time of this call, which stands still.
+
+        A run that asks is never skipped later.
+        """
         return datetime.fromtimestamp(clock.now() / 1000, timezone.utc)
 
     def log(self, message: str, level: str = "info", **fields: Any) -> None:
@@ -271,8 +277,8 @@ class Outcome:
         self._record.patch.append(manifest)
 
     def prune(self, selection: Selection[Any]) -> None:
-        """Deletes what was applied for the reconciled object, fits the selection and is not applied any more."""
-        self._record.prune.append(selection)
+        """Deletes objects of the selection that former outcomes applied and this one does not."""
+        self._record.prune.append(_selection(selection))
 
     def delete(
         self,
@@ -369,14 +375,11 @@ def export(
     """Returns the exports of the component, which the module must name `Reconciliation`."""
 
     class Reconciliation:
-        def describe(self, config: str) -> Any:
+        def describe(self, config: str) -> records.Description:
             try:
-                described = describe(_config(config))
+                return _description(describe(_config(config)))
             except Exception as error:
                 raise Err(_told(error)) from None
-            schema = described.config_schema
-            described.config_schema = None if schema is None else json.dumps(schema)
-            return described
 
         def reconcile(self, record: records.Request) -> records.Outcome:
             try:
@@ -385,6 +388,43 @@ def export(
                 raise Err(_failure(error)) from None
 
     return Reconciliation
+
+
+def _description(given: Description) -> records.Description:
+    schema = given.config_schema
+    return records.Description(
+        given.name,
+        given.version,
+        [
+            records.Reconciler(
+                reconciler.name,
+                _selection(reconciler.of),
+                reconciler.finalizers,
+                reconciler.resync,
+                reconciler.triggered_by_status,
+                reconciler.min_interval,
+            )
+            for reconciler in given.reconcilers
+        ],
+        [_selection(read) for read in given.reads],
+        [records.WriteRule(_selection(rule.of), rule.verbs, rule.fields) for rule in given.writes],
+        [
+            records.GrantedRule(
+                rule.api_groups,
+                rule.resources,
+                rule.resource_names,
+                rule.verbs,
+                rule.non_resource_urls,
+            )
+            for rule in given.grants
+        ],
+        None if schema is None else json.dumps(schema),
+    )
+
+
+def _selection(of: Selection[Any]) -> types.Selection:
+    kind = types.Kind(of.kind.group, of.kind.version, of.kind.kind)
+    return types.Selection("", kind, of.namespace, of.name, of.labels, of.matching, of.fields)
 
 
 def _ref(kind: Kind[Any], namespace: str | None, name: str) -> types.ObjectRef:

@@ -8,9 +8,10 @@ _64_BITS = (1 << 64) - 1
 
 
 def derived_name(name: str, *identity: str) -> str:
-    """Returns a name for an object made on behalf of `name`: `<name>-` and 5 characters that depend on all arguments.
+    """Returns a name for an object made on behalf of `name`.
 
-    The same arguments always give the same name, in every SDK. A long `name` is cut so that the whole fits in 63 bytes.
+    It is `<name>-` and 5 characters that depend on all arguments: the same arguments always give
+    the same name, in every SDK. A long `name` is cut so that the whole fits in 63 bytes.
     """
     hashed = 0xCBF29CE484222325
     for part in (name, *identity):

@@ -1,4 +1,7 @@
-/** The contract in wit/, as componentize-js maps it: what the host gives, and what a component must export. */
+/**
+ * The contract in wit/, as componentize-js maps it: what the host gives, and what a component must
+ * export.
+ */
 
 declare module "mortise:host/types@0.1.0" {
   export type KindRecord = { group: string; version: string; kind: string };
@@ -21,8 +24,7 @@ declare module "mortise:host/types@0.1.0" {
   };
 
   export type ReadErrorRecord =
-    | { tag: "denied" | "unavailable" | "invalid"; val: string }
-    | { tag: "unknown-kind" };
+    { tag: "denied" | "unavailable" | "invalid"; val: string } | { tag: "unknown-kind" };
 }
 
 declare module "mortise:host/cluster@0.1.0" {

@@ -1,12 +1,14 @@
 /**
  * The SDK for writing mortise processors in TypeScript.
  *
- * A processor is two functions, which `processor` makes the exports of a component. `describe` declares what is
- * reconciled, read and written. `reconcile` is handed one object, reads others through the host and returns what should
- * be true. Objects are plain, as in their JSON; a `Kind` carries their type. An error that leaves `reconcile` fails the
- * run, with its message and its line.
+ * A processor is two functions, which `processor` makes the exports of a component. `describe`
+ * declares what is reconciled, read and written. `reconcile` is handed one object, reads others
+ * through the host and returns what should be true. Objects are plain, as in their JSON; a `Kind`
+ * carries their type. An error that leaves `reconcile` fails the run, with its message and its
+ * line.
  *
- * Every call starts from the state in which the module was when the component was built: nothing survives a call.
+ * Every call starts from the state in which the module was when the component was built: nothing
+ * survives a call.
  */
 
 import * as clock from "mortise:host/clock@0.1.0";
@@ -66,7 +68,10 @@ export type Condition = {
   observedGeneration?: number;
 };
 
-/** A kind of objects, such as `new Kind<Deployment>("apps/v1", "Deployment")`; `T` is all that they have besides. */
+/**
+ * A kind of objects, such as `new Kind<Deployment>("apps/v1", "Deployment")`; `T` is all that they
+ * have besides.
+ */
 export class Kind<T extends object = Record<string, unknown>> {
   declare readonly type: T;
   readonly group: string;
@@ -97,7 +102,10 @@ export type Selection<T extends object = object> = {
   fields?: string[];
 };
 
-/** The name of a processor, and everything that it reconciles, reads and writes. Times are milliseconds. */
+/**
+ * The name of a processor, and everything that it reconciles, reads and writes. Times are
+ * milliseconds.
+ */
 export type Description = {
   name: string;
   version: string;
@@ -129,8 +137,8 @@ export class ReadError extends Error {
 /**
  * The reconcile could not be done: thrown by `reconcile`, told to people without a line.
  *
- * It is tried again with exponential back-off, after so many milliseconds, or when something that was read changes. The
- * outcome gives the status and the events that are written nevertheless.
+ * It is tried again with exponential back-off, after so many milliseconds, or when something that
+ * was read changes. The outcome gives the status and the events that are written nevertheless.
  */
 export class Failure extends Error {
   constructor(
@@ -169,7 +177,10 @@ export class Request {
 
 /** The host as a processor sees it: reads, the clock and the log. */
 export class Host {
-  /** Reads an object; `undefined` if there is no such object. Without `fields`, all declared fields are read. */
+  /**
+   * Reads an object; `undefined` if there is no such object. Without `fields`, all declared fields
+   * are read.
+   */
   get<T extends object>(
     kind: Kind<T>,
     namespace: string | undefined,
@@ -204,7 +215,11 @@ export class Host {
 
   /** Writes a line to the host's log. */
   log(message: string, fields: Record<string, unknown> = {}, level: log.Level = "info"): void {
-    log.write(level, message, Object.entries(fields).map(([key, value]) => [key, String(value)]));
+    log.write(
+      level,
+      message,
+      Object.entries(fields).map(([key, value]) => [key, String(value)]),
+    );
   }
 }
 
@@ -241,14 +256,14 @@ export class Outcome {
     this.record.patch.push({ cluster: "", object: text, mode: "apply", leave: [], absent });
   }
 
-  /** Deletes what was applied for the reconciled object, fits the selection and is not applied any more. */
+  /** Deletes objects of the selection that former outcomes applied and this one does not. */
   prune(of: Selection): void {
     this.record.prune.push(selection(of));
   }
 
   /** Adds an object to delete. An object that is gone already is no failure. */
   delete(
-    kind: Kind,
+    kind: Kind<object>,
     namespace: string | undefined,
     name: string,
     options: { uid?: string; propagation?: Propagation; gracePeriod?: number } = {},
@@ -270,7 +285,11 @@ export class Outcome {
   }
 
   /** Adds an event, on the reconciled object unless `on` names another one. */
-  event(reason: string, message: string, options: { warning?: boolean; on?: ObjectRef } = {}): void {
+  event(
+    reason: string,
+    message: string,
+    options: { warning?: boolean; on?: ObjectRef } = {},
+  ): void {
     const eventType = options.warning ? "warning" : "normal";
     this.record.events.push({ on: options.on, eventType, reason, message });
   }

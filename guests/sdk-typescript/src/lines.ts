@@ -1,9 +1,9 @@
 /** Lines of the sources in a stack of the bundle that runs. */
 
-/** Sources and, for each line of the bundle, the sources' lines by their columns; set by the build. */
+/** The sources and, for each line of the bundle, their lines by column; set by the build. */
 type Lines = { sources: string[]; lines: [column: number, source: number, line: number][][] };
 
-/** Returns the places of a stack that are in a source of the processor, innermost first: `src/index.ts:12, in reconcile`. */
+/** Returns the places of a stack that are in the processor's sources, innermost first. */
 export function located(stack: string): string[] {
   const map = (globalThis as { mortiseLines?: Lines }).mortiseLines;
   const places: string[] = [];

@@ -6,9 +6,10 @@ const SUFFIX = 5;
 const LONGEST = 63;
 
 /**
- * Returns a name for an object made on behalf of `name`: `<name>-` and 5 characters that depend on all arguments.
+ * Returns a name for an object made on behalf of `name`.
  *
- * The same arguments always give the same name, in every SDK. A long `name` is cut so that the whole fits in 63 bytes.
+ * It is `<name>-` and 5 characters that depend on all arguments: the same arguments always give the
+ * same name, in every SDK. A long `name` is cut so that the whole fits in 63 bytes.
  */
 export function derivedName(name: string, ...identity: string[]): string {
   const encoder = new TextEncoder();

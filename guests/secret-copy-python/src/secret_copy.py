@@ -2,8 +2,20 @@
 
 from typing import Any
 
-from mortise_sdk import Description, Host, Kind, Outcome, Reconciler, Request, Selection, Verbs
-from mortise_sdk import WriteRule, derived_name, export, set_condition
+from mortise_sdk import (
+    Description,
+    Host,
+    Kind,
+    Outcome,
+    Reconciler,
+    Request,
+    Selection,
+    Verbs,
+    WriteRule,
+    derived_name,
+    export,
+    set_condition,
+)
 
 SECRET_COPY = Kind[dict[str, Any]]("copy.mortise.dev/v1", "SecretCopy")
 SECRET = Kind[dict[str, Any]]("v1", "Secret")

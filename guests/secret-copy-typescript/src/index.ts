@@ -20,7 +20,9 @@ const secret = new Kind<{ data?: Record<string, string>; type?: string }>("v1", 
 const namespace = new Kind("v1", "Namespace");
 
 const FINALIZER = "copy.mortise.dev/copies";
-/** The label of a copy: the mark of its SecretCopy. Secrets of others lack it and are left alone. */
+/**
+ * The label of a copy: the mark of its SecretCopy. Secrets of others lack it and are left alone.
+ */
 const COPY_OF = "copy.mortise.dev/of";
 
 function describe(): Description {

@@ -85,6 +85,16 @@ const COMMANDS: &[(&str, Run)] = &[
         Not("no registry where the tests run"),
     ),
     // guests/README.md
+    (
+        "mortise new greeter-python --language python",
+        By("tests/it/languages.rs", "\"--language\", word"),
+    ),
+    ("mortise test greeter-python", By("tests/it/languages.rs", "&[\"test\", name]")),
+    (
+        "mortise new greeter-typescript --language typescript",
+        By("tests/it/languages.rs", "\"--language\", word"),
+    ),
+    ("mortise test greeter-typescript", By("tests/it/languages.rs", "&[\"test\", name]")),
     ("mortise dev guests/secret-copy --plain", Dev),
     ("kubectl label namespace shop team-", In("guests/secret-copy")),
     ("kubectl delete secret registry -n orders", In("guests/secret-copy")),

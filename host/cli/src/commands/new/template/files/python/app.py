@@ -2,8 +2,20 @@
 
 from typing import Any
 
-from mortise_sdk import Description, Host, Kind, Outcome, Reconciler, Request, Selection, Verbs
-from mortise_sdk import WriteRule, controller, derived_name, export
+from mortise_sdk import (
+    Description,
+    Host,
+    Kind,
+    Outcome,
+    Reconciler,
+    Request,
+    Selection,
+    Verbs,
+    WriteRule,
+    controller,
+    derived_name,
+    export,
+)
 
 RECONCILED = Kind[dict[str, Any]]("{{api-version}}", "{{kind}}")
 CONFIG_MAP = Kind[dict[str, Any]]("v1", "ConfigMap")
@@ -20,7 +32,7 @@ def describe(_config: Any) -> Description:
 
 
 def reconcile(request: Request, _config: Any, _host: Host) -> Outcome:
-    """What should be for one {{kind}}. It runs again when anything changes that it has read or written."""
+    """What should be for one {{kind}}: again when anything that it read or wrote changes."""
     outcome = Outcome()
     object = request.object(RECONCILED)
     if object is None:

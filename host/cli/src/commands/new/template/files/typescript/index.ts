@@ -24,7 +24,7 @@ function describe(): Description {
   };
 }
 
-/** What should be for one {{kind}}. It runs again when anything changes that it has read or written. */
+/** What should be for one {{kind}}: again when anything that it read or wrote changes. */
 function reconcile(request: Request, _config: unknown, _host: Host): Outcome {
   const outcome = new Outcome();
   const object = request.object(reconciled);
