@@ -6,13 +6,17 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use mortise::guest::Guest;
 use mortise_sdk::derived_name;
-use mortise_tests::{guest, language::Language};
+use mortise_tests::language::Language;
 
 use crate::cases::both;
 
 /// Objects that break the expectations of secret-copy: no schema is checked.
 const WITHOUT_SPEC: &str = "apiVersion: copy.mortise.dev/v1\nkind: SecretCopy\nmetadata: {name: registry, namespace: platform}\n";
+
+const SECRET: &str =
+    "apiVersion: v1\nkind: Secret\nmetadata: {name: registry, namespace: platform}\n";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -41,10 +45,19 @@ async fn the_cases_of_secret_copy_end_the_same_in_three_languages() {
     }
 }
 
+/// Simulates a guest on objects, and returns what it prints: the reconcile fails.
+fn failed(guest: &str, objects: &str) -> String {
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    fs::write(file.path(), objects).unwrap();
+    let module = mortise_tests::guest(guest).unwrap();
+    let (module, objects) = (module.to_str().unwrap(), file.path().to_str().unwrap());
+    let output = mortise(&["simulate", "--module", module, "--objects", objects], &root());
+    assert_eq!(output.status.code(), Some(3), "{guest}: {}", said(&output));
+    said(&output)
+}
+
 #[test]
 fn an_exception_fails_the_run_with_its_message_and_its_line() {
-    let objects = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
-    fs::write(objects.path(), WITHOUT_SPEC).unwrap();
     for language in languages() {
         let (source, statement, message) = match language {
             Language::Python => {
@@ -59,34 +72,49 @@ fn an_exception_fails_the_run_with_its_message_and_its_line() {
         let folder = root().join(language.secret_copy());
         let text = fs::read_to_string(folder.join(source)).unwrap();
         let line = text.lines().position(|line| line.contains(statement)).unwrap() + 1;
-        let module = guest(language.secret_copy()).unwrap();
-        let arguments = ["simulate", "--module", module.to_str().unwrap(), "--objects"];
-        let output =
-            mortise(&[&arguments, &[objects.path().to_str().unwrap()][..]].concat(), &root());
-        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
         let expected =
             format!("SecretCopy platform/registry: {message} ({source}:{line}, in reconcile)");
-        assert!(said(&output).contains(&expected), "{expected}\n{}", said(&output));
+        let said = failed(language.secret_copy(), WITHOUT_SPEC);
+        assert!(said.contains(&expected), "{expected}\n{said}");
     }
+}
+
+#[test]
+fn a_read_without_an_answer_is_told_the_same_in_three_languages() {
+    let objects =
+        format!("{WITHOUT_SPEC}spec: {{secret: registry, namespaces: \"a in (\"}}\n---\n{SECRET}");
+    let expected = failed("guests/secret-copy", &objects);
+    assert!(expected.contains("reading a list of `Namespace` is not a valid query"), "{expected}");
+    for language in languages() {
+        assert_eq!(failed(language.secret_copy(), &objects), expected, "{language:?}");
+    }
+}
+
+/// Makes a guest in a folder, and returns the guest's folder.
+fn made(folder: &Path, language: Language, name: &str, kind: &str) -> PathBuf {
+    let word = language.word();
+    let made = mortise(&["new", name, "--kind", kind, "--language", word], folder);
+    assert!(made.status.success(), "{}", said(&made));
+    folder.join(name)
 }
 
 #[test]
 fn a_new_guest_in_each_language_passes_its_cases() {
     for language in languages() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, kind) in [("greeter", "example.com/v1/Status"), ("keeper", "v1/ConfigMap")] {
-            let word = language.word();
-            let made = mortise(&["new", name, "--kind", kind, "--language", word], folder.path());
-            assert!(made.status.success(), "{}", said(&made));
-            // Tools that can be moved are installed once.
-            let installed = folder.path().join("greeter/node_modules");
-            if name == "keeper" && installed.is_dir() {
-                fs::rename(installed, folder.path().join("keeper/node_modules")).unwrap();
-            }
-            let tested = mortise(&["test", name], folder.path());
-            assert!(tested.status.success(), "{word}: {}", said(&tested));
-            assert!(said(&tested).contains("1 passed, 0 failed"), "{word}: {}", said(&tested));
+        let name = "greeter";
+        let greeter = made(folder.path(), language, name, "example.com/v1/Status");
+        let tested = mortise(&["test", name], folder.path());
+        assert!(tested.status.success(), "{language:?}: {}", said(&tested));
+        assert!(said(&tested).contains("1 passed, 0 failed"), "{language:?}: {}", said(&tested));
+
+        // Only built: the rest of it is the same. Tools that can be moved are installed once.
+        let keeper = made(folder.path(), language, "keeper", "v1/ConfigMap");
+        let tools = greeter.join("node_modules");
+        if tools.is_dir() {
+            fs::rename(tools, keeper.join("node_modules")).unwrap();
         }
+        Guest::open(&keeper).unwrap().build().unwrap();
     }
 }
 
