@@ -5,7 +5,7 @@ pub(crate) mod generated;
 
 use std::path::{Path, PathBuf};
 
-use mortise::{commands::test::run_case, local};
+use mortise::{commands::test::run_case, guest::Guest, local};
 use mortise_host::wasm::Processor as Component;
 use mortise_sdk::{
     Processor,
@@ -53,9 +53,9 @@ fn text(stage: &Stage) -> String {
 }
 
 /// Runs the cases of a guest on stub and host; returns the number of cases.
-async fn both<P: Processor>(folder: &str) -> usize {
+pub(crate) async fn both<P: Processor>(folder: &str) -> usize {
     let crds: Vec<Value> = mortise_tests::definitions(folder).unwrap();
-    let cases = case::all(&root().join(folder).join("cases")).unwrap();
+    let cases = case::all(&Guest::open(&root().join(folder)).unwrap().cases).unwrap();
     let component = component(folder).await;
     for case in &cases {
         let name = format!("{folder}, case `{}`", case.name);

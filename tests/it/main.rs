@@ -35,4 +35,6 @@ mod istio_client;
 #[cfg(test)]
 mod kubectl;
 #[cfg(test)]
+mod languages;
+#[cfg(test)]
 mod registry;

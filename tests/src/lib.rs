@@ -9,6 +9,7 @@ mod guest;
 pub mod helm;
 pub mod hostile;
 pub mod istio_client;
+pub mod language;
 pub mod registry;
 pub mod rules;
 pub mod tool;

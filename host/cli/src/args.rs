@@ -51,7 +51,7 @@ pub enum Command {
     /// Prints a script with which a shell completes the command line.
     #[command(after_long_help = help::COMPLETION)]
     Completion(CompletionArgs),
-    /// Makes a guest: a crate that builds, passes its tests and runs in `mortise dev`.
+    /// Makes a guest that builds, passes its tests and runs in `mortise dev`.
     #[command(after_long_help = help::NEW)]
     New(NewArgs),
     /// Runs a guest's cases against its component.
@@ -132,10 +132,10 @@ pub struct ModuleArgs {
     /// limits of its calls may follow: `,memory=256Mi,deadline=30s`.
     #[arg(long, value_name = "INTERFACE=FILE")]
     pub library: Vec<LibraryFile>,
-    /// The memory of a call, as in a Processor: `256Mi`; what the guest's Cargo.toml says, or 64Mi, if absent.
+    /// The memory of a call, as in a Processor: `256Mi`; what the guest's manifest says, or 64Mi, if absent.
     #[arg(long, value_name = "QUANTITY")]
     pub memory: Option<String>,
-    /// How long a call may take, as in a Processor: `30s`; what the guest's Cargo.toml says, or 5s, if absent.
+    /// How long a call may take, as in a Processor: `30s`; what the guest's manifest says, or 5s, if absent.
     #[arg(long, value_name = "DURATION")]
     pub deadline: Option<String>,
 }
@@ -155,7 +155,7 @@ pub struct LibraryFile {
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Debug, clap::Args)]
 pub struct DevArgs {
-    /// The guests' folders: those that hold their Cargo.toml.
+    /// The guests' folders: those that hold their Cargo.toml or mortise.toml.
     #[arg(required_unless_present = "api_only", value_name = "GUEST_DIR")]
     pub guests: Vec<PathBuf>,
     /// The port on 127.0.0.1; a free one if absent.
@@ -403,6 +403,20 @@ pub struct NewArgs {
     /// The folder to make; one of the guest's name in the current folder if absent.
     #[arg(long, value_name = "DIR")]
     pub path: Option<PathBuf>,
+    /// The language that it is written in.
+    #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
+    pub language: NewLanguage,
+}
+
+/// A language of new guests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum NewLanguage {
+    /// A crate that depends on mortise-sdk.
+    Rust,
+    /// A folder with a mortise.toml, built by componentize-py.
+    Python,
+    /// A folder with a mortise.toml, built by componentize-js.
+    Typescript,
 }
 
 /// `mortise test`.

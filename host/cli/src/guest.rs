@@ -1,4 +1,5 @@
-//! A guest's folder: the metadata in its Cargo.toml, and how its component is built.
+//! A guest's folder: its manifest (the metadata in its Cargo.toml, or a mortise.toml), and how its
+//! component is built.
 
 use std::{
     io::BufRead as _,
@@ -8,11 +9,15 @@ use std::{
 
 use serde_json::Value;
 
+pub(crate) mod file;
 mod library;
+mod made;
 #[cfg(test)]
 mod tests;
 
 pub use library::Library;
+pub use made::Made;
+pub(crate) use made::TOOLS;
 use mortise_host::wasm::Limits;
 
 /// The expected shape of the libraries in a Cargo.toml.
@@ -24,11 +29,23 @@ pub const TARGET: &str = "wasm32-wasip2";
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
-    /// The folder holds no package.
+    /// The folder holds no manifest.
     #[error(
-        "`{folder}` is no guest: it holds no Cargo.toml; name the folder of one, or make one with `mortise new NAME`"
+        "`{folder}` is no guest: it holds neither a Cargo.toml nor a mortise.toml; name the folder of one, or make one with \
+         `mortise new NAME`"
     )]
     NoPackage { folder: PathBuf },
+
+    /// The folder holds two manifests.
+    #[error(
+        "`{folder}` holds a Cargo.toml and a mortise.toml: keep the one that says how the guest is built, a mortise.toml if \
+         it is not Cargo"
+    )]
+    Both { folder: PathBuf },
+
+    /// A `mortise.toml` cannot be read, or is not of the known shape.
+    #[error("`{path}`: {message}")]
+    File { path: PathBuf, message: String },
 
     /// The path does not exist.
     #[error("there is no `{path}`: a guest's folder or a component's .wasm file is expected")]
@@ -54,26 +71,34 @@ pub enum Error {
     #[error("`package.metadata.mortise` in `{folder}/Cargo.toml`: {message}")]
     Limits { folder: PathBuf, message: String },
 
-    /// The file of a library, or one that it is made of, cannot be looked at.
-    #[error("cannot tell whether the library `{library}` has to be built")]
-    LibraryUnreadable {
-        library: PathBuf,
+    /// A file that a command makes, or one that it is made of, cannot be looked at.
+    #[error("cannot tell whether `{path}` has to be built")]
+    Unreadable {
+        path: PathBuf,
         #[source]
         cause: std::io::Error,
     },
 
-    /// The command that builds a library did not start.
-    #[error("cannot run `{program}`, which builds the library `{library}`")]
-    LibraryNotRun {
-        library: PathBuf,
+    /// The command that makes a file did not start.
+    #[error("cannot run `{program}`, which builds `{path}`: install it, or name another one")]
+    NotRun {
+        path: PathBuf,
         program: String,
         #[source]
         cause: std::io::Error,
     },
 
-    /// The command that builds a library has failed; it has said why on standard error.
-    #[error("the library `{library}` does not build: `{command}` failed")]
-    LibraryBuild { library: PathBuf, command: String },
+    /// The command that makes a file has failed; it has said why on standard error.
+    #[error("`{path}` is not built: `{command}` failed")]
+    Failed { path: PathBuf, command: String },
+
+    /// The command that makes a file has made none.
+    #[error("`{command}` has made no `{path}`")]
+    OtherMade { path: PathBuf, command: String },
+
+    /// A file is not there, and no command makes it.
+    #[error("there is no `{path}`: make it, or name its command with `build`")]
+    NotMade { path: PathBuf },
 
     /// The target is missing and rustup could not add it.
     #[error(
@@ -95,7 +120,7 @@ pub enum Error {
 /// A guest's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guest {
-    /// The name of its package.
+    /// The name of its package, or of its folder if it is no package.
     pub package: String,
     /// The description of its package.
     pub description: Option<String>,
@@ -110,8 +135,16 @@ pub struct Guest {
     /// The libraries that it calls: `package.metadata.mortise.libraries`.
     pub libraries: Vec<Library>,
     folder: PathBuf,
-    /// The name of the target that becomes the component.
-    library: String,
+    build: Build,
+}
+
+/// The way in which a component is built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Build {
+    /// By Cargo, from the target of this name.
+    Cargo { library: String },
+    /// By a command.
+    Command(Made),
 }
 
 /// The source of a component.
@@ -170,18 +203,19 @@ impl Source {
 // === impl Guest ===
 
 impl Guest {
-    /// Reads the Cargo.toml in `folder`.
+    /// Reads the Cargo.toml or the mortise.toml in `folder`.
     ///
     /// # Errors
     ///
-    /// Fails if there is no such file, or if Cargo or mortise does not understand it.
+    /// Fails if there is neither or both, or if Cargo or mortise does not understand it.
     pub fn open(folder: &Path) -> Result<Self, Error> {
-        let manifest = folder.join("Cargo.toml");
-        if !manifest.is_file() {
-            return Err(Error::NoPackage { folder: folder.to_owned() });
+        let holds = |name| folder.join(name).is_file();
+        match (holds("Cargo.toml"), holds(file::NAME)) {
+            (true, false) => Self::from_metadata(folder, &metadata(folder)?),
+            (false, true) => file::open(folder),
+            (true, true) => Err(Error::Both { folder: folder.to_owned() }),
+            (false, false) => Err(Error::NoPackage { folder: folder.to_owned() }),
         }
-        let metadata = metadata(folder)?;
-        Self::from_metadata(folder, &metadata)
     }
 
     fn from_metadata(folder: &Path, metadata: &Value) -> Result<Self, Error> {
@@ -238,7 +272,7 @@ impl Guest {
         Ok(Self {
             package: name,
             description: description.map(ToOwned::to_owned),
-            library,
+            build: Build::Cargo { library },
             crds: crds.iter().map(|path| folder.join(path)).collect(),
             examples: examples.map(|path| folder.join(path)),
             cases: folder.join(cases),
@@ -250,7 +284,7 @@ impl Guest {
 
     /// Builds the libraries and the component, and returns the component's .wasm file.
     ///
-    /// Adds the target through rustup if it is missing. The compiler's messages go to standard
+    /// Adds Cargo's target through rustup if it is missing. The compiler's messages go to standard
     /// error.
     ///
     /// # Errors
@@ -258,14 +292,16 @@ impl Guest {
     /// Fails if something that building needs is missing, or if the guest does not build.
     pub fn build(&self) -> Result<PathBuf, Error> {
         self.add_target()?;
-        for library in &self.libraries {
-            let Some(mut command) = library.command(&self.folder)? else { continue };
-            // What it prints is no result of ours.
-            let status = command.stdout(std::io::stderr()).status();
-            if !status.map_err(|cause| library.not_run(cause))?.success() {
-                return Err(library.failed());
-            }
+        for made in self.made() {
+            made.make(&self.folder)?;
         }
+        match &self.build {
+            Build::Cargo { .. } => self.build_package(),
+            Build::Command(component) => Ok(component.path.clone()),
+        }
+    }
+
+    fn build_package(&self) -> Result<PathBuf, Error> {
         let mut build = self
             .cargo("json-render-diagnostics")
             .stdout(Stdio::piped())
@@ -284,7 +320,22 @@ impl Guest {
         component.ok_or_else(|| Error::NoComponent { package: self.package.clone() })
     }
 
-    /// Returns the command that builds the component, with messages of this format on standard
+    /// Returns the files that commands make, in the order in which they are made: the libraries, and
+    /// the component if Cargo does not build it.
+    pub(crate) fn made(&self) -> impl Iterator<Item = &Made> {
+        let libraries = self.libraries.iter().map(|library| &library.component);
+        libraries.chain(self.component())
+    }
+
+    /// Returns the component if a command makes it; `None` if Cargo builds it.
+    pub(crate) fn component(&self) -> Option<&Made> {
+        match &self.build {
+            Build::Cargo { .. } => None,
+            Build::Command(component) => Some(component),
+        }
+    }
+
+    /// Returns the command that builds the package, with messages of this format on standard
     /// output.
     pub(crate) fn cargo(&self, messages: &str) -> Command {
         let mut cargo = Command::new("cargo");
@@ -297,7 +348,10 @@ impl Guest {
 
     /// Returns the .wasm file that a line of Cargo's messages says was built, if any.
     pub(crate) fn component_in(&self, line: &str) -> Option<PathBuf> {
-        component_of(line, &self.library)
+        match &self.build {
+            Build::Cargo { library } => component_of(line, library),
+            Build::Command(_) => None,
+        }
     }
 
     /// Returns the guest's folder.
@@ -305,9 +359,13 @@ impl Guest {
         &self.folder
     }
 
-    /// Adds the target to the toolchain that the guest uses, if it is missing.
+    /// Adds the target to the toolchain that the guest uses, if Cargo builds it and the target is
+    /// missing.
     pub(crate) fn add_target(&self) -> Result<(), Error> {
-        add_target(&self.folder)
+        match &self.build {
+            Build::Cargo { .. } => add_target(&self.folder),
+            Build::Command(_) => Ok(()),
+        }
     }
 }
 

@@ -132,7 +132,7 @@ fn read(path: &Path, limits: Limits, what: &str) -> anyhow::Result<Module> {
 
 impl Parts {
     /// Returns the parts of a component that was built of a source, or is it; options come before
-    /// what the Cargo.toml of a guest says.
+    /// what the manifest of a guest says.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ impl Parts {
             if !libraries.iter().any(|given| given.interface == library.interface) {
                 libraries.push(LibraryFile {
                     interface: library.interface.clone(),
-                    path: library.path.clone(),
+                    path: library.component.path.clone(),
                     limits: library.limits.clone(),
                 });
             }

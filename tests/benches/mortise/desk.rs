@@ -1,5 +1,6 @@
 //! The developer commands: from `mortise new` to the first reconcile, and from a saved file to the
-//! first reconcile with the new version. The times of cargo and of the host are given separately.
+//! first reconcile with the new version, in each language. The times of the build and of the host
+//! (which compiles the component) are given separately.
 
 use std::{
     fs,
@@ -8,7 +9,13 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use mortise::{args::NewArgs, commands::new, files, guest::Guest, local};
+use mortise::{
+    args::{NewArgs, NewLanguage},
+    commands::new,
+    files,
+    guest::Guest,
+    local,
+};
 use mortise_embedded_api::{EmbeddedApi, Options};
 use mortise_host::{
     cluster::Cluster,
@@ -21,19 +28,53 @@ const NAME: &str = "bench-guest";
 const SAVES: usize = 3;
 /// Timeout that only a fault reaches.
 const DEADLINE: Duration = Duration::from_mins(10);
-/// The changed part of the new guest's source: the name of the object that it makes.
-const NAMED: &str = r#"&["text"#;
+
+/// A language of guests.
+struct Language {
+    word: &'static str,
+    of_new: NewLanguage,
+    /// The source of a new guest.
+    source: &'static str,
+    /// The changed part of it: the name of the object that it makes.
+    named: &'static str,
+    budget: &'static str,
+}
+
+const LANGUAGES: [Language; 3] = [
+    Language {
+        word: "Rust",
+        of_new: NewLanguage::Rust,
+        source: "src/lib.rs",
+        named: r#"&["text"#,
+        budget: "warm: < 5 s, of it the host < 300 ms",
+    },
+    Language {
+        word: "Python",
+        of_new: NewLanguage::Python,
+        source: "src/app.py",
+        named: r#"["name"], "text"#,
+        budget: "warm: < 30 s",
+    },
+    Language {
+        word: "TypeScript",
+        of_new: NewLanguage::Typescript,
+        source: "src/index.ts",
+        named: r#"metadata.name, "text"#,
+        budget: "warm: < 30 s",
+    },
+];
 
 /// A guest, and the cache of its code.
 struct Desk {
     guest: Guest,
+    language: &'static Language,
     source: PathBuf,
     cache: PathBuf,
 }
 
-/// The times of cargo and of the host.
+/// The times of the build and of the host.
 struct Took {
-    cargo: Duration,
+    build: Duration,
     host: Duration,
 }
 
@@ -45,32 +86,47 @@ struct Took {
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     runtime(2, "desk")?.block_on(async {
-        let work = sit_down(folder.path(), table);
-        tokio::time::timeout(DEADLINE, work).await.context("it did not come to a reconcile")?
+        for language in &LANGUAGES {
+            let work = sit_down(folder.path(), language, table);
+            let done = tokio::time::timeout(DEADLINE, work).await;
+            done.with_context(|| format!("{}: no reconcile", language.word))??;
+        }
+        Ok(())
     })
 }
 
-async fn sit_down(folder: &Path, table: &mut Table) -> anyhow::Result<()> {
-    let path = folder.join(NAME);
+async fn sit_down(
+    folder: &Path,
+    language: &'static Language,
+    table: &mut Table,
+) -> anyhow::Result<()> {
+    let path = folder.join(language.word);
     let start = Instant::now();
-    new::run(&NewArgs { name: NAME.into(), kind: None, path: Some(path.clone()) }).await?;
+    new::run(&NewArgs {
+        name: NAME.into(),
+        kind: None,
+        path: Some(path.clone()),
+        language: language.of_new,
+    })
+    .await?;
     let desk = Desk {
         guest: Guest::open(&path)?,
-        source: path.join("src/lib.rs"),
+        language,
+        source: path.join(language.source),
         cache: folder.join("cache"),
     };
-    let (loaded, cargo) = desk.build().await?;
+    let (loaded, build) = desk.build().await?;
     let mut host = desk.start(&loaded).await?;
     until(&mut host, &loaded).await?;
-    let took = Took { cargo, host: start.elapsed().saturating_sub(cargo) };
-    table.row("desk, from `new` to the first reconcile", took.figure(), "");
+    let took = Took { build, host: start.elapsed().saturating_sub(build) };
+    let word = language.word;
+    table.row(format!("desk, {word}, from `new` to the first reconcile"), took.figure(), "");
     for save in 1..=SAVES {
         let took = desk.save(save, &mut host).await?;
-        let budget = "warm: < 5 s, of it the host < 300 ms";
         table.row(
-            format!("desk, from save {save} to the new version's first"),
+            format!("desk, {word}, from save {save} to the new version's first"),
             took.figure(),
-            budget,
+            language.budget,
         );
     }
     host.stop().await
@@ -94,8 +150,8 @@ impl Desk {
     async fn build(&self) -> anyhow::Result<(Loaded, Duration)> {
         let start = Instant::now();
         let module = self.guest.build()?;
-        let cargo = start.elapsed();
-        Ok((local::load(&module, "{}".to_owned(), Some(&self.cache)).await?, cargo))
+        let build = start.elapsed();
+        Ok((local::load(&module, "{}".to_owned(), Some(&self.cache)).await?, build))
     }
 
     /// Starts a host on an API with the guest's kinds and examples, as `dev` does.
@@ -111,14 +167,15 @@ impl Desk {
     /// Changes the source, and waits until the new version has run.
     async fn save(&self, save: usize, host: &mut Host) -> anyhow::Result<Took> {
         let text = fs::read_to_string(&self.source)?;
-        let (before, rest) = text.split_once(NAMED).context("the template has changed")?;
+        let named = self.language.named;
+        let (before, rest) = text.split_once(named).context("the template has changed")?;
         let (_, after) = rest.split_once('"').context("the template has changed")?;
-        fs::write(&self.source, format!("{before}{NAMED}-{save}\"{after}"))?;
+        fs::write(&self.source, format!("{before}{named}-{save}\"{after}"))?;
         let start = Instant::now();
-        let (loaded, cargo) = self.build().await?;
+        let (loaded, build) = self.build().await?;
         host.swap(loaded.clone()).await?;
         until(host, &loaded).await?;
-        Ok(Took { cargo, host: start.elapsed().saturating_sub(cargo) })
+        Ok(Took { build, host: start.elapsed().saturating_sub(build) })
     }
 }
 
@@ -126,8 +183,8 @@ impl Desk {
 
 impl Took {
     fn figure(&self) -> String {
-        let (all, cargo) = ((self.cargo + self.host).as_secs_f64(), self.cargo.as_secs_f64());
+        let (all, build) = ((self.build + self.host).as_secs_f64(), self.build.as_secs_f64());
         let host = self.host.as_secs_f64() * 1e3;
-        format!("{all:.2} s: cargo {cargo:.2} s, host {host:.0} ms")
+        format!("{all:.2} s: build {build:.2} s, host {host:.0} ms")
     }
 }

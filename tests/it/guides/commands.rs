@@ -126,6 +126,16 @@ const COMMANDS: &[(&str, Run)] = &[
         "mortise inspect registry.example.com/team/secret-copy:1.0.0",
         By("tests/it/registry.rs", "\"inspect\", &reference"),
     ),
+    (
+        "mortise new greeter-python --language python",
+        By("tests/it/languages.rs", "\"--language\", word"),
+    ),
+    ("mortise test greeter-python", By("tests/it/languages.rs", "&[\"test\", name]")),
+    (
+        "mortise new greeter-typescript --language typescript",
+        By("tests/it/languages.rs", "\"--language\", word"),
+    ),
+    ("mortise test greeter-typescript", By("tests/it/languages.rs", "&[\"test\", name]")),
     ("mortise dev guests/secret-copy --plain", Dev),
     ("kubectl label namespace shop team-", In("guests/secret-copy")),
     ("kubectl delete secret registry -n orders", In("guests/secret-copy")),

@@ -96,14 +96,15 @@ Exit codes:
   1  a shell that is not known: the message says which are";
 
 pub(super) const NEW: &str = "\
-In a workspace the guest becomes a member of it; elsewhere it is a workspace of its own, and depends on the SDK of the checkout
-that this program was built from.
+In a workspace a guest in Rust becomes a member of it; elsewhere it is a workspace of its own, and depends on the SDK of the
+checkout that this program was built from. A guest in another language holds a copy of its SDK; its first build installs its tools.
 
 Examples:
   mortise new greeter                                  # a kind of its own: Greeter of example.com/v1
   mortise new greeter --kind example.com/v1/Greeting   # this one
   mortise new keeper --kind apps/v1/Deployment         # one of Kubernetes' own
   mortise new greeter --path guests/greeter
+  mortise new greeter --language typescript
 
 Exit codes:
   0  well

@@ -1,10 +1,11 @@
-//! `mortise new`: creates a guest's crate that builds, passes its tests and runs in `mortise dev`
-//! at once.
+//! `mortise new`: creates a guest, in Rust a crate, that builds, passes its tests and runs in
+//! `mortise dev` at once.
 //!
 //! All files are written into a temporary folder beside the new one, which is then renamed, so that
 //! no half-written guest stays behind. The files come from `new/template`.
 
 mod example;
+mod language;
 mod render;
 mod subject;
 mod workspace;
@@ -16,7 +17,8 @@ use std::{
     process::ExitCode,
 };
 
-use crate::args::NewArgs;
+use crate::args::{NewArgs, NewLanguage};
+use language::Language;
 use render::Files;
 use subject::Subject;
 use workspace::Workspace;
@@ -112,7 +114,7 @@ pub enum Error {
 
     /// There is no example object of the kind.
     #[error(
-        "there is no example of `{text}` to begin with: choose another kind, and change it in src/lib.rs"
+        "there is no example of `{text}` to begin with: choose another kind, and change it in its source"
     )]
     NoExample { text: String },
 
@@ -143,16 +145,29 @@ pub enum Error {
 ///
 /// Fails if the guest cannot be created; no file of it exists then.
 pub async fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
+    let language = match args.language {
+        NewLanguage::Rust => None,
+        NewLanguage::Python => Some(Language::Python),
+        NewLanguage::Typescript => Some(Language::TypeScript),
+    };
     let name = checked_name(&args.name)?;
     let subject = Subject::of(name, args.kind.as_deref()).await?;
     let folder = args.path.clone().unwrap_or_else(|| PathBuf::from(name));
-    let made = tokio::task::spawn_blocking({
+    let rest = tokio::task::spawn_blocking({
         let (name, subject, folder) = (name.to_owned(), subject.clone(), folder.clone());
-        move || make(&name, &subject, &folder, &Sdk::of_this_build())
+        move || match language {
+            Some(language) => {
+                put(&free(&folder)?, &language.files(&name, &subject))?;
+                Ok(format!("{}\n", language.tools()))
+            }
+            None => {
+                make(&name, &subject, &folder, &Sdk::of_this_build()).map(|made| made.describe())
+            }
+        }
     })
     .await??;
     // If standard output is closed, there is nowhere to report it.
-    let _ = write!(anstream::stdout(), "{}", describe(name, &subject, &folder, &made));
+    let _ = write!(anstream::stdout(), "{}", describe(name, &subject, &folder, &rest));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -165,7 +180,7 @@ enum Sdk {
     Version(&'static str),
 }
 
-/// The result of creating a guest.
+/// The result of creating a guest in Rust.
 #[derive(Debug, PartialEq, Eq)]
 struct Made {
     /// The Cargo.toml of the workspace that the guest belongs to; `None` if the guest is its own
@@ -187,11 +202,7 @@ fn checked_name(name: &str) -> Result<&str, Error> {
 }
 
 fn make(name: &str, subject: &Subject, folder: &Path, sdk: &Sdk) -> Result<Made, Error> {
-    let unwritable = |cause| Error::Unwritable { path: folder.to_owned(), cause };
-    let folder = std::path::absolute(folder).map_err(unwritable)?;
-    if folder.symlink_metadata().is_ok() {
-        return Err(Error::FolderTaken { folder });
-    }
+    let folder = free(folder)?;
     let workspace = Workspace::around(&folder)?;
     if let Some(workspace) = &workspace {
         workspace.check_free(name)?;
@@ -211,6 +222,16 @@ fn make(name: &str, subject: &Subject, folder: &Path, sdk: &Sdk) -> Result<Made,
     Ok(Made { workspace: workspace.map(|workspace| workspace.manifest), added, sdk: sdk.clone() })
 }
 
+/// Returns the absolute path of a folder that does not exist yet.
+fn free(folder: &Path) -> Result<PathBuf, Error> {
+    let unwritable = |cause| Error::Unwritable { path: folder.to_owned(), cause };
+    let folder = std::path::absolute(folder).map_err(unwritable)?;
+    if folder.symlink_metadata().is_ok() {
+        return Err(Error::FolderTaken { folder });
+    }
+    Ok(folder)
+}
+
 /// Writes the files into a temporary folder beside `folder`, and renames it when all files are
 /// written.
 fn put(folder: &Path, files: &Files) -> Result<(), Error> {
@@ -228,22 +249,31 @@ fn put(folder: &Path, files: &Files) -> Result<(), Error> {
     fs::rename(&inner, folder).map_err(|cause| unwritable(folder, cause))
 }
 
-fn describe(name: &str, subject: &Subject, folder: &Path, made: &Made) -> String {
+fn describe(name: &str, subject: &Subject, folder: &Path, rest: &str) -> String {
     let (kind, api_version) = (&subject.kind.kind, subject.api_version());
     let folder = folder.display();
-    let workspace = match &made.workspace {
-        Some(manifest) if made.added => format!("added it to the workspace {}", manifest.display()),
-        Some(manifest) => format!("it is a member of the workspace {}", manifest.display()),
-        None => "it is a workspace of its own".to_owned(),
-    };
-    let sdk = match &made.sdk {
-        Sdk::Path(path) => format!("by path: {}", path.display()),
-        Sdk::Version(version) => format!("by version: {version}"),
-    };
     format!(
-        "made `{name}` in {folder}: it reconciles {kind} of {api_version}\n{workspace}\n\
-         it depends on mortise-sdk {sdk}\nnext: mortise dev {folder}\n"
+        "made `{name}` in {folder}: it reconciles {kind} of {api_version}\n{rest}next: mortise dev {folder}\n"
     )
+}
+
+// === impl Made ===
+
+impl Made {
+    fn describe(&self) -> String {
+        let workspace = match &self.workspace {
+            Some(manifest) if self.added => {
+                format!("added it to the workspace {}", manifest.display())
+            }
+            Some(manifest) => format!("it is a member of the workspace {}", manifest.display()),
+            None => "it is a workspace of its own".to_owned(),
+        };
+        let sdk = match &self.sdk {
+            Sdk::Path(path) => format!("by path: {}", path.display()),
+            Sdk::Version(version) => format!("by version: {version}"),
+        };
+        format!("{workspace}\nit depends on mortise-sdk {sdk}\n")
+    }
 }
 
 // === impl Sdk ===

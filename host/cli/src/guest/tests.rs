@@ -45,8 +45,8 @@ fn limits_and_libraries_are_read() {
     assert_eq!(guest.limits.memory, default.memory);
     let [library] = guest.libraries.as_slice() else { panic!("one") };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    assert_eq!(library.path, folder.join("made/c.wasm"));
-    assert_eq!(library.watch, [folder.join("c")]);
+    assert_eq!(library.component.path, folder.join("made/c.wasm"));
+    assert_eq!(library.component.watch, [folder.join("c")]);
     assert_eq!((library.limits.memory, library.limits.deadline), (256 << 20, default.deadline));
 }
 
@@ -73,6 +73,15 @@ fn limits_and_libraries_of_another_shape_are_named() {
 fn a_folder_without_a_package_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(Guest::open(folder.path()), Err(Error::NoPackage { .. })));
+}
+
+#[test]
+fn a_folder_with_two_manifests_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["Cargo.toml", file::NAME] {
+        std::fs::write(folder.path().join(name), "").unwrap();
+    }
+    assert!(matches!(Guest::open(folder.path()), Err(Error::Both { .. })));
 }
 
 #[test]

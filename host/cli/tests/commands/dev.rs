@@ -26,14 +26,14 @@ const PATIENCE: Duration = Duration::from_mins(5);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A running `mortise dev`, ended by its own id.
-struct Dev {
+pub(crate) struct Dev {
     child: Child,
     lines: mpsc::Receiver<String>,
     kubeconfig: PathBuf,
 }
 
 impl Dev {
-    fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::spawn(mortise().arg("dev").args(arguments))
     }
 
@@ -60,7 +60,7 @@ impl Dev {
     }
 
     /// The next line that holds a text.
-    fn line(&self, text: &str) -> String {
+    pub(crate) fn line(&self, text: &str) -> String {
         loop {
             let line = self
                 .lines
@@ -94,7 +94,7 @@ impl Dev {
         assert!(told.success());
     }
 
-    fn interrupt(mut self) -> std::process::ExitStatus {
+    pub(crate) fn interrupt(mut self) -> std::process::ExitStatus {
         self.signal();
         self.child.wait().unwrap()
     }

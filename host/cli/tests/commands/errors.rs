@@ -63,7 +63,7 @@ const GLOBAL: [Case; 4] = [
     ("new --nme a", &["'--nme'"]),
 ];
 
-const NEW: [Case; 8] = [
+const NEW: [Case; 9] = [
     ("new", &["<NAME>"]),
     ("new No_Name", &["`No_Name`", "lower-case letters", "as `my-guest`"]),
     ("new fn", &["`fn`", "no word of Rust"]),
@@ -71,6 +71,7 @@ const NEW: [Case; 8] = [
     ("new a --kind Greeting", &["`Greeting`", "GROUP/VERSION/KIND", "`v1/ConfigMap`"]),
     ("new a --kind apps/v1/Greeting", &["`apps/v1/Greeting`", "a group like `example.com`"]),
     ("new a --kind b/c/d/e", &["`b/c/d/e`", "GROUP/VERSION/KIND"]),
+    ("new a --language go", &["'go'", "rust, python, typescript"]),
     ("new a --path list.yaml/a", &["list.yaml/a`", "name another folder with --path"]),
 ];
 

@@ -55,7 +55,7 @@ fn a_guest_is_simulated_inspected_and_measured_with_its_library() {
 fn options_come_before_the_cargo_toml() {
     let guest = Guest::open(&root().join(GUEST)).unwrap();
     let module = guest.build().unwrap().display().to_string();
-    let shout = guest.libraries[0].path.display().to_string();
+    let shout = guest.libraries[0].component.path.display().to_string();
     let objects = format!("{GUEST}/examples");
     let simulate = ["simulate", "--module", &module, "--objects", &objects];
     let simulate = |more: &[&str]| run(&[&simulate, more].concat());

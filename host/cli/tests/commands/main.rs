@@ -21,6 +21,8 @@ mod errors;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod file;
+#[cfg(test)]
 mod greeter;
 #[cfg(test)]
 mod help;

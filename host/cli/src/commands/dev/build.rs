@@ -1,8 +1,7 @@
-//! A run of Cargo that can be cancelled: because a newer save was made, or because the program
-//! ends.
+//! A build that can be cancelled: because a newer save was made, or because the program ends.
 //!
-//! *Guarantee*: when [`build`] returns, its Cargo has ended, and the compilers that Cargo started
-//! have been told to end.
+//! *Guarantee*: when [`build`] returns, the commands that it ran (Cargo, and those of manifests) have
+//! ended, and the compilers that they started have been told to end.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -17,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::guest::{self, Guest};
+use crate::guest::{self, Guest, Made};
 
 #[cfg(test)]
 mod tests;
@@ -45,7 +44,7 @@ pub(super) enum Built {
     GivenUp,
 }
 
-/// The Cargo process, which two tasks share: one reads and waits, the other may cancel it.
+/// The process of a command, which two tasks share: one reads and waits, the other may cancel it.
 #[derive(Debug, Default)]
 struct Process(Mutex<State>);
 
@@ -56,7 +55,7 @@ struct State {
     given_up: bool,
 }
 
-/// Builds a guest; `say` receives the lines as they come. Cargo is ended when `give_up` is
+/// Builds a guest; `say` receives the lines as they come. Commands are ended when `give_up` is
 /// cancelled.
 pub(super) async fn build(
     guest: &Guest,
@@ -95,14 +94,30 @@ fn try_run(
     process: &Process,
     say: &(impl Fn(Line) + Clone + Send + 'static),
 ) -> Result<Option<PathBuf>, guest::Error> {
-    let no_cargo = |cause| guest::Error::NoProgram { program: "cargo", cause };
     guest.add_target()?;
-    for library in &guest.libraries {
-        let Some(mut command) = library.command(guest.folder())? else { continue };
-        let not_run = |cause| library.not_run(cause);
+    for made in guest.made() {
+        if !make(made, guest, process, say)? {
+            return Ok(None);
+        }
+    }
+    match guest.component() {
+        Some(component) => Ok(Some(component.path.clone())),
+        None => build_package(guest, process, say),
+    }
+}
+
+/// Makes a file by its command; false if the build was cancelled.
+fn make(
+    made: &Made,
+    guest: &Guest,
+    process: &Process,
+    say: &(impl Fn(Line) + Clone + Send + 'static),
+) -> Result<bool, guest::Error> {
+    if let Some(mut command) = made.command(guest.folder())? {
+        let not_run = |cause| made.not_run(cause);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let Some((stdout, stderr)) = process.start(&mut command).map_err(not_run)? else {
-            return Ok(None);
+            return Ok(false);
         };
         let errors = std::thread::spawn({
             let say = say.clone();
@@ -112,11 +127,21 @@ fn try_run(
         // A panic of that thread was reported, and costs only lines.
         let _ = errors.join();
         match process.wait().map_err(not_run)? {
-            None => return Ok(None),
-            Some(status) if !status.success() => return Err(library.failed()),
+            None => return Ok(false),
+            Some(status) if !status.success() => return Err(made.failed()),
             Some(_) => {}
         }
     }
+    made.check().map(|()| true)
+}
+
+/// Builds the package; `None` if the build was cancelled.
+fn build_package(
+    guest: &Guest,
+    process: &Process,
+    say: &(impl Fn(Line) + Clone + Send + 'static),
+) -> Result<Option<PathBuf>, guest::Error> {
+    let no_cargo = |cause| guest::Error::NoProgram { program: "cargo", cause };
     let mut cargo = guest.cargo("json-diagnostic-rendered-ansi");
     // A process group of its own: Ctrl-C in the terminal then reaches only us, and Cargo and its
     // compilers can be ended at once.

@@ -18,11 +18,13 @@ mod tests;
 const OF_WORKSPACE: [&str; 3] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
 
 /// The sources of a guest: its own package, the packages that it takes from folders (in its
-/// workspace or beside it), and its CRDs.
+/// workspace or beside it), what the manifest says that commands make files of, and its CRDs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Sources {
-    /// The folders of the packages and of the CRDs.
+    /// The folders of the packages, of what is watched and of the CRDs.
     folders: BTreeSet<PathBuf>,
+    /// Single files.
+    files: BTreeSet<PathBuf>,
     /// The workspaces' folders, in which only the files of `OF_WORKSPACE` count.
     workspaces: BTreeSet<PathBuf>,
     /// The folders to which Cargo writes.
@@ -39,17 +41,21 @@ pub(super) struct Changes {
 // === impl Sources ===
 
 impl Sources {
-    /// Returns the sources of a guest, according to its current Cargo.toml.
+    /// Returns the sources of a guest, according to its current manifest.
     ///
     /// # Errors
     ///
     /// Fails if Cargo cannot read a Cargo.toml.
     pub(super) fn of(guest: &Guest) -> Result<Self, guest::Error> {
-        let watched = guest.libraries.iter().flat_map(|library| &library.watch);
-        let folders = guest.crds.iter().chain(watched.filter(|path| path.is_dir()));
-        let folders = folders.filter_map(|folder| folder.canonicalize().ok());
-        let mut sources = Self::default();
-        let mut open = vec![guest.folder().to_owned()];
+        let watched = guest.crds.iter().chain(guest.made().flat_map(|made| &made.watch));
+        let watched = watched.filter_map(|path| path.canonicalize().ok());
+        let (folders, files): (Vec<_>, Vec<_>) = watched.partition(|path| path.is_dir());
+        let mut sources = Self { files: files.into_iter().collect(), ..Self::default() };
+        let mut open = Vec::new();
+        match guest.component() {
+            None => open.push(guest.folder().to_owned()),
+            Some(_) => sources.files.extend(guest.folder().join(guest::file::NAME).canonicalize()),
+        }
         while let Some(folder) = open.pop() {
             let Ok(folder) = folder.canonicalize() else { continue };
             if sources.folders.contains(&folder) {
@@ -91,22 +97,27 @@ impl Sources {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let of_workspace = OF_WORKSPACE.contains(&name)
             && path.parent().is_some_and(|parent| self.workspaces.contains(parent));
+        if self.files.contains(path) {
+            return true;
+        }
         let mut around = self.folders.iter().filter(|folder| path.starts_with(folder));
         of_workspace || around.any(|folder| self.is_source(folder, path) && !is_backup(name))
     }
 
     fn is_source(&self, folder: &Path, path: &Path) -> bool {
         let below = path.strip_prefix(folder).unwrap_or(path);
-        let is_hidden =
-            below.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
-        !is_hidden && !self.targets.iter().any(|target| path.starts_with(target))
+        let is_made = |name: &str| name.starts_with('.') || guest::TOOLS.contains(&name);
+        let mut parts = below.components().map(|part| part.as_os_str().to_string_lossy());
+        !parts.any(|part| is_made(&part))
+            && !self.targets.iter().any(|target| path.starts_with(target))
     }
 
     /// Returns the folders to watch, and whether recursively. The subfolders of a folder are
     /// watched one by one, because the folder to which Cargo writes may be among them.
     fn plan(&self) -> BTreeSet<(PathBuf, bool)> {
-        let flat =
-            self.folders.iter().chain(&self.workspaces).map(|folder| (folder.clone(), false));
+        let around = self.files.iter().filter_map(|file| file.parent().map(Path::to_owned));
+        let flat = self.folders.iter().chain(&self.workspaces).cloned().chain(around);
+        let flat = flat.map(|folder| (folder, false));
         let deep = self.folders.iter().flat_map(|folder| {
             let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
             entries

@@ -90,7 +90,7 @@ impl Renewal {
     /// Builds, loads and swaps. If cancelled, it ends soon and swaps nothing.
     pub(super) async fn run(mut self, give_up: &CancellationToken) -> Renewed {
         let started = Instant::now();
-        // The Cargo.toml itself may be among the saved files.
+        // The manifest itself may be among the saved files.
         let sources = match self.read_again().await {
             Ok(sources) => sources,
             Err(error) => return Renewed::Failed(error),
@@ -117,9 +117,8 @@ impl Renewal {
             let sources = Sources::of(&guest)?;
             anyhow::Ok((guest, sources))
         };
-        let (guest, sources) = tokio::task::spawn_blocking(read)
-            .await
-            .context("reading the Cargo.toml broke off")??;
+        let (guest, sources) =
+            tokio::task::spawn_blocking(read).await.context("reading the manifest broke off")??;
         self.guest = Arc::new(guest);
         Ok(sources)
     }

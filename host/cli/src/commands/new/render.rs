@@ -101,7 +101,6 @@ fn values(
     workspace: Option<&Workspace>,
     sdk: &Sdk,
 ) -> Vec<(&'static str, String)> {
-    let kind = &subject.kind;
     let is_own = subject.origin == Origin::Own;
     let [dependencies, tests] = dependencies(is_own, workspace, sdk);
     let rest = match workspace {
@@ -109,6 +108,22 @@ fn values(
         Some(workspace) if workspace.has_lints() => "\n[lints]\nworkspace = true\n",
         Some(_) => "",
     };
+    let mut values = names(name, subject);
+    values.extend([
+        ("type", type_name(&subject.kind.kind)),
+        ("processor", format!("{}Processor", camel_case(name))),
+        ("map", MAP.to_owned()),
+        ("dependencies", dependencies),
+        ("dev-dependencies", tests),
+        ("rest", rest.to_owned()),
+    ]);
+    values
+}
+
+/// Returns the values that the templates of all languages have.
+pub(super) fn names(name: &str, subject: &Subject) -> Vec<(&'static str, String)> {
+    let kind = &subject.kind;
+    let is_own = subject.origin == Origin::Own;
     vec![
         ("package", name.to_owned()),
         ("group", kind.group.clone()),
@@ -117,13 +132,7 @@ fn values(
         ("singular", kind.kind.to_lowercase()),
         ("plural", subject.plural.clone()),
         ("api-version", subject.api_version()),
-        ("type", type_name(&kind.kind)),
-        ("processor", format!("{}Processor", camel_case(name))),
-        ("map", MAP.to_owned()),
         ("crds", if is_own { "crds = [\"crds\"]\n" } else { "" }.to_owned()),
-        ("dependencies", dependencies),
-        ("dev-dependencies", tests),
-        ("rest", rest.to_owned()),
     ]
 }
 
@@ -160,7 +169,7 @@ fn dependencies(is_own: bool, workspace: Option<&Workspace>, sdk: &Sdk) -> [Stri
 }
 
 /// Returns the text with each `{{word}}` replaced by its value.
-fn fill(text: &str, values: &[(&'static str, String)]) -> String {
+pub(super) fn fill(text: &str, values: &[(&'static str, String)]) -> String {
     values.iter().fold(text.to_owned(), |text, (word, value)| {
         text.replace(&format!("{{{{{word}}}}}"), value)
     })

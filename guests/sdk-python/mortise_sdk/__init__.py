@@ -1,0 +1,465 @@
+"""The SDK for writing mortise processors in Python.
+
+A processor is two functions, which `export` makes the exports of a component:
+
+    def describe(config) -> Description
+    def reconcile(request, config, host) -> Outcome
+
+`describe` declares what is reconciled, read and written. `reconcile` is handed one object, reads
+others through `host` and returns what should be true. Objects are dictionaries, as in their JSON; a
+`Kind` may carry the type of its objects for type checkers. An exception that leaves `reconcile`
+fails the run, with its message and its line.
+
+Every call starts from the state in which the module was when the component was built: nothing
+survives a call.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Generic, Literal, TypeVar
+
+from componentize_py_types import Err
+from wit_world.exports import reconciliation as records
+from wit_world.exports.reconciliation import Verbs
+from wit_world.imports import clock, cluster, log, types
+
+from .names import derived_name
+
+__all__ = [
+    "Description",
+    "Failure",
+    "GrantedRule",
+    "Host",
+    "Kind",
+    "Outcome",
+    "ReadError",
+    "Reconciler",
+    "Request",
+    "Selection",
+    "Verbs",
+    "WriteRule",
+    "controller",
+    "derived_name",
+    "export",
+    "set_condition",
+]
+
+T = TypeVar("T", bound=Mapping[str, Any])
+
+
+@dataclass
+class Kind(Generic[T]):
+    """A kind of objects of type `T`, such as `Kind("apps/v1", "Deployment")`."""
+
+    api_version: str
+    kind: str
+
+    @property
+    def group(self) -> str:
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        return self.api_version.rpartition("/")[2]
+
+    def object(self, metadata: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+        """Returns an object of this kind with these fields."""
+        named = {"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata}
+        return named | fields
+
+
+@dataclass
+class Selection(Generic[T]):
+    """The objects of a kind that fit every condition; as `selection` in wit/types.wit."""
+
+    kind: Kind[T]
+    namespace: str | None = None
+    name: str | None = None
+    labels: str = ""
+    matching: list[tuple[str, str]] = field(default_factory=list)
+    fields: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Reconciler:
+    """One kind of objects that is reconciled, and how; as `reconciler` in wit/reconciliation.wit.
+
+    `resync` and `min_interval` are milliseconds.
+    """
+
+    name: str
+    of: Selection[Any]
+    finalizers: list[str] = field(default_factory=list)
+    resync: int = 0
+    triggered_by_status: bool = False
+    min_interval: int = 0
+
+
+@dataclass
+class WriteRule:
+    """Objects that may be written, with these verbs and, if any are given, only at these paths."""
+
+    of: Selection[Any]
+    verbs: Verbs
+    fields: list[str] = field(default_factory=list)
+
+
+@dataclass
+class GrantedRule:
+    """A rule that the processor hands on in roles that it writes or binds."""
+
+    api_groups: list[str] = field(default_factory=list)
+    resources: list[str] = field(default_factory=list)
+    resource_names: list[str] = field(default_factory=list)
+    verbs: list[str] = field(default_factory=list)
+    non_resource_urls: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Description:
+    """The name of a processor, and everything that it reconciles, reads and writes.
+
+    `config_schema` is the JSON schema of the configuration; without one, `describe` checks it.
+    """
+
+    name: str
+    version: str
+    reconcilers: list[Reconciler]
+    reads: list[Selection[Any]] = field(default_factory=list)
+    writes: list[WriteRule] = field(default_factory=list)
+    grants: list[GrantedRule] = field(default_factory=list)
+    config_schema: Mapping[str, Any] | None = None
+
+
+class Request:
+    """One object to reconcile; as `request` in wit/reconciliation.wit."""
+
+    def __init__(self, record: records.Request):
+        self.reconciler = record.reconciler
+        self.namespace = record.ref.namespace
+        self.name = record.ref.name
+        self.attempt = record.attempt
+        self.failed_writes = record.failed_writes
+        self.ref = record.ref
+        self._object = record.object
+
+    def object(self, kind: Kind[T]) -> T | None:
+        """Returns the reconciled object; `None` if it is gone or has left the selection."""
+        given = (self.ref.kind.group, self.ref.kind.version, self.ref.kind.kind)
+        if given != (kind.group, kind.version, kind.kind):
+            raise TypeError(f"the request is for a {self.ref.kind.kind}, not for a {kind.kind}")
+        return json.loads(self._object) if self._object is not None else None
+
+
+class ReadError(Exception):
+    """A read has no answer. Where it leaves `reconcile`, the object waits for it.
+
+    `reason` is `denied`, `unknown-kind`, `unavailable` or `invalid`.
+    """
+
+    def __init__(self, what: str, error: types.ReadError):
+        self.reason, text = _READ_ERRORS[type(error).__name__]
+        message = getattr(error, "value", "the cluster does not know the kind")
+        super().__init__(f"reading {what}{text}: {message}")
+
+
+_READ_ERRORS: dict[str, tuple[str, str]] = {
+    "ReadError_Denied": ("denied", " is denied"),
+    "ReadError_UnknownKind": ("unknown-kind", ""),
+    "ReadError_Unavailable": ("unavailable", " is not possible now"),
+    "ReadError_Invalid": ("invalid", " is not a valid query"),
+}
+
+
+class Failure(Exception):
+    """The reconcile could not be done: raised by `reconcile`, told to people without a line.
+
+    It is tried again with exponential back-off, `retry_after` this many milliseconds, or when
+    something that was read changes (`retry_on_change`). `outcome` gives the status and the events
+    that are written nevertheless.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        outcome: Outcome | None = None,
+        retry_after: int | None = None,
+        retry_on_change: bool = False,
+    ):
+        super().__init__(message)
+        self.outcome = outcome or Outcome()
+        self.retry: records.Retry = records.Retry_BackOff()
+        if retry_after is not None:
+            self.retry = records.Retry_After(retry_after)
+        elif retry_on_change:
+            self.retry = records.Retry_OnChange()
+
+
+class Host:
+    """The host as a processor sees it: reads, the clock and the log."""
+
+    def get(
+        self, kind: Kind[T], namespace: str | None, name: str, fields: Iterable[str] = ()
+    ) -> T | None:
+        """Reads an object; `None` if there is no such object.
+
+        `namespace` is `None` for kinds without namespaces. Without `fields`, all declared fields
+        are read.
+        """
+        try:
+            text = cluster.get(_ref(kind, namespace, name), list(fields))
+        except Err as error:
+            place = f"{namespace}/{name}" if namespace else name
+            raise ReadError(f"`{kind.kind} {place}`", error.value) from None
+        return None if text is None else json.loads(text)
+
+    def list(self, of: Selection[T], limit: int = 0) -> Iterator[T]:
+        """Reads the objects of a selection, ordered by namespace and name, page by page."""
+        start = None
+        while True:
+            try:
+                page = cluster.list(_selection(of), limit, start)
+            except Err as error:
+                raise ReadError(f"a list of `{of.kind.kind}`", error.value) from None
+            yield from map(json.loads, page.objects)
+            start = page.next
+            if start is None:
+                return
+
+    def now(self) -> datetime:
+        """Returns the time of this call, which stands still.
+
+        A run that asks is never skipped later.
+        """
+        return datetime.fromtimestamp(clock.now() / 1000, timezone.utc)
+
+    def log(self, message: str, level: str = "info", **fields: Any) -> None:
+        """Writes a line to the host's log; `level` is trace, debug, info, warn or error."""
+        named = [(key, str(value)) for key, value in fields.items()]
+        log.write(log.Level[level.upper()], message, named)
+
+
+class Outcome:
+    """Everything that should be true; as `outcome` in wit/reconciliation.wit."""
+
+    def __init__(self) -> None:
+        self._record = records.Outcome(
+            [], [], [], [], [], None, [], records.Requeue_ByDefault(), None, []
+        )
+
+    @property
+    def applied(self) -> int:
+        """The number of objects that are applied."""
+        return len(self._record.apply)
+
+    def apply(
+        self,
+        object: Mapping[str, Any],
+        *,
+        create_only: bool = False,
+        leave: Iterable[str] = (),
+        absent: Iterable[str] = (),
+    ) -> None:
+        """Adds an object to create or to update with server-side apply."""
+        mode = records.Mode.CREATE if create_only else records.Mode.APPLY
+        manifest = records.Manifest("", json.dumps(object), mode, list(leave), list(absent))
+        self._record.apply.append(manifest)
+
+    def patch(self, object: Mapping[str, Any], *, absent: Iterable[str] = ()) -> None:
+        """Adds a part of an object that belongs to others."""
+        manifest = records.Manifest("", json.dumps(object), records.Mode.APPLY, [], list(absent))
+        self._record.patch.append(manifest)
+
+    def prune(self, selection: Selection[Any]) -> None:
+        """Deletes objects of the selection that former outcomes applied and this one does not."""
+        self._record.prune.append(_selection(selection))
+
+    def delete(
+        self,
+        kind: Kind[Any],
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str | None = None,
+        propagation: Literal["background", "foreground", "orphan"] = "background",
+        grace_period: int | None = None,
+    ) -> None:
+        """Adds an object to delete. An object that is gone already is no failure."""
+        policy = records.Propagation[propagation.upper()]
+        deletion = records.Deletion(_ref(kind, namespace, name), uid, policy, grace_period)
+        self._record.delete.append(deletion)
+
+    def evict(self, namespace: str, name: str, *, uid: str | None = None) -> None:
+        """Adds a Pod to evict."""
+        ref = _ref(Kind("v1", "Pod"), namespace, name)
+        deletion = records.Deletion(ref, uid, records.Propagation.BACKGROUND, None)
+        self._record.evict.append(deletion)
+
+    def status(self, request: Request, status: Mapping[str, Any]) -> None:
+        """Sets the status of the reconciled object, or the part of it that this processor owns."""
+        kind = request.ref.kind
+        api_version = f"{kind.group}/{kind.version}" if kind.group else kind.version
+        metadata = {"name": request.name}
+        if request.namespace is not None:
+            metadata["namespace"] = request.namespace
+        named = Kind(api_version, kind.kind).object(metadata, status=status)
+        self._record.status = json.dumps(named)
+
+    def event(
+        self, reason: str, message: str, *, warning: bool = False, on: types.ObjectRef | None = None
+    ) -> None:
+        """Adds an event, on the reconciled object unless `on` names another one."""
+        kind = records.EventType.WARNING if warning else records.EventType.NORMAL
+        self._record.events.append(records.Event(on, kind, reason, message))
+
+    def requeue_after(self, milliseconds: int) -> None:
+        """Runs the object again after this time."""
+        self._record.requeue = records.Requeue_After(milliseconds)
+
+    def requeue_never(self) -> None:
+        """Runs the object again only when something that it read changes."""
+        self._record.requeue = records.Requeue_Never()
+
+    def finalizers(self, finalizers: Iterable[str]) -> None:
+        """Sets the finalizers wanted now, of those that the reconciler declares."""
+        self._record.finalizers = list(finalizers)
+
+
+def controller(owner: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an owner reference to an object, as it was read, that manages another one."""
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def set_condition(
+    conditions: list[Any],
+    type: str,
+    status: bool | None,
+    reason: str,
+    message: str,
+    host: Host,
+) -> None:
+    """Sets a condition in a list of conditions, where it replaces the one of the same type.
+
+    A status of `None` is `Unknown`. `lastTransitionTime` changes only when the status does.
+    """
+    text = "Unknown" if status is None else str(status)
+    condition = {"type": type, "status": text, "reason": reason, "message": message}
+    former = next((other for other in conditions if other["type"] == type), None)
+    if former and former["status"] == text and former.get("lastTransitionTime"):
+        condition["lastTransitionTime"] = former["lastTransitionTime"]
+    else:
+        condition["lastTransitionTime"] = host.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    if former is None:
+        conditions.append(condition)
+    else:
+        conditions[conditions.index(former)] = condition
+
+
+def export(
+    describe: Callable[[Any], Description],
+    reconcile: Callable[[Request, Any, Host], Outcome],
+) -> type:
+    """Returns the exports of the component, which the module must name `Reconciliation`."""
+
+    class Reconciliation:
+        def describe(self, config: str) -> records.Description:
+            try:
+                return _description(describe(_config(config)))
+            except Exception as error:
+                raise Err(_told(error)) from None
+
+        def reconcile(self, record: records.Request) -> records.Outcome:
+            try:
+                return reconcile(Request(record), _config(record.config), Host())._record
+            except Exception as error:
+                raise Err(_failure(error)) from None
+
+    return Reconciliation
+
+
+def _description(given: Description) -> records.Description:
+    schema = given.config_schema
+    return records.Description(
+        given.name,
+        given.version,
+        [
+            records.Reconciler(
+                reconciler.name,
+                _selection(reconciler.of),
+                reconciler.finalizers,
+                reconciler.resync,
+                reconciler.triggered_by_status,
+                reconciler.min_interval,
+            )
+            for reconciler in given.reconcilers
+        ],
+        [_selection(read) for read in given.reads],
+        [records.WriteRule(_selection(rule.of), rule.verbs, rule.fields) for rule in given.writes],
+        [
+            records.GrantedRule(
+                rule.api_groups,
+                rule.resources,
+                rule.resource_names,
+                rule.verbs,
+                rule.non_resource_urls,
+            )
+            for rule in given.grants
+        ],
+        None if schema is None else json.dumps(schema),
+    )
+
+
+def _selection(of: Selection[Any]) -> types.Selection:
+    kind = types.Kind(of.kind.group, of.kind.version, of.kind.kind)
+    return types.Selection("", kind, of.namespace, of.name, of.labels, of.matching, of.fields)
+
+
+def _ref(kind: Kind[Any], namespace: str | None, name: str) -> types.ObjectRef:
+    return types.ObjectRef("", types.Kind(kind.group, kind.version, kind.kind), namespace, name)
+
+
+def _config(text: str) -> Any:
+    return json.loads(text) if text.strip() else {}
+
+
+def _failure(error: Exception) -> records.Failure:
+    if isinstance(error, Failure):
+        record = error.outcome._record
+        return records.Failure(str(error), record.status, record.events, error.retry)
+    if isinstance(error, ReadError):
+        waits = error.reason in ("denied", "unknown-kind")
+        retry = records.Retry_OnChange() if waits else records.Retry_BackOff()
+        return records.Failure(str(error), None, [], retry)
+    log.write(log.Level.ERROR, "".join(traceback.format_exception(error)), [])
+    return records.Failure(_told(error), None, [], records.Retry_BackOff())
+
+
+def _told(error: Exception) -> str:
+    """Returns the message of an exception with its type and the line that raised it."""
+    if isinstance(error, (Failure, ReadError)):
+        return str(error)
+    message = "".join(traceback.format_exception_only(error)).strip()
+    lines = traceback.extract_tb(error.__traceback__)
+    # The innermost line of the processor itself says more than one of a library.
+    own = [line for line in lines if line.filename.startswith(_OWN)]
+    if not own:
+        return message
+    place = own[-1].filename.replace(_OWN, "src/", 1)
+    return f"{message} ({place}:{own[-1].lineno}, in {own[-1].name})"
+
+
+# The folder of the processor's modules in the component.
+_OWN = "/0/"
