@@ -67,9 +67,10 @@ impl Made {
             return Ok(());
         }
         let path = self.path.clone();
-        Err(match self.build.is_empty() {
-            true => Error::NotMade { path },
-            false => Error::OtherMade { path, command: self.build.join(" ") },
+        Err(if self.build.is_empty() {
+            Error::NotMade { path }
+        } else {
+            Error::OtherMade { path, command: self.build.join(" ") }
         })
     }
 
