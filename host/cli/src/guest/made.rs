@@ -67,10 +67,10 @@ impl Made {
             return Ok(());
         }
         let path = self.path.clone();
-        Err(match self.build.is_empty() {
-            true => Error::NotMade { path },
-            false => Error::OtherMade { path, command: self.build.join(" ") },
-        })
+        if self.build.is_empty() {
+            return Err(Error::NotMade { path });
+        }
+        Err(Error::OtherMade { path, command: self.build.join(" ") })
     }
 
     /// Returns whether the file may not be what the command makes now.
