@@ -1,5 +1,7 @@
 //! The charts in `deploy/`, with Helm itself: their values, what they render, and
-//! `deploy/install.yaml`. `cluster::chart` installs them.
+//! `deploy/install.yaml`; and what `deploy/release` makes. `cluster::chart` installs them.
+
+mod release;
 
 use std::{
     path::{Path, PathBuf},

@@ -86,6 +86,11 @@ const COMMANDS: &[(&str, Run)] = &[
         "docker buildx imagetools inspect rust:1.95.0-slim-bookworm --format '{{.Manifest.Digest}}'",
         Not("no registry where the tests run"),
     ),
+    ("deploy/release target/release-0.1.0", By("tests/it/chart/release.rs", "exec deploy/release")),
+    (
+        "skopeo copy --all oci:target/release-0.1.0/image:0.1.0 docker://registry.example.com/mortise:0.1.0",
+        Not("a test copies the image to another layout"),
+    ),
     // guests/README.md
     ("mortise dev guests/secret-copy --plain", Dev),
     ("kubectl label namespace shop team-", In("guests/secret-copy")),
