@@ -443,9 +443,7 @@ fn roles_of_another_account_and_other_kinds_are_refused() {
 fn the_account_may_get_the_pull_secrets_that_the_spec_names() {
     let Some(helm) = Helm::open() else { return };
     let secrets = "spec.imagePullSecrets=[{\"name\": \"pull\"}, {\"name\": \"other\"}]";
-    // The schema is the one of the kind in this tree.
-    let options = ["--skip-schema-validation"];
-    let objects = helm.objects(PROCESSOR, &options, &[secrets]);
+    let objects = helm.objects(PROCESSOR, &["--set", MODULE], &[secrets]);
     let is_for_secrets = |object: &&Value| object["rules"][0]["resources"] == json!(["secrets"]);
     let role = objects.iter().find(is_for_secrets).unwrap();
     let get = json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["pull", "other"], "verbs": ["get"]});
