@@ -74,7 +74,11 @@ async fn both<P: Processor>(folder: &str) -> usize {
 
 #[tokio::test]
 async fn the_cases_of_all_guests_end_the_same_natively_and_as_a_component() {
+    assert!(both::<api_gateway::ApiGateways>("guests/api-gateway").await >= 1);
     assert!(both::<api_rule::ApiRules>("guests/api-rule").await >= 5);
+    let folder = "guests/external-gateway";
+    assert!(both::<external_gateway::ExternalGateways>(folder).await >= 1);
+    assert!(both::<rate_limit::RateLimits>("guests/rate-limit").await >= 1);
     assert!(both::<secret_copy::SecretCopies>("guests/secret-copy").await >= 1);
     let folder = "guests/ingress-gateway-restart";
     assert!(both::<ingress_gateway_restart::IngressGatewayRestarts>(folder).await >= 1);
@@ -82,14 +86,20 @@ async fn the_cases_of_all_guests_end_the_same_natively_and_as_a_component() {
     assert!(both::<peer_authentication::PeerAuthentications>(folder).await >= 1);
     let folder = "guests/sidecar-restart";
     assert!(both::<sidecar_restart::Sidecars>(folder).await >= 1);
+    let folder = "guests/webhook-certificate";
+    assert!(both::<webhook_certificate::WebhookCertificate>(folder).await >= 1);
     let announce = "tests/guests/announce";
     assert!(both::<Announcements<Double>>(announce).await >= 2);
     let tested = [
+        "guests/api-gateway",
         "guests/api-rule",
+        "guests/external-gateway",
         "guests/ingress-gateway-restart",
         "guests/peer-authentication",
+        "guests/rate-limit",
         "guests/secret-copy",
         "guests/sidecar-restart",
+        "guests/webhook-certificate",
         announce,
     ];
     assert_eq!(with_cases(), tested, "each guest with cases is tested here");

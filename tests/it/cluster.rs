@@ -18,6 +18,7 @@ mod line;
 mod lives;
 #[path = "../../host/embedded-api/tests/scenarios/normalise.rs"]
 mod normalise;
+mod oathkeeper;
 mod permissions;
 mod processors;
 mod program;

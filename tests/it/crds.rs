@@ -48,7 +48,16 @@ fn rule() -> Value {
 
 #[tokio::test]
 async fn the_examples_of_guests_are_accepted() {
-    for guest in ["api-rule", "ingress-gateway-restart", "peer-authentication", "secret-copy"] {
+    let guests = [
+        "api-gateway",
+        "api-rule",
+        "external-gateway",
+        "ingress-gateway-restart",
+        "peer-authentication",
+        "rate-limit",
+        "secret-copy",
+    ];
+    for guest in guests {
         // The examples of each guest are for a cluster of their own.
         let api = api().await;
         for file in examples(guest) {

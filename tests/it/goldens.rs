@@ -1,6 +1,7 @@
 //! Recorded cases of the original systems, compared with ours.
 
 mod api_gateway;
+mod gateway;
 mod istio;
 
 pub(crate) use api_gateway::{applied, statuses};

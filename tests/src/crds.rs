@@ -21,7 +21,15 @@ const BETWEEN: &str = "\n---\n";
 
 /// Returns the definitions that the workspace's packages own.
 fn definitions() -> Vec<Value> {
-    vec![api_rule::api::definition(), istio::api::definition(), secret_copies(), processors()]
+    vec![
+        api_gateway_module::api::definition(),
+        api_rule::api::definition(),
+        external_gateway::api::definition(),
+        istio::api::definition(),
+        processors(),
+        rate_limit::api::definition(),
+        secret_copies(),
+    ]
 }
 
 fn secret_copies() -> Value {

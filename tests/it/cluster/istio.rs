@@ -3,6 +3,7 @@
 
 mod fields;
 mod life;
+mod restarts;
 mod rights;
 mod steady;
 mod take_over;
@@ -165,6 +166,12 @@ impl Mesh {
             Program::start(&kubeconfig, &self.modules_dir(), &self.cache_dir(), arguments);
         let ports = host.ports().await;
         self.host = Some((host, ports));
+    }
+
+    /// Kills the host as `kill -9` does.
+    pub(super) fn kill(&mut self) {
+        let (host, _) = self.host.take().expect("the host runs");
+        host.kill();
     }
 
     /// Returns the Processor of a guest.

@@ -22,10 +22,13 @@ use produced::{Produced, Said, Way};
 const OF_ONE_SERVER: [&str; 5] =
     ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"];
 /// The guests with kinds of their own.
-const GUESTS: [&str; 5] = [
+const GUESTS: [&str; 8] = [
+    "guests/api-gateway",
     "guests/api-rule",
+    "guests/external-gateway",
     "guests/ingress-gateway-restart",
     "guests/peer-authentication",
+    "guests/rate-limit",
     "guests/secret-copy",
     "guests/sidecar-restart",
 ];
@@ -228,9 +231,10 @@ fn subjects() -> Vec<Value> {
         }
     }
     let kinds: Vec<&str> = subjects.keys().map(String::as_str).collect();
-    assert_eq!(kinds, [r#""APIRule""#, r#""Istio""#, r#""SecretCopy""#]);
-    let thing =
-        json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": SUBJECT}});
+    let expected = ["APIGateway", "APIRule", "ExternalGateway", "Istio", "RateLimit", "SecretCopy"];
+    assert_eq!(kinds, expected.map(|kind| format!("\"{kind}\"")));
+    let metadata = json!({"name": SUBJECT, "namespace": "default"});
+    let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata});
     subjects.into_values().chain([thing]).collect()
 }
 
@@ -241,7 +245,9 @@ fn without_what_one_server_knows(mut object: Value, namespace: &str) -> Value {
     for field in OF_ONE_SERVER {
         metadata.remove(field);
     }
-    metadata.insert("namespace".to_owned(), json!(namespace));
+    if let Some(former) = metadata.get_mut("namespace") {
+        *former = json!(namespace);
+    }
     object
 }
 

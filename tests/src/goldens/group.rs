@@ -7,6 +7,8 @@ use anyhow::Context as _;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::Case;
+
 /// A recorded case of a group.
 #[derive(Debug, Clone)]
 pub struct GroupCase {
@@ -110,6 +112,14 @@ impl GroupCase {
     /// Returns the only document of a file; null if the file does not exist.
     pub fn document(&self, file: &str) -> &Value {
         self.documents(file).first().unwrap_or(&Value::Null)
+    }
+}
+
+/// A case without a group, as one whose only file is `input.yaml`.
+impl From<&Case> for GroupCase {
+    fn from(case: &Case) -> Self {
+        let files = [("input.yaml".to_owned(), vec![case.input.clone()])];
+        Self { name: case.name.clone(), files: files.into() }
     }
 }
 

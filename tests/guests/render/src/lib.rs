@@ -42,7 +42,8 @@ struct Cluster {
     felix_configuration: Option<String>,
 }
 
-struct Renders;
+/// The processor.
+pub struct Renders;
 
 impl Processor for Renders {
     type Config = Config;

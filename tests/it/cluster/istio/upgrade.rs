@@ -55,7 +55,7 @@ impl Mesh {
             }
             tokio::time::sleep(PACE).await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn upgraded(&self) {

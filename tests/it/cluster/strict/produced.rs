@@ -118,27 +118,43 @@ pub(super) fn all() -> All {
         ("rules of the tests of the whole host", of_hosts()),
     ]);
     let mut definitions = generated::crds();
-    definitions.extend([autoscalers(), mortise_tests::ory::definition()]);
+    definitions.extend(foreign());
     All { sources, definitions }
 }
 
-/// Returns a definition of vertical autoscalers, which are no part of Kubernetes, without a schema.
-fn autoscalers() -> Value {
+/// Returns definitions, without a schema, of kinds that are no part of Kubernetes or Istio.
+fn foreign() -> Vec<Value> {
+    let kinds = [
+        ("autoscaling.k8s.io", "v1", "VerticalPodAutoscaler", "verticalpodautoscalers"),
+        (
+            "autoscaling.k8s.io",
+            "v1",
+            "VerticalPodAutoscalerCheckpoint",
+            "verticalpodautoscalercheckpoints",
+        ),
+        ("cert.gardener.cloud", "v1alpha1", "Certificate", "certificates"),
+        ("dns.gardener.cloud", "v1alpha1", "DNSEntry", "dnsentries"),
+    ];
+    kinds.map(|(group, version, kind, plural)| definition(group, version, kind, plural)).into()
+}
+
+fn definition(group: &str, version: &str, kind: &str, plural: &str) -> Value {
     let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": "verticalpodautoscalers.autoscaling.k8s.io",
+            "name": format!("{plural}.{group}"),
             "annotations": {"api-approved.kubernetes.io": "unapproved, a double for tests"},
         },
         "spec": {
-            "group": "autoscaling.k8s.io", "scope": "Namespaced",
+            "group": group, "scope": "Namespaced",
             "names": {
-                "kind": "VerticalPodAutoscaler", "listKind": "VerticalPodAutoscalerList",
-                "plural": "verticalpodautoscalers", "singular": "verticalpodautoscaler",
+                "kind": kind, "listKind": format!("{kind}List"),
+                "plural": plural, "singular": kind.to_lowercase(),
             },
             "versions": [{
-                "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": any},
+                "name": version, "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": any},
             }],
         },
     })
@@ -148,7 +164,12 @@ fn autoscalers() -> Value {
 fn of_guests() -> Vec<(&'static str, Vec<Produced>)> {
     let announce = "tests/guests/announce";
     vec![
+        ("guests/api-gateway", in_cases::<api_gateway::ApiGateways>("guests/api-gateway")),
         ("guests/api-rule", in_cases::<api_rule::ApiRules>("guests/api-rule")),
+        (
+            "guests/external-gateway",
+            in_cases::<external_gateway::ExternalGateways>("guests/external-gateway"),
+        ),
         (
             "guests/ingress-gateway-restart",
             in_cases::<IngressGatewayRestarts>("guests/ingress-gateway-restart"),
@@ -157,8 +178,13 @@ fn of_guests() -> Vec<(&'static str, Vec<Produced>)> {
             "guests/peer-authentication",
             in_cases::<PeerAuthentications>("guests/peer-authentication"),
         ),
+        ("guests/rate-limit", in_cases::<rate_limit::RateLimits>("guests/rate-limit")),
         ("guests/secret-copy", in_cases::<secret_copy::SecretCopies>("guests/secret-copy")),
         ("guests/sidecar-restart", in_cases::<sidecar_restart::Sidecars>("guests/sidecar-restart")),
+        (
+            "guests/webhook-certificate",
+            in_cases::<webhook_certificate::WebhookCertificate>("guests/webhook-certificate"),
+        ),
         (announce, in_cases::<Announcements<Double>>(announce)),
     ]
 }

@@ -83,7 +83,7 @@ impl State {
             cluster.objects().into_iter().partition(|object| text(object, "/kind") == "Event");
         let span = |(key, span): (&String, &SignedDuration)| (key.clone(), format!("{span:#}"));
         Self {
-            objects: objects.iter().map(|object| (Identity::of(object), bare(object))).collect(),
+            objects: objects.iter().map(|object| (Identity::of(object), shown(object))).collect(),
             events: events.iter().map(Said::of).collect(),
             requeues: settled.requeues.iter().map(span).collect(),
             failures: settled
@@ -180,6 +180,12 @@ fn changed_texts(
     let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), None));
     let new = after.iter().filter(|(key, text)| before.get(*key) != Some(*text));
     gone.chain(new.map(|(key, text)| (key.clone(), Some(text.clone())))).collect()
+}
+
+/// Returns an object as documents show it: a field that is null counts as absent, since a merge
+/// patch cannot say null.
+fn shown(object: &Value) -> Value {
+    without_nulls(&bare(object))
 }
 
 /// Returns an object without the fields that the API server sets, and without digests of field
@@ -309,5 +315,28 @@ impl fmt::Display for Difference {
         writeln!(f, "{}:", self.title)?;
         let difference = TextDiff::from_lines(&self.expected, &self.actual);
         write!(f, "{}", difference.unified_diff().context_radius(4))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(object: &Value) -> State {
+        let objects = [(Identity::of(object), shown(object))];
+        State { objects: objects.into(), ..State::default() }
+    }
+
+    #[test]
+    fn a_null_is_no_field() {
+        let of = |status: Value| {
+            let metadata = json!({"name": "a"});
+            json!({"apiVersion": "v1", "kind": "A", "metadata": metadata, "status": status})
+        };
+        let after = state(&of(json!({"now": null, "wanted": 0})));
+        for before in [State::default(), state(&of(json!({"now": 1, "wanted": 0})))] {
+            let changes = before.changes(&after);
+            assert_eq!(before.normal(&changes, &after), changes);
+        }
     }
 }

@@ -1,0 +1,204 @@
+//! Restarts of many workloads: each once, few at a time, though the host is killed in the middle.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use futures::{StreamExt as _, stream};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::Mesh;
+
+const NAMESPACES: usize = 10;
+/// The workloads of a namespace, and the Pods of each: 300 workloads, 2,000 Pods.
+const DEPLOYMENTS: usize = 28;
+const REPLICAS: usize = 7;
+/// The Pods of the `ReplicationController` of a namespace, which are evicted one after the other.
+const EVICTED: usize = 2;
+/// The restarts that are under way at most.
+const AT_ONCE: usize = 30;
+const OLD: &str = "docker.io/istio/proxyv2:1.29.0-distroless";
+const STUCK: &str = "stuck";
+/// The time in which all restarts are done; a roll-out that hangs counts for two minutes.
+const PATIENCE: Duration = Duration::from_mins(20);
+
+/// What is known of the Deployments at one moment.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The times of the restarts of each.
+    restarted: BTreeMap<String, BTreeSet<String>>,
+    /// The most that were under way at once.
+    most: usize,
+}
+
+fn template(app: &str) -> Value {
+    json!({
+        "metadata": {
+            "labels": {"app": app}, "annotations": {"sidecar.istio.io/status": "{}"},
+        },
+        "spec": {"containers": [
+            {"name": "app", "image": "app:1"}, {"name": "istio-proxy", "image": OLD},
+        ]},
+    })
+}
+
+/// Returns the objects of a namespace.
+fn objects(namespace: &str) -> Vec<Value> {
+    let metadata = |name: &str| json!({"name": name, "namespace": namespace});
+    let deployment = |name: String| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(&name),
+            "spec": {
+                "replicas": REPLICAS, "selector": {"matchLabels": {"app": name}},
+                "template": template(&name),
+            },
+        })
+    };
+    let mut all =
+        vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})];
+    all.extend((0..DEPLOYMENTS).map(|number| deployment(format!("web-{number}"))));
+    all.push(json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata("data"),
+        "spec": {
+            "serviceName": "data", "replicas": 2, "selector": {"matchLabels": {"app": "data"}},
+            "template": template("data"),
+        },
+    }));
+    all.push(json!({
+        "apiVersion": "v1", "kind": "ReplicationController", "metadata": metadata("alone"),
+        "spec": {
+            "replicas": EVICTED, "selector": {"app": "alone"}, "template": template("alone"),
+        },
+    }));
+    all.push(json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata("alone"),
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "alone"}}},
+    }));
+    all
+}
+
+/// Returns a workload whose roll-out hangs: there is no room for another Pod.
+fn stuck() -> Vec<Value> {
+    let mut deployment = objects(STUCK).swap_remove(1);
+    deployment["spec"]["replicas"] = json!(1);
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": STUCK}});
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota",
+        "metadata": {"name": "full", "namespace": STUCK}, "spec": {"hard": {"pods": "1"}},
+    });
+    vec![namespace, deployment, quota]
+}
+
+impl Mesh {
+    async fn make_shops(&self) {
+        let namespaces: Vec<String> =
+            (0..NAMESPACES).map(|number| format!("shop-{number}")).collect();
+        let making = stream::iter(&namespaces)
+            .map(async |namespace| self.ground.apply(objects(namespace)).await);
+        making.buffer_unordered(4).collect::<Vec<()>>().await;
+        self.ground.apply(stuck()).await;
+        let expected = NAMESPACES * (DEPLOYMENTS * REPLICAS + EVICTED + 2) + 1;
+        self.until("all Pods run", async || self.running().await >= expected).await;
+    }
+
+    /// Returns the number of Pods of the shops that are ready.
+    async fn running(&self) -> usize {
+        let pods = self.list("v1/Pod").await;
+        let of_shop = |pod: &&Value| {
+            let namespace = pod["metadata"]["namespace"].as_str().unwrap();
+            namespace.starts_with("shop-") || namespace == STUCK
+        };
+        pods.iter().filter(of_shop).filter(|pod| is_ready(pod)).count()
+    }
+
+    /// Looks at the Deployments once.
+    async fn look(&self, seen: &mut Seen) {
+        let mut under_way = 0;
+        for object in self.list("apps/v1/Deployment").await {
+            let namespace = object["metadata"]["namespace"].as_str().unwrap();
+            if !namespace.starts_with("shop-") && namespace != STUCK {
+                continue;
+            }
+            let annotations = &object["spec"]["template"]["metadata"]["annotations"];
+            let Some(at) = annotations["istio-operator.kyma-project.io/restartedAt"].as_str()
+            else {
+                continue;
+            };
+            let name = format!("{namespace}/{}", object["metadata"]["name"].as_str().unwrap());
+            seen.restarted.entry(name).or_default().insert(at.to_owned());
+            let number = |at: &str| object.pointer(at).and_then(Value::as_u64).unwrap_or_default();
+            let wanted = number("/spec/replicas");
+            let is_complete = number("/status/observedGeneration")
+                == number("/metadata/generation")
+                && number("/status/updatedReplicas") == wanted
+                && number("/status/readyReplicas") == wanted
+                && number("/status/replicas") == wanted;
+            under_way += usize::from(!is_complete);
+        }
+        seen.most = seen.most.max(under_way);
+    }
+
+    /// Looks at the Deployments until so many have been restarted.
+    async fn until_restarted(&self, count: usize, seen: &mut Seen) {
+        let begun = Instant::now();
+        while seen.restarted.len() < count {
+            assert!(begun.elapsed() < PATIENCE, "in vain: {} of {count}", seen.restarted.len());
+            self.look(seen).await;
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// Returns the number of Pods that were evicted.
+    async fn evicted(&self) -> usize {
+        let requests = self.ground.requests().await;
+        let evictions = requests.iter().filter(|event| event.resource() == "pods/eviction");
+        evictions.filter(|event| event.code() == 201).count()
+    }
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
+}
+
+#[tokio::test]
+#[ignore = "it takes minutes"]
+async fn each_of_300_workloads_is_restarted_once_though_the_host_is_killed() {
+    let Some(mut mesh) = Mesh::prepare(&[("sidecar-restart", json!({"patienceMinutes": 2}))]).await
+    else {
+        return;
+    };
+    mesh.make_shops().await;
+    mesh.start().await;
+    mesh.processors().await;
+    mesh.istio(json!({})).await;
+    let (all, mut seen) = (NAMESPACES * DEPLOYMENTS + 1, Seen::default());
+    mesh.until_restarted(all / 3, &mut seen).await;
+    println!("killed after {} restarts", seen.restarted.len());
+    mesh.kill();
+    mesh.start().await;
+    mesh.until_restarted(all, &mut seen).await;
+    mesh.until("all Pods of the controllers are evicted", async || {
+        mesh.evicted().await >= NAMESPACES * EVICTED
+    })
+    .await;
+    mesh.until_state("Ready").await;
+    mesh.until_idle().await;
+    mesh.look(&mut seen).await;
+    println!("{} at once at most", seen.most);
+    assert!(seen.most <= AT_ONCE, "{} at once", seen.most);
+    let twice: Vec<_> = seen.restarted.iter().filter(|(_, times)| times.len() > 1).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+    // Who was evicted came back with what its controller makes, and is not evicted again.
+    assert_eq!(mesh.evicted().await, NAMESPACES * EVICTED);
+    let patches = mesh.ground.requests().await;
+    let patches = patches.iter().filter(|event| {
+        event.verb == "patch"
+            && ["deployments", "statefulsets"].contains(&&*event.resource())
+            && event.account() == mesh.ground.user("sidecar-restart")
+            && event.code() == 200
+    });
+    assert_eq!(patches.count(), all + NAMESPACES, "one write for each");
+}

@@ -1,0 +1,167 @@
+//! api-gateway on a real control plane: the rights that `mortise inspect --rbac` prints are enough
+//! for it to install Oathkeeper and to remove it, and the key that signs tokens is made once.
+
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+    core::{ApiResource, GroupVersionKind},
+};
+use mortise::commands::inspect;
+use mortise_core::reconcile::Report;
+use mortise_host::{
+    cluster::{Cluster, only_own},
+    host::{Host, Loaded, Options, Settings},
+};
+use mortise_tests::{cluster, definitions, loaded};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::ground::{GUARD, Ground, client_with};
+
+const GUEST: &str = "guests/api-gateway";
+/// The name of the Processor and of its account.
+const NAME: &str = "api-gateway";
+const CONFIG: &str = r#"{"v1beta1": "allowed", "images": {
+    "oathkeeper": "example.com/oathkeeper:1", "oathkeeperMaester": "example.com/maester:1",
+    "busybox": "example.com/busybox:1"}}"#;
+
+/// The parts of Oathkeeper in a small cluster.
+const PARTS: [(&str, &str, Option<&str>, &str); 13] = [
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition", None, "rules.oathkeeper.ory.sh"),
+    ("apps/v1", "Deployment", KYMA, "ory-oathkeeper"),
+    ("policy/v1", "PodDisruptionBudget", KYMA, "ory-oathkeeper"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole", None, "oathkeeper-maester-role"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", None, "oathkeeper-maester-role-binding"),
+    ("security.istio.io/v1beta1", "PeerAuthentication", KYMA, "ory-oathkeeper-maester-metrics"),
+    ("v1", "ConfigMap", KYMA, "ory-oathkeeper-config"),
+    ("v1", "Secret", KYMA, "ory-oathkeeper-jwks-secret"),
+    ("v1", "Service", KYMA, "ory-oathkeeper-api"),
+    ("v1", "Service", KYMA, "ory-oathkeeper-maester-metrics"),
+    ("v1", "Service", KYMA, "ory-oathkeeper-proxy"),
+    ("v1", "ServiceAccount", KYMA, "oathkeeper-maester-account"),
+    ("v1", "ServiceAccount", KYMA, "ory-oathkeeper"),
+];
+const KYMA: Option<&str> = Some("kyma-system");
+const GATEWAY: (&str, &str, Option<&str>, &str) =
+    ("operator.kyma-project.io/v1alpha1", "APIGateway", None, "default");
+
+/// A control plane of the test's own, with the account of the processor.
+struct Site {
+    plane: cluster::Cluster,
+    client: Client,
+    ground: Ground,
+    loaded: Loaded,
+}
+
+// === impl Site ===
+
+impl Site {
+    /// Gives the account the rights that are printed, and no others. Returns `None` without Go.
+    async fn open() -> Option<Self> {
+        let plane = cluster::own().await.unwrap()?;
+        let istio = cluster::istio().await.unwrap()?;
+        let kinds = [istio, definitions(GUEST).unwrap()].concat();
+        plane.install(&kinds).await.unwrap();
+        let ground = Ground::on(&plane, NAME).await;
+        ground.let_act_as(&[NAME.to_owned()]).await;
+        let loaded = loaded(GUEST, CONFIG).await.unwrap();
+        let settings = Settings {
+            name: Some(NAME.into()),
+            account: Some(format!("{}/{NAME}", ground.namespace).parse().unwrap()),
+            ..Settings::in_namespace(&ground.namespace)
+        };
+        let loaded = Loaded::describe(loaded.processor, CONFIG, settings).await.unwrap();
+        let account = loaded.settings.account.as_ref();
+        let text = inspect::rbac(&loaded.description, kinds, account, None).await.unwrap();
+        let printed: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+        let namespaces = ["istio-system", "kyma-system"].map(
+            |name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+        );
+        ground.apply(namespaces.into()).await;
+        ground.consent(NAME).await;
+        ground.apply(printed).await;
+        let client = plane.client().await.unwrap();
+        Some(Self { plane, client, ground, loaded })
+    }
+
+    /// Starts a host with the processor.
+    async fn host(&self) -> Host {
+        let kubeconfig = self.ground.kubeconfig_of_host(&self.plane).await;
+        let own = Cluster::new(only_own(&client_with(kubeconfig).await));
+        Host::start(&own, vec![self.loaded.clone()], &Options::default()).unwrap()
+    }
+
+    fn api(
+        &self,
+        (version, kind, namespace, _): (&str, &str, Option<&str>, &str),
+    ) -> Api<DynamicObject> {
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        }
+    }
+
+    async fn get(&self, of: (&str, &str, Option<&str>, &str)) -> Option<Value> {
+        let found = self.api(of).get_opt(of.3).await.unwrap();
+        found.map(|object| serde_json::to_value(object).unwrap())
+    }
+
+    async fn key(&self) -> Option<Value> {
+        let secret = self.get(("v1", "Secret", KYMA, "ory-oathkeeper-jwks-secret")).await?;
+        Some(json!([secret["metadata"]["uid"], secret["data"]]))
+    }
+
+    async fn until_state(&self, state: &str) {
+        let what = format!("the APIGateway is {state}");
+        let holds = async || {
+            self.get(GATEWAY).await.is_some_and(|gateway| gateway["status"]["state"] == state)
+        };
+        self.ground.until(&what, holds).await;
+    }
+}
+
+/// Waits for a run in which nothing failed and nothing was denied: rights are known after a while.
+async fn until_whole(host: &Host) {
+    let is_whole = |report: &Report| report.failure.is_none() && report.denied.is_empty();
+    let runs = async { while !is_whole(&host.next_report().await.unwrap()) {} };
+    timeout(GUARD, runs).await.expect("a run that is whole");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn oathkeeper_is_installed_with_the_rights_that_are_printed() {
+    let Some(site) = Site::open().await else { return };
+    let host = site.host().await;
+    let gateway = json!({
+        "apiVersion": GATEWAY.0, "kind": GATEWAY.1, "metadata": {"name": GATEWAY.3}, "spec": {},
+    });
+    site.ground.apply(vec![gateway]).await;
+    // The host goes away as soon as there is a key.
+    site.ground.until("there is a key", async || site.key().await.is_some()).await;
+    drop(host);
+    let key = site.key().await.unwrap();
+
+    let host = site.host().await;
+    site.until_state("Processing").await;
+    until_whole(&host).await;
+    for part in PARTS {
+        assert!(site.get(part).await.is_some(), "{part:?}");
+    }
+    // There are no nodes for Pods. The number of Pods is not the processor's, so it stays at none.
+    let none = Patch::Merge(json!({"spec": {"replicas": 0}}));
+    site.api(PARTS[1]).patch(PARTS[1].3, &PatchParams::default(), &none).await.unwrap();
+    site.until_state("Ready").await;
+    assert_eq!(site.get(PARTS[1]).await.unwrap()["spec"]["replicas"], 0);
+    assert_eq!(site.key().await, Some(key));
+
+    let gateways = site.api(GATEWAY);
+    gateways.delete(GATEWAY.3, &DeleteParams::default()).await.unwrap();
+    site.ground.until("the APIGateway is gone", async || site.get(GATEWAY).await.is_none()).await;
+    for part in PARTS {
+        let what = format!("{part:?} is gone");
+        site.ground.until(&what, async || site.get(part).await.is_none()).await;
+    }
+    let requests = site.ground.requests().await;
+    assert_eq!(site.ground.beyond_installed(&requests), Vec::<String>::new());
+}
