@@ -9,7 +9,7 @@ mod admission;
 mod conversion;
 
 pub use admission::{Decision, decide, looks_at};
-pub use conversion::{Given, Target, batches};
+pub use conversion::{Given, Target, batches, shown};
 
 use crate::contract::{Kind, ObjectRef};
 

@@ -33,10 +33,11 @@ const CORE: [&[&str]; 6] = [
 ];
 
 /// The modules of the host, from the bottom, by the same rule.
-const HOST: [&[&str]; 7] = [
+const HOST: [&[&str]; 8] = [
     &["cache_dir", "debounce", "metrics"],
     &["cluster", "telemetry", "wasm"],
     &["host"],
+    &["webhooks"],
     &["operator"],
     &["args"],
     &["serve"],

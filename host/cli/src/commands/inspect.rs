@@ -23,14 +23,16 @@ use crate::{
     print,
 };
 use mortise_core::{
-    contract::{Description, GrantedRule, Kind, Reconciler, Selection, WriteRule},
+    contract::{Description, GrantedRule, Kind, Reconciler, Selection, WriteRule, hooks::Hooks},
     grant::{display_kind, granted, rights::Account, role::Roles, verb_names},
+    resource::Kinds,
 };
 use mortise_host::{cluster::Cluster, host::Loaded};
 
 mod page;
 #[cfg(test)]
 mod tests;
+mod webhooks;
 
 /// The reason for the role of the granted rules.
 const HANDED_ON: &str = "\
@@ -167,6 +169,19 @@ pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<Exi
     let text = if args.rbac {
         let crds = files::load_all(&[source.crds(), &args.crds].concat())?;
         rbac(&loaded.description, crds, account.as_ref(), args.output).await?
+    } else if let Some(processor) = &args.webhooks {
+        let crds = files::load_all(&[source.crds(), &args.crds].concat())?;
+        let of: Vec<Kind> = kinds_of(&loaded.hooks);
+        let known = known(crds, &of).await?;
+        let objects = webhooks::objects(&loaded.hooks, processor, &args.service, &known);
+        anyhow::ensure!(!loaded.hooks.is_empty(), "`{}` has no hooks", file.display());
+        match args.output {
+            Some(Structured::Json) => document(
+                &json!({"apiVersion": "v1", "kind": "List", "items": objects}),
+                Structured::Json,
+            )?,
+            _ => objects.iter().map(|object| format!("---\n{}", print::yaml(object))).collect(),
+        }
     } else {
         let inspection = Inspection::of(&loaded, &file)?;
         match args.output {
@@ -201,11 +216,7 @@ pub async fn rbac(
     account: Option<&Account>,
     format: Option<Structured>,
 ) -> anyhow::Result<String> {
-    let api = EmbeddedApi::new(mortise_embedded_api::Options::default());
-    let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
-    let definitions = crds.into_iter().filter(|object| local::rank(object) == 1).collect();
-    local::apply(&cluster, definitions).await?;
-    let known = cluster.resolve_all(&description.kinds()).await?;
+    let known = known(crds, &description.kinds()).await?;
     let objects = Roles::of(description, |kind| local::served(&known, kind))
         .objects(&description.name, account);
     let granted = granted::objects(&description.name, &description.grants, account);
@@ -225,6 +236,27 @@ pub async fn rbac(
         text.push_str(&print::yaml(object));
     }
     Ok(text)
+}
+
+/// Returns how kinds are served by an API with these definitions.
+async fn known(crds: Vec<Value>, kinds: &[Kind]) -> anyhow::Result<Kinds> {
+    let api = EmbeddedApi::new(mortise_embedded_api::Options::default());
+    let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
+    let definitions = crds.into_iter().filter(|object| local::rank(object) == 1).collect();
+    local::apply(&cluster, definitions).await?;
+    Ok(cluster.resolve_all(kinds).await?)
+}
+
+/// Returns the kinds of hooks, in each version.
+fn kinds_of(hooks: &Hooks) -> Vec<Kind> {
+    let converted = hooks.conversions.iter().flat_map(|of| {
+        of.versions.iter().map(|version| Kind {
+            group: of.group.clone(),
+            version: version.clone(),
+            kind: of.kind.clone(),
+        })
+    });
+    converted.chain(hooks.admission.iter().map(|hook| hook.of.kind.clone())).collect()
 }
 
 /// Formats the objects as YAML, after comments that explain them.

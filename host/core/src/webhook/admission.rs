@@ -88,7 +88,8 @@ fn patch(hook: &Hook, review: &Review, changed: &str) -> Result<Option<Patch>, S
         return Err(refused("changes the object, which is about to be deleted"));
     };
     let parsed = |text: &str| {
-        serde_json::from_str::<Value>(text).map_err(|error| refused(&format!("is no JSON: {error}")))
+        serde_json::from_str::<Value>(text)
+            .map_err(|error| refused(&format!("is no JSON: {error}")))
     };
     let (object, changed) = (parsed(object)?, parsed(changed)?);
     for key in ["apiVersion", "kind"] {
@@ -185,7 +186,8 @@ mod tests {
 
     #[test]
     fn a_change_that_is_not_allowed_is_a_failure() {
-        let error = |hook: &Hook, review: &Review, answer| decide(hook, review, answer).unwrap_err();
+        let error =
+            |hook: &Hook, review: &Review, answer| decide(hook, review, answer).unwrap_err();
         let (hook, review) = (hook(), review());
         type Change = fn(&mut Value);
         let changes: [(Change, &str); 5] = [

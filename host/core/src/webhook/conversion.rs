@@ -171,10 +171,7 @@ impl<'a> Given<'a> {
     /// Fails if the answer is no object of the version that was wanted, or another object.
     pub fn converted(&self, target: &Target<'_>, answer: &str) -> Result<String, String> {
         let wrong = |problem: String| {
-            format!(
-                "the answer for {} `{}` is not accepted: {problem}",
-                target.of.kind, self.name
-            )
+            format!("the answer for {} `{}` is not accepted: {problem}", target.of.kind, self.name)
         };
         self.merged(target, answer).map_err(wrong)
     }
@@ -212,6 +209,19 @@ impl<'a> Given<'a> {
         }
         Ok(written(&fields, &metadata))
     }
+}
+
+/// Returns an object as a hook is shown it: without the managed fields.
+///
+/// # Errors
+///
+/// Fails if the text is no object.
+pub fn shown(text: &str) -> Result<String, String> {
+    let no_object = |error| format!("an object cannot be read: {error}");
+    let fields: Fields<'_> = serde_json::from_str(text).map_err(no_object)?;
+    let mut metadata = metadata_of(&fields)?;
+    metadata.remove("managedFields");
+    Ok(written(&fields, &metadata))
 }
 
 /// Returns the fields of an object's metadata; of a partial object there may be none.
