@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube::{
     Api, Client,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     discovery::ApiResource,
 };
 use mortise_host::{
@@ -184,9 +184,9 @@ async fn a_host_lists_what_only_it_can_convert_and_is_not_needed_to_delete() {
     assert_eq!(spec(&newer.get("r7").await.unwrap()), json!({"length": 8}));
     // A refusal of the processor is told to whoever asks.
     let bad = rule(999, "v1", &json!({"do": "refuse"}));
-    let error =
-        older.create(&kube::api::PostParams::default(), &serde_json::from_value(bad).unwrap());
-    let error = error.await.unwrap_err().to_string();
+    let bad = serde_json::from_value(bad).unwrap();
+    let error = older.create(&PostParams::default(), &bad).await;
+    let error = error.unwrap_err().to_string();
     assert!(error.contains("told to refuse"), "{error}");
     running.end().await;
 

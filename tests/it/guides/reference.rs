@@ -79,7 +79,7 @@ fn reasons() -> BTreeSet<String> {
     for source in sources() {
         let mut expressions = found(r"\bFault::(?:new|passing)\(\s*([^,()]+),", &source);
         expressions.extend(found(r"\bFinding::(?:yes|no|unknown)\(\s*([^,()]+),", &source));
-        expressions.extend(found(r"\bLimitMet \{\s*reason: ([^,]+),", &source));
+        expressions.extend(found(r"\b(?:LimitMet|NotServed) \{\s*reason: ([^,]+),", &source));
         if source.contains("impl Fault {") {
             expressions.extend(found(r"\bSelf::(?:new|passing)\(\s*([^,()]+),", &source));
         }

@@ -8,7 +8,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 pub(crate) use certificate::Issued;
-use certificate::{Server, issue};
+use certificate::{Server, issue::issue};
 use mortise_host::{
     cluster::SecretName,
     host::{Host, Loaded, Options, Settings},

@@ -180,7 +180,10 @@ pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<Exi
                 &json!({"apiVersion": "v1", "kind": "List", "items": objects}),
                 Structured::Json,
             )?,
-            _ => objects.iter().map(|object| format!("---\n{}", print::yaml(object))).collect(),
+            _ => {
+                let documents: Vec<String> = objects.iter().map(print::yaml).collect();
+                format!("---\n{}", documents.join("---\n"))
+            }
         }
     } else {
         let inspection = Inspection::of(&loaded, &file)?;
