@@ -25,7 +25,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::ground::GUARD;
-use crate::host::webhooks::{Issued, hooks, issued_for, secret, unix_time};
+use crate::host::webhooks::{Issued, hooks, issued_for, secret};
 
 /// A name of this machine that a certificate can have.
 const NAME: &str = "localhost";
@@ -79,18 +79,16 @@ impl Place {
         let plane = cluster::own_bare().await.unwrap()?;
         let cluster = Cluster::new(plane.client().await.unwrap());
         plane.install(&[definition("v2", &json!({"strategy": "None"}))]).await.unwrap();
-        let now = unix_time();
-        let hour = Duration::from_hours(1);
-        let issued = issued_for(NAME, now - hour, now + hour);
+        let issued = issued_for(NAME, -1, 1);
         let rules = (0..COUNT).map(|at| rule(at, "v2", &json!({"length": at})));
         let objects = rules.chain([secret(&issued)]).collect();
         mortise::local::apply(&cluster, objects).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
-        let place = Self { plane, cluster, issued, port };
-        place.convert().await;
-        Some(place)
+        let this = Self { plane, cluster, issued, port };
+        this.convert().await;
+        Some(this)
     }
 
     /// Has the API server ask the port for conversions, and store v2 from now on.

@@ -44,14 +44,15 @@ struct Port {
 /// An answer: the status and the body.
 type Answer = (u16, String);
 
-/// Returns a certificate for a host, valid between these times since 1970.
-pub(crate) fn issued_for(host: &str, from: Duration, until: Duration) -> Issued {
-    let hosts = [host.to_owned()];
-    issue(&Server { hosts: &hosts, from, until }).unwrap()
+/// Returns a certificate for a host, valid between these times, in hours from now.
+pub(crate) fn issued_for(host: &str, from: i64, until: i64) -> Issued {
+    let (hosts, now) = ([host.to_owned()], unix_time().as_secs());
+    let at = |hours: i64| Duration::from_secs(now.checked_add_signed(hours * 3600).unwrap());
+    issue(&Server { hosts: &hosts, from: at(from), until: at(until) }).unwrap()
 }
 
 #[expect(clippy::disallowed_methods, reason = "certificates are checked against the real time")]
-pub(crate) fn unix_time() -> Duration {
+fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
@@ -64,8 +65,7 @@ pub(crate) fn secret(of: &Issued) -> Value {
 
 impl Port {
     async fn open() -> Self {
-        let (now, hour) = (unix_time(), Duration::from_hours(1));
-        let issued = issued_for(NAME, now - hour, now + hour);
+        let issued = issued_for(NAME, -1, 1);
         let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
         let cluster = super::cluster(&api);
         mortise::local::apply(&cluster, vec![secret(&issued)]).await.unwrap();
@@ -221,7 +221,7 @@ async fn an_admission_allows_changes_or_refuses() {
 async fn the_certificate_is_that_of_the_secret_and_its_faults_are_told() {
     let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
     let cluster = super::cluster(&api);
-    let (now, hour) = (unix_time(), Duration::from_hours(1));
+    let now = unix_time();
     let place: SecretName = "default/certificate".parse().unwrap();
     let (mut certificate, kept) = Certificate::watch(cluster.client().clone(), place);
     let mut tasks = JoinSet::new();
@@ -231,13 +231,13 @@ async fn the_certificate_is_that_of_the_secret_and_its_faults_are_told() {
     let expected = "there is no Secret default/certificate";
     assert_eq!((not.reason, not.message.as_str()), ("CertificateMissing", expected));
     let apply = async |of: &Value| mortise::local::apply(&cluster, vec![of.clone()]).await.unwrap();
-    let old = issued_for(NAME, now - 2 * hour, now - hour);
+    let old = issued_for(NAME, -2, -1);
     apply(&secret(&old)).await;
     certificate.changed().await;
     let not = certificate.not_served(now).unwrap();
     assert_eq!(not.reason, "CertificateInvalid");
     assert!(not.message.contains("expired"), "{}", not.message);
-    let new = issued_for(NAME, now - hour, now + hour);
+    let new = issued_for(NAME, -1, 1);
     apply(&secret(&new)).await;
     certificate.changed().await;
     assert_eq!(certificate.not_served(now), None);

@@ -170,20 +170,16 @@ pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<Exi
         let crds = files::load_all(&[source.crds(), &args.crds].concat())?;
         rbac(&loaded.description, crds, account.as_ref(), args.output).await?
     } else if let Some(processor) = &args.webhooks {
-        let crds = files::load_all(&[source.crds(), &args.crds].concat())?;
-        let of: Vec<Kind> = kinds_of(&loaded.hooks);
-        let known = known(crds, &of).await?;
-        let objects = webhooks::objects(&loaded.hooks, processor, &args.service, &known);
         anyhow::ensure!(!loaded.hooks.is_empty(), "`{}` has no hooks", file.display());
-        match args.output {
-            Some(Structured::Json) => document(
-                &json!({"apiVersion": "v1", "kind": "List", "items": objects}),
-                Structured::Json,
-            )?,
-            _ => {
-                let documents: Vec<String> = objects.iter().map(print::yaml).collect();
-                format!("---\n{}", documents.join("---\n"))
-            }
+        let crds = files::load_all(&[source.crds(), &args.crds].concat())?;
+        let known = known(crds, &kinds_of(&loaded.hooks)).await?;
+        let objects = webhooks::objects(&loaded.hooks, processor, &args.service, &known);
+        if args.output == Some(Structured::Json) {
+            let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+            document(&list, Structured::Json)?
+        } else {
+            let documents: Vec<String> = objects.iter().map(print::yaml).collect();
+            format!("---\n{}", documents.join("---\n"))
         }
     } else {
         let inspection = Inspection::of(&loaded, &file)?;
