@@ -12,7 +12,7 @@ const GUIDE: &str = "deploy/README.md";
 /// The reason of a fault that no condition shows.
 const NOT_SHOWN: &str = "Superseded";
 /// Expressions that hand on a reason that is a literal elsewhere.
-const HANDED_ON: [&str; 3] = ["reason", "fault.reason", "first.reason"];
+const HANDED_ON: [&str; 4] = ["reason", "fault.reason", "first.reason", "not.reason"];
 
 /// Returns the sources of the host, without tests.
 fn sources() -> Vec<String> {
