@@ -1,6 +1,7 @@
 //! Builds every part of a host, owns every task, and waits for their end. If a task ends by itself,
 //! the host ends with that task's error: a host never goes on without one of its parts.
 
+mod hooks;
 mod open;
 mod options;
 mod owners;
@@ -13,11 +14,13 @@ mod trial;
 mod watches;
 mod work;
 
+pub(crate) use hooks::log_lines;
+pub use hooks::{Hooking, NoAnswer, Port};
 pub use mortise_core::reconcile::{Ending, Mode, Settings, Version};
 pub use options::{Bounds, Drive, Options, Skip};
 pub use probation::{Trust, Verdict};
 pub use registry::LastFailure;
-pub use status::{LimitMet, ProcessorStatus};
+pub use status::{LimitMet, NotServed, ProcessorStatus};
 pub use trial::NotSwapped;
 
 use std::{
@@ -52,7 +55,7 @@ use crate::{
     wasm::Processor,
 };
 use mortise_core::{
-    contract::{Description, ObjectRef},
+    contract::{Description, ObjectRef, hooks::Hooks},
     dispatch::Dispatch,
     queue::{self, Key, Queue, Run},
     reads::record::Record,
@@ -73,6 +76,8 @@ pub struct Loaded {
     pub processor: Processor,
     /// The description that the component returned for this configuration.
     pub description: Arc<Description>,
+    /// The kinds that the component converts, and its hooks, for this configuration.
+    pub hooks: Arc<Hooks>,
     /// The configuration, as JSON.
     pub config: Arc<str>,
     /// The settings that the description does not hold.
@@ -108,7 +113,10 @@ impl Loaded {
     ) -> anyhow::Result<Self> {
         let description =
             processor.describe(config).await.context("the processor does not describe itself")?;
-        Ok(Self { processor, description: Arc::new(description), config: config.into(), settings })
+        let hooks =
+            processor.hooks(config).await.context("the processor does not tell its hooks")?;
+        let (description, hooks) = (Arc::new(description), Arc::new(hooks));
+        Ok(Self { processor, description, hooks, config: config.into(), settings })
     }
 
     /// Returns the name that keys, reports and metrics carry: `namespace/name` of the Processor

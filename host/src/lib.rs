@@ -26,3 +26,4 @@ pub mod program;
 pub mod serve;
 pub mod telemetry;
 pub mod wasm;
+pub mod webhooks;

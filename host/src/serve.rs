@@ -36,10 +36,10 @@ use crate::{
     args::RunArgs,
     cache_dir::{self, CacheDir},
     cluster::{
-        Cluster,
+        Cluster, SecretName,
         lease::{self, Guard, Lease, Lost, Times},
     },
-    host::{Host, Options, Skip},
+    host::{Host, Options, Port, Skip},
     metrics::Metrics,
     oci::Store,
     operator::{
@@ -48,6 +48,7 @@ use crate::{
         api::Processor,
     },
     wasm::{self, Compiler, Engine},
+    webhooks::{Certificate, Paths, Webhooks},
 };
 use home::{Home, Need};
 use mortise_core::{contract::Kind, error_chain};
@@ -80,6 +81,7 @@ struct Server {
 struct Ports {
     public: TcpListener,
     admin: TcpListener,
+    webhooks: Option<TcpListener>,
 }
 
 /// Runs until a signal comes or the host fails.
@@ -127,7 +129,8 @@ impl Server {
             call_memory: Some(memory::of_calls(args)),
             ..wasm::Options::default()
         })?;
-        let ports = Ports::open(args).await?;
+        let paths = Paths::new(args.webhook_paths.clone()).map_err(anyhow::Error::msg)?;
+        let mut ports = Ports::open(args).await?;
         let (lease, guard) = match args.leader_elect.then(|| strive(args, &home, times)) {
             Some((lease, guard)) => (Some(lease), guard),
             None => (None, Guard::none()),
@@ -157,6 +160,9 @@ impl Server {
         };
         let operator = Operator::open(&cluster, &engine, &host, operator).await?;
         let mut server = Self::around(engine, host, guard, operator.progress());
+        if let (Some(listener), Some(secret)) = (ports.webhooks.take(), home.certificate.clone()) {
+            server.serve_webhooks(listener, secret, paths);
+        }
         server.spawn(operator, lease);
         server.serve(ports, home.about());
         Ok(server)
@@ -179,6 +185,28 @@ impl Server {
             after: JoinSet::new(),
             stop_after: CancellationToken::new(),
         }
+    }
+
+    /// Serves the webhooks, until nothing is written any more: writes that end may wait for them.
+    fn serve_webhooks(
+        &mut self,
+        listener: TcpListener,
+        (client, secret): (kube::Client, SecretName),
+        paths: Paths,
+    ) {
+        let (certificate, kept) = Certificate::watch(client, secret);
+        let told = tell_state(Arc::clone(&self.host), certificate.clone());
+        let stop = self.stop_after.clone();
+        self.after.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => Ok(()),
+                ended = kept => ended,
+                () = told => Ok(()),
+            }
+        });
+        let webhooks = Webhooks::new(&self.host, paths);
+        let served = webhooks.serve(listener, certificate.source(), self.stop_after.clone());
+        self.after.spawn(async move { served.await.context("webhooks are no longer served") });
     }
 
     /// Starts the operator, the task that reads the host's reports, and the competition for the
@@ -293,6 +321,18 @@ impl Server {
     }
 }
 
+/// Tells the host whether webhooks can be answered, whenever the certificate changes.
+async fn tell_state(host: Arc<Host>, mut certificate: Certificate) {
+    let (now, current) = (Options::default().now, certificate.clone());
+    let port: Port = Arc::new(move || {
+        current.not_served(Duration::try_from(now().as_duration()).unwrap_or_default())
+    });
+    loop {
+        host.hooks_served_at(Arc::clone(&port));
+        certificate.changed().await;
+    }
+}
+
 /// Fails if the cluster does not serve Processors.
 async fn check_definition(cluster: &Cluster) -> anyhow::Result<()> {
     let resource = ApiResource::erase::<Processor>(&());
@@ -386,6 +426,10 @@ fn needs(args: &RunArgs, lease_namespace: &str) -> Vec<Need> {
         need("authorization.k8s.io", "subjectaccessreviews", None, &["create"]),
         need("apiextensions.k8s.io", "customresourcedefinitions", None, &["list", "watch"]),
     ];
+    if let Some(SecretName { namespace, name }) = &args.webhook_certificate {
+        let (namespace, verbs) = (Some(namespace), &["list", "watch"] as _);
+        needs.push(Need { name: Some(name.clone()), ..need("", "secrets", namespace, verbs) });
+    }
     if args.leader_elect {
         let namespace = Some(lease_namespace.to_owned());
         let lease = |verbs| need("coordination.k8s.io", "leases", namespace.as_ref(), verbs);
@@ -404,7 +448,14 @@ impl Ports {
         let admin = listen(args.admin, "--admin").await?;
         let of = |listener: &TcpListener| listener.local_addr().context("a port has no address");
         info!(listen = %of(&public)?, admin = %of(&admin)?, "listening");
-        Ok(Self { public, admin })
+        let webhooks = match args.webhooks {
+            Some(address) => Some(listen(address, "--webhooks").await?),
+            None => None,
+        };
+        if let Some(webhooks) = &webhooks {
+            info!(webhooks = %of(webhooks)?, "listening for webhooks");
+        }
+        Ok(Self { public, admin, webhooks })
     }
 }
 

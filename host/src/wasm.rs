@@ -16,6 +16,7 @@ mod content;
 mod convert;
 mod engine;
 mod error;
+mod hooks;
 mod imports;
 mod library;
 mod limits;
@@ -35,6 +36,7 @@ pub use component::{LoadError, Names};
 pub use content::Content;
 pub use engine::{Engine, EngineError, Options, compile};
 pub use error::{Error, Next, Trace};
+pub use hooks::Hooked;
 pub use limits::Limits;
 pub use mortise_core::reconcile::{Line, ModuleDigest as Digest, Moment, Source};
 pub use shares::Waiting;
@@ -249,15 +251,7 @@ impl Processor {
     async fn describe_in_slot(&self, config: &str) -> Result<Description, Error> {
         let _slot = self.slot(self.tenant.setup_id()).await;
         let _ticks = self.shared.engine.tick();
-        // A description follows from the configuration alone, so the call gets no time either.
-        let moment = Moment { now_ms: 0, seed: 0 };
-        let caller = Caller {
-            tenant: self.tenant.clone(),
-            slot_of: self.tenant.setup_id(),
-            ends: self.tenant.setup(),
-        };
-        let mut store =
-            self.store(None, moment, (Instant::now(), bounds::DESCRIPTION_COPY), caller);
+        let mut store = self.setup_store();
         let processor = || self.name().to_owned();
         match self.ask_description(&mut store, config).await {
             Ok(Ok(description)) => match bounds::check_description(&description) {
@@ -268,18 +262,35 @@ impl Processor {
                 bounds::text::cut(&mut message, bounds::FAILURE);
                 Err(Error::ConfigRefused { processor: processor(), message })
             }
-            Err(source) => Err(match self.error(&store, source) {
-                // After the guest has returned, only the description is copied.
-                Error::OutcomeTooLarge { .. } => Error::DescriptionRefused {
-                    processor: processor(),
-                    found: format!(
-                        "it has more than {} bytes, at most {} are accepted",
-                        bounds::DESCRIPTION_COPY,
-                        bounds::DESCRIPTION
-                    ),
-                },
-                error => error,
-            }),
+            Err(source) => Err(self.setup_error(&store, source)),
+        }
+    }
+
+    /// Builds the store of a call that follows from the configuration alone.
+    fn setup_store(&self) -> Store<State> {
+        let moment = Moment { now_ms: 0, seed: 0 };
+        let caller = Caller {
+            tenant: self.tenant.clone(),
+            slot_of: self.tenant.setup_id(),
+            turn_of: self.tenant.id(),
+            ends: self.tenant.setup(),
+        };
+        let returned = bounds::DESCRIPTION_COPY;
+        self.store(self.limits(), None, moment, (Instant::now(), returned), caller)
+    }
+
+    fn setup_error(&self, store: &Store<State>, source: wasmtime::Error) -> Error {
+        match self.error(self.limits(), store, source) {
+            // After the guest has returned, only the description is copied.
+            Error::OutcomeTooLarge { .. } => Error::DescriptionRefused {
+                processor: self.name().to_owned(),
+                found: format!(
+                    "it has more than {} bytes, at most {} are accepted",
+                    bounds::DESCRIPTION_COPY,
+                    bounds::DESCRIPTION
+                ),
+            },
+            error => error,
         }
     }
 
@@ -313,9 +324,10 @@ impl Processor {
         let slot = until(ends, self.slot(slot_of)).await;
         let _ticks = self.shared.engine.tick();
         let start = Instant::now();
-        let caller = Caller { tenant: self.tenant.clone(), slot_of, ends: ends.clone() };
-        let returned = self.shared.limits.outcome_copy();
-        let mut store = self.store(Some(view), moment, (start, returned), caller);
+        let tenant = self.tenant.clone();
+        let caller = Caller { turn_of: tenant.id(), tenant, slot_of, ends: ends.clone() };
+        let (limits, returned) = (self.limits(), self.shared.limits.outcome_copy());
+        let mut store = self.store(limits, Some(view), moment, (start, returned), caller);
         if self.shared.engine.is_repeatable() {
             store.data_mut().secure = Some(Chance::new(seed_of(request, moment)));
         }
@@ -329,7 +341,7 @@ impl Processor {
                 returned.as_mut().err().into_iter().for_each(bounds::shorten_failure);
                 size.map(|()| returned)
             }
-            Some(Err(source)) => Err(self.error(&store, source)),
+            Some(Err(source)) => Err(self.error(limits, &store, source)),
             None => Err(self.cancelled()),
         };
         let State { reading, log, asked: asked_for, memory, .. } = store.into_data();
@@ -356,7 +368,8 @@ impl Processor {
         config: &str,
     ) -> wasmtime::Result<Result<Description, String>> {
         let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
-        let described = instance.mortise_host_reconciliation().call_describe(store, config).await;
+        let guest = self.shared.linked.exports.reconciliation.load(&mut *store, &instance)?;
+        let described = guest.call_describe(store, config).await;
         Ok(described?.map(Into::into))
     }
 
@@ -366,8 +379,8 @@ impl Processor {
         request: &Request,
     ) -> wasmtime::Result<Result<Outcome, Failure>> {
         let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
-        let request = request.clone().into();
-        let answer = instance.mortise_host_reconciliation().call_reconcile(store, &request).await;
+        let guest = self.shared.linked.exports.reconciliation.load(&mut *store, &instance)?;
+        let answer = guest.call_reconcile(store, &request.clone().into()).await;
         Ok(answer?.map(Into::into).map_err(Into::into))
     }
 
@@ -390,13 +403,14 @@ impl Processor {
     /// result.
     fn store(
         &self,
+        limits: &Limits,
         view: Option<View>,
         moment: Moment,
         (start, returned): (Instant, usize),
         caller: Caller,
     ) -> Store<State> {
-        let ProcessorState { engine, linked, limits, .. } = &*self.shared;
-        let turn = engine.turns().begin(self.tenant.id(), start);
+        let ProcessorState { engine, linked, .. } = &*self.shared;
+        let turn = engine.turns().begin(caller.turn_of, start);
         let charge = engine.budget().charge(&self.tenant);
         let reading = Reading::new(view, limits);
         let state = State::new(reading, moment, limits, (start, turn, charge), caller);
@@ -413,9 +427,9 @@ impl Processor {
         Error::Cancelled { processor: self.name().to_owned() }
     }
 
-    fn error(&self, store: &Store<State>, source: wasmtime::Error) -> Error {
+    fn error(&self, limits: &Limits, store: &Store<State>, source: wasmtime::Error) -> Error {
         let log = store.data().log.lock();
-        Error::of_call(self.name(), &self.shared.limits, &log, source)
+        Error::of_call(self.name(), limits, &log, source)
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod api_rule;
 mod contract;
+mod hooks;
 pub(crate) mod libraries;
 mod load;
 mod misbehave;

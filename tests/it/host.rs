@@ -22,6 +22,7 @@ mod rights;
 mod skipped;
 mod swap;
 mod tap;
+pub(crate) mod webhooks;
 mod writes;
 
 use std::{

@@ -23,8 +23,8 @@ use serde_json::{Map, Value};
 
 use crate::annotation::{self, ORIGINAL_VERSION};
 
-const GROUP: &str = "gateway.kyma-project.io";
-const KIND: &str = "APIRule";
+pub(crate) const GROUP: &str = "gateway.kyma-project.io";
+pub(crate) const KIND: &str = "APIRule";
 const V1BETA1: &str = annotation::V1BETA1;
 const V2ALPHA1: &str = "v2alpha1";
 const V2: &str = "v2";

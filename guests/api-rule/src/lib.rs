@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | [`api`], `annotation` | the types of the APIRule, its `CustomResourceDefinition` and annotations |
 //! | [`conversion`], [`admission`] | objects in other versions; what is decided before they are stored |
+//! | `hooks` | both of them as exports |
 //! | `describe`, [`config`] | the declared reads and writes; the configuration |
 //! | [`reconcile`] | the steps of a reconcile: read, validate, build, compare |
 //! | [`v1beta1`] | the same for what was written in v1beta1, with the builders for it |
@@ -33,6 +34,7 @@ mod describe;
 mod existing;
 mod gateway;
 mod hash;
+mod hooks;
 mod hostname;
 mod istio;
 mod json;
@@ -70,7 +72,7 @@ impl Processor for ApiRules {
     }
 }
 
-mortise_sdk::export!(ApiRules);
+mortise_sdk::export!(ApiRules, conversion, admission);
 
 #[cfg(test)]
 mortise_sdk::testing::cases!(ApiRules, "cases");

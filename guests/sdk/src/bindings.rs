@@ -1,5 +1,8 @@
 //! The Rust form of the contract, generated from `wit/`. This module holds no handwritten code.
 
+pub mod admitter;
+pub mod converter;
+
 wit_bindgen::generate!({
     path: "../../wit",
     world: "processor",

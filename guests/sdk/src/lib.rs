@@ -35,6 +35,7 @@ pub mod crd;
 mod description;
 pub mod duration;
 mod error;
+mod hooks;
 mod host;
 pub mod kubernetes;
 mod library;
@@ -51,6 +52,12 @@ pub mod testing;
 pub mod time;
 mod verbs;
 
+pub use bindings::admitter::exports::mortise::host::admission::{
+    Answer, Denial, Hook, Operation, Otherwise, Review, Verdict,
+};
+pub use bindings::converter::exports::mortise::host::conversion::{
+    Converted, Request as Conversion,
+};
 pub use bindings::exports::mortise::host::reconciliation::{
     Action, Child, Deletion, Description, Event, EventType, Failure, GrantedRule, Manifest, Mode,
     Outcome, Propagation, Reconciler, Request, Requeue, Retry, Verbs, WriteFailure, WriteRule,
@@ -58,6 +65,9 @@ pub use bindings::exports::mortise::host::reconciliation::{
 pub use bindings::mortise::host::log::Level;
 pub use bindings::mortise::host::types::{Kind, ObjectRef, Selection};
 pub use error::Error;
+pub use hooks::{Admits, Converts};
+#[doc(hidden)]
+pub use hooks::{admit, conversions, convert, hooks};
 pub use host::{Host, Objects};
 pub use name::derived_name;
 pub use object::Object;

@@ -41,9 +41,12 @@ pub struct NoConfig {}
 
 /// Makes a [`Processor`] the export of the component. In a native build the macro expands to
 /// nothing.
+///
+/// `export!(TYPE, conversion, admission)` exports its hooks too: `conversion` those of
+/// [`Converts`](crate::Converts), `admission` those of [`Admits`](crate::Admits).
 #[macro_export]
 macro_rules! export {
-    ($processor:ty) => {
+    ($processor:ty $(, $hooks:ident)* $(,)?) => {
         #[cfg(target_family = "wasm")]
         #[allow(unsafe_code, clippy::pedantic, reason = "generated from wit/")]
         const _: () = {
@@ -59,8 +62,41 @@ macro_rules! export {
                 }
             }
 
-    $crate::bindings::export_component!(Component with_types_in $crate::bindings);
+            $crate::bindings::export_component!(Component with_types_in $crate::bindings);
+            $($crate::export_hooks!(Component, $processor, $hooks);)*
         };
+    };
+}
+
+/// Exports one kind of hooks of a component.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! export_hooks {
+    ($component:ident, $processor:ty, conversion) => {
+        impl $crate::bindings::converter::exports::mortise::host::conversion::Guest for $component {
+            fn conversions(config: String) -> Vec<$crate::Converted> {
+                $crate::conversions::<$processor>(&config)
+            }
+
+            fn convert(of: $crate::Conversion) -> Result<Vec<String>, String> {
+                $crate::convert::<$processor>(&of)
+            }
+        }
+
+        $crate::bindings::converter::export_converter!($component with_types_in $crate::bindings::converter);
+    };
+    ($component:ident, $processor:ty, admission) => {
+        impl $crate::bindings::admitter::exports::mortise::host::admission::Guest for $component {
+            fn hooks(config: String) -> Vec<$crate::Hook> {
+                $crate::hooks::<$processor>(&config)
+            }
+
+            fn admit(of: $crate::Review) -> Result<$crate::Answer, String> {
+                $crate::admit::<$processor>(&of)
+            }
+        }
+
+        $crate::bindings::admitter::export_admitter!($component with_types_in $crate::bindings::admitter);
     };
 }
 
@@ -98,14 +134,14 @@ pub(crate) fn reconciled<P: Processor>(request: &Request, host: &Host) -> Result
 }
 
 /// Parses a configuration; a blank text counts as an empty configuration.
-fn parse_config<C: DeserializeOwned>(config: &str) -> Result<C, String> {
+pub(crate) fn parse_config<C: DeserializeOwned>(config: &str) -> Result<C, String> {
     let text = if config.trim().is_empty() { "{}" } else { config };
     serde_json::from_str(text).map_err(|error| format!("the configuration cannot be read: {error}"))
 }
 
 /// Makes panics write their message to the log: the trap that follows says only where in the code
 /// the panic was.
-fn report_panics() {
+pub(crate) fn report_panics() {
     // Natively there is no such log, and the hook would be that of the whole test program.
     if !cfg!(target_arch = "wasm32") {
         return;

@@ -18,6 +18,7 @@ pub mod case;
 pub mod cluster;
 mod convert;
 mod grants;
+mod hooks;
 pub mod identity;
 mod native;
 mod run;
@@ -46,6 +47,7 @@ use crate::{
 pub use case::check as check_cases;
 use cluster::Cluster;
 pub use grants::check as check_grants;
+pub use hooks::{Asked, Reviewed};
 use identity::Identity;
 use native::{Imports, Journal};
 use run::Driver;

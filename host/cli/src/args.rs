@@ -258,6 +258,18 @@ pub struct InspectArgs {
     /// The account that the roles are bound to.
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "rbac")]
     pub service_account: Option<Account>,
+    /// Prints the objects by which an API server asks a host for the hooks of this Processor, as YAML: a Service, what the
+    /// definitions of its kinds say of conversion, and configurations of webhooks. Each needs a `caBundle`.
+    #[arg(long, value_name = "NAMESPACE/NAME", conflicts_with = "rbac")]
+    pub webhooks: Option<Account>,
+    /// The Service of the webhooks.
+    #[arg(
+        long,
+        value_name = "NAMESPACE/NAME",
+        requires = "webhooks",
+        default_value = "mortise/mortise-webhooks"
+    )]
+    pub service: Account,
     /// Folders of CRDs, which say the plurals of kinds, besides those that a guest names; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub crds: Vec<PathBuf>,

@@ -6,6 +6,7 @@
 
 pub mod bounds;
 mod convert;
+pub mod hooks;
 
 use std::fmt;
 

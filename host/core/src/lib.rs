@@ -19,6 +19,7 @@
 //! | [`queue`] | the keys that wait |
 //! | [`dispatch`] | stores, triggers and queue, and their handshake with a run |
 //! | [`write`](mod@write) | carries a plan out |
+//! | [`webhook`] | what hooks of a processor are shown, and what their answers may change |
 //! | [`reconcile`] | one reconcile: read, call, check, write, requeue |
 
 pub mod applied_fields;
@@ -38,4 +39,5 @@ pub mod reconcile;
 pub mod resource;
 pub mod store;
 pub mod triggers;
+pub mod webhook;
 pub mod write;

@@ -6,8 +6,13 @@ use anyhow::Context as _;
 
 use super::{RegistryArgs, value};
 use crate::{
-    cluster::lease::Times, host::Bounds, oci::signature::Policy, operator::Largest,
-    telemetry::LogFormat, wasm::CompileLimits,
+    cluster::{SecretName, lease::Times},
+    host::Bounds,
+    oci::signature::Policy,
+    operator::Largest,
+    telemetry::LogFormat,
+    wasm::CompileLimits,
+    webhooks::Alias,
 };
 
 /// `mortise run`.
@@ -59,6 +64,26 @@ pub struct RunArgs {
     /// may read that.
     #[arg(long, env = "MORTISE_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8081", value_parser = value::address)]
     pub admin: SocketAddr,
+    /// Answers there, over TLS, the conversions and admissions that the API server asks for; port 0: a free one. Not served if absent.
+    #[arg(long, env = "MORTISE_WEBHOOKS", value_name = "ADDR", value_parser = value::address, requires = "webhook_certificate")]
+    pub webhooks: Option<SocketAddr>,
+    /// The Secret with the certificate of the webhooks: `tls.crt` and `tls.key`. It is read anew when it changes.
+    #[arg(
+        long,
+        env = "MORTISE_WEBHOOK_CERTIFICATE",
+        value_name = "NAMESPACE/NAME",
+        requires = "webhooks"
+    )]
+    pub webhook_certificate: Option<SecretName>,
+    /// Serves a path of stored configurations as one of this host: `/convert=/convert/kyma-system/api-rule`. Can be given several times.
+    #[arg(
+        long = "webhook-path",
+        env = "MORTISE_WEBHOOK_PATHS",
+        value_name = "OLD=NEW",
+        value_delimiter = ',',
+        requires = "webhooks"
+    )]
+    pub webhook_paths: Vec<Alias>,
     /// How many threads run processors and all else but the watches of what these read, which have one of their own; as many as
     /// there are CPUs for us if absent.
     #[arg(

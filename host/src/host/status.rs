@@ -66,6 +66,17 @@ pub struct ProcessorStatus {
     pub denied: Vec<String>,
     /// The limits of the host that the processor meets now.
     pub limits_met: Vec<LimitMet>,
+    /// Whether its hooks are served; `None` if it has none, or if the host has no port for them.
+    pub hooks: Option<Result<(), NotServed>>,
+}
+
+/// The reason why hooks are not served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotServed {
+    /// The reason for a condition, in one word: `CertificateMissing`.
+    pub reason: &'static str,
+    /// The message, in one sentence.
+    pub message: String,
 }
 
 /// A limit of the host that a processor meets.
@@ -189,6 +200,7 @@ impl Host {
             objects,
             conflicts: self.shared.parts.writer.conflicts_of(&active.version.processor),
             limits_met: self.limits_met(active),
+            hooks: self.shared.hooks.state_of(&active.version.processor),
         }
     }
 }

@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
-use super::{Drive, Host, HostState, Loaded, Settings, registry::Active, watches::Want};
+use super::{Drive, Hooking, Host, HostState, Loaded, Settings, registry::Active, watches::Want};
 use crate::{cluster::watch::Watch, wasm::Tenant};
 use mortise_core::{
     contract::{self, Kind},
@@ -28,6 +28,7 @@ use mortise_core::{
 /// A version that can be put to work: its description has been checked.
 pub(super) struct Prepared {
     pub(super) active: Active,
+    pub(super) hooking: Hooking,
     pub(super) wanted: Vec<Want>,
     pub(super) registrations: Vec<Registration>,
     /// The reconcilers in its description.
@@ -40,6 +41,7 @@ pub(super) struct Prepared {
 pub(super) struct Claim<'a> {
     shared: &'a HostState,
     user: Option<super::watches::User>,
+    processor: Arc<str>,
 }
 
 // === impl Host ===
@@ -75,10 +77,14 @@ impl Host {
     }
 
     /// Asks for the rights that a version needs, opens its watches, and waits for their first
-    /// lists.
+    /// lists. The hooks of a first version are served from now on: the lists may need them.
     pub(super) async fn claim(&self, prepared: &Prepared) -> Claim<'_> {
+        let processor = Arc::clone(prepared.name());
+        let claim = Claim { shared: &self.shared, user: Some(prepared.active.id), processor };
+        if claim.is_first() {
+            self.shared.hooks.begin(prepared);
+        }
         prepared.ask_rights().await;
-        let claim = Claim { shared: &self.shared, user: Some(prepared.active.id) };
         let watches = self.open([prepared]);
         self.shared.listed(&watches).await;
         claim
@@ -104,6 +110,7 @@ impl Host {
         triggers.remove_processor(name);
         self.shared.dispatch.queue.remove_processor(name);
         self.shared.parts.records.forget_processor(name);
+        self.shared.hooks.remove(name);
         self.shared.denials.forget_processor(name);
         self.shared.metrics.forget_processor(name);
         drop(triggers);
@@ -135,17 +142,24 @@ impl Host {
             digest: loaded.processor.digest(),
             libraries: loaded.processor.libraries().map(|(of, by)| (of.to_owned(), by)).collect(),
         };
-        let Loaded { processor, config, settings, .. } = loaded;
+        let Loaded { processor, hooks, config, settings, .. } = loaded;
         let shared = &self.shared;
         let rights = settings.account.as_ref();
         let rights = rights.map(|account| shared.access.of(account, &description));
         let cluster = rights.as_ref().map_or(&shared.cluster, |rights| rights.cluster());
+        let readable = Arc::new(readable);
+        let hooking = shared.hooking(
+            &processor,
+            (hooks, Arc::clone(&config)),
+            &readable,
+            rights.clone().map(|rights| rights as Arc<dyn rights::Rights>),
+        );
         let setup = Setup {
             call: Arc::new(processor.clone()),
             description: Arc::clone(&description),
             config,
             settings: settings.clone(),
-            readable: Arc::new(readable),
+            readable,
             api: Arc::new(cluster.clone()),
             rights: rights.clone().map(|rights| rights as Arc<dyn rights::Rights>),
         };
@@ -162,7 +176,7 @@ impl Host {
             conduct: Mutex::default(),
         };
         let reconcilers = description.reconcilers.clone();
-        Ok(Prepared { active, wanted, registrations, reconcilers, settings })
+        Ok(Prepared { active, hooking, wanted, registrations, reconcilers, settings })
     }
 
     /// Assigns a component to the tenant of its processor: all versions of a processor share the
@@ -194,7 +208,7 @@ impl Host {
 
     /// Puts a version to work at once, in place of the former version if there is one.
     pub(super) fn put(&self, prepared: Prepared) {
-        let Prepared { active, registrations, reconcilers, settings, .. } = prepared;
+        let Prepared { active, hooking, registrations, reconcilers, settings, .. } = prepared;
         let active = Arc::new(active);
         let version = Arc::clone(&active.version);
         let tenant = active.processor.tenant().clone();
@@ -209,6 +223,7 @@ impl Host {
             shared.dispatch.queue.remove_reconciler(&name, gone);
         }
         let over = shared.registry.lock().put(active);
+        shared.hooks.put(&name, hooking);
         // From now on, a run that ends leaves no record under such a key.
         for gone in gone {
             shared.parts.records.forget_reconciler(&name, gone);
@@ -305,6 +320,10 @@ fn keys(
 // === impl Prepared ===
 
 impl Prepared {
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.active.version.processor
+    }
+
     /// Asks the API server for the rights that the version needs.
     async fn ask_rights(&self) {
         if let Some(rights) = &self.active.rights {
@@ -320,6 +339,11 @@ impl Prepared {
 // === impl Claim ===
 
 impl Claim<'_> {
+    /// Returns whether no version of the processor is at work.
+    fn is_first(&self) -> bool {
+        self.shared.registry.lock().get(&self.processor).is_none()
+    }
+
     /// Keeps the watches open: the version is put to work.
     pub(super) fn keep(mut self) {
         self.user = None;
@@ -328,6 +352,9 @@ impl Claim<'_> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
+        if self.user.is_some() && self.is_first() {
+            self.shared.hooks.remove(&self.processor);
+        }
         self.shared.release(self.user);
     }
 }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Bounds,
+    hooks::Serving,
     open::Opened,
     registry::{Active, Registry},
     watches::{User, Watches},
@@ -50,6 +51,8 @@ pub(super) struct HostState {
     pub(super) access: Access,
     pub(super) registry: Mutex<Registry>,
     pub(super) watches: Mutex<Watches>,
+    /// The hooks of processors, which are served.
+    pub(super) hooks: Serving,
     /// Changes when a run has ended, and when versions come and go.
     pub(super) activity: latest::Sender<u64>,
     /// Changes when the trust in a version on probation may have changed.
@@ -84,6 +87,7 @@ impl HostState {
             parts,
             registry: Mutex::default(),
             watches: Mutex::new(Watches::new(bounds)),
+            hooks: Serving::default(),
             activity: latest::Sender::new(0),
             verdicts: latest::Sender::new(0),
             circumstances: latest::Sender::new(0),

@@ -43,6 +43,10 @@ pub struct Admin {
     /// The watches whose first lists must be complete before the host is ready: processors come and
     /// go while a host runs.
     pub watches: Source<Vec<Watch>>,
+    /// The kinds that the API server lists with the help of this host, each as group and kind. The
+    /// host does not wait for their lists: the API server may send it no question before it is
+    /// ready.
+    pub converted: Source<Vec<(String, String)>>,
     /// The number of calls of each processor that wait for a slot.
     pub waiting: Source<Vec<(Arc<str>, usize)>>,
     /// The guard of the Lease: held if the host may write.
@@ -84,6 +88,7 @@ impl Admin {
             queue: host.queue().clone(),
             stores: host.stores().clone(),
             watches: host.watch_source(),
+            converted: host.converted_source(),
             waiting: host.waiting_source(),
             lease: host.options().lease.clone(),
             reach: Reach::new(host.cluster().client()),
@@ -111,8 +116,12 @@ impl Admin {
 
     /// Returns the kinds of which not all objects are known yet.
     fn waits_for(&self) -> Vec<String> {
-        let watches = (self.watches)();
+        let (watches, converted) = ((self.watches)(), (self.converted)());
+        let is_converted = |of: &Watch| {
+            converted.iter().any(|(group, kind)| (group, kind) == (&of.kind.group, &of.kind.kind))
+        };
         let waits = watches.iter().filter(|of| !self.stores.is_settled(&of.kind, &of.scope));
+        let waits = waits.filter(|of| !is_converted(of));
         waits.map(|watch| display_kind(&watch.kind)).collect()
     }
 

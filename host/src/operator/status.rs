@@ -27,6 +27,8 @@ mod tests;
 
 /// The type of the condition about the limits of the host.
 const LIMITED: &str = "Limited";
+/// The type of the condition about hooks.
+const SERVING: &str = "Serving";
 const RIGHTS_MISSING: &str = "RightsMissing";
 /// The values that the status of a condition can have.
 const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
@@ -99,6 +101,7 @@ struct Finding {
 pub fn compute(known: &Known<'_>) -> ProcessorStatus {
     let findings = [("Loaded", loaded(known)), ("Synced", synced(known)), ("Ready", ready(known))];
     let findings = findings.into_iter().chain(limited(known).map(|finding| (LIMITED, finding)));
+    let findings = findings.chain(serving(known).map(|finding| (SERVING, finding)));
     let conditions = findings.map(|(kind, finding)| condition(kind, finding, known)).collect();
     let running = known.running.as_ref();
     // A host that starts has to know which artifact ran last, as long as it may come again.
@@ -349,6 +352,14 @@ fn limited(known: &Known<'_>) -> Option<Finding> {
     }
     let was_met = known.before.conditions.iter().any(|before| before.type_ == LIMITED);
     was_met.then(|| Finding::no("WithinLimits", "no limit of the host is met"))
+}
+
+fn serving(known: &Known<'_>) -> Option<Finding> {
+    let state = known.running.as_ref().and_then(|running| running.status.hooks.as_ref())?;
+    Some(match state {
+        Ok(()) => Finding::yes("Serving", "conversions and admissions are answered"),
+        Err(not) => Finding::no(not.reason, not.message.clone()),
+    })
 }
 
 /// Returns the kinds that the cluster does not serve: those that are reconciled, and the others.

@@ -18,7 +18,10 @@ use serde_json::{Map, Value};
 use tracing::warn;
 
 use super::version;
-use crate::{args::RunArgs, cluster};
+use crate::{
+    args::RunArgs,
+    cluster::{self, SecretName},
+};
 use mortise_core::error_chain;
 
 /// The time within which the cluster must answer at the start.
@@ -29,6 +32,8 @@ const NOT_ACCEPTED: &str = "invalid peer certificate: ";
 pub(super) struct Home {
     /// A client with the host's own rights.
     pub(super) client: Client,
+    /// A client for the Secret of the webhooks' certificate, and its name, if one is given.
+    pub(super) certificate: Option<(Client, SecretName)>,
     /// The namespace of the pod, or of the kubeconfig context.
     pub(super) namespace: String,
     /// The user name that the API server has for us.
@@ -78,7 +83,10 @@ impl Home {
             (config.cluster_url.to_string(), config.default_namespace.clone());
         let address = address.trim_end_matches('/').to_owned();
         let shown = Shown::of(&config.auth_info);
-        let client = cluster::only_own(&client(config)?);
+        let client = client(config)?;
+        let certificate = args.webhook_certificate.as_ref();
+        let certificate = certificate.map(|of| (cluster::only_secret(&client, of), of.clone()));
+        let client = cluster::only_own(&client);
         let asked = async {
             let version = version::check(&client, shown).await?;
             let user = whoami(&client, shown).await?;
@@ -88,7 +96,7 @@ impl Home {
         let (version, user) = answered
             .unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {ANSWER:?}")))
             .with_context(|| format!("cannot work with the cluster at {address}"))?;
-        Ok(Self { client, namespace, user, version, address, shown })
+        Ok(Self { client, certificate, namespace, user, version, address, shown })
     }
 
     /// Returns the facts about the cluster that the admin port shows.

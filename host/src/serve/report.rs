@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, trace, warn};
+use tracing::{info, warn};
 
-use crate::{host::Host, operator::admin::Reports, wasm::Line};
-use mortise_core::{contract::Level, reconcile::Report, write::Clock};
+use crate::{
+    host::{Host, log_lines},
+    operator::admin::Reports,
+};
+use mortise_core::{reconcile::Report, write::Clock};
 
 /// Logs the reports of a host and keeps the last ones, until `stop` is cancelled.
 ///
@@ -38,16 +40,5 @@ fn log_report(report: &Report) {
     for note in &report.notes {
         info!(note, "of a reconcile");
     }
-    for Line { level, message, fields, .. } in &report.log {
-        let fields: Map<String, Value> =
-            fields.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
-        let fields = Value::Object(fields);
-        match level {
-            Level::Trace => trace!(%fields, "{message}"),
-            Level::Debug => debug!(%fields, "{message}"),
-            Level::Info => info!(%fields, "{message}"),
-            Level::Warn => warn!(%fields, "{message}"),
-            Level::Error => error!(%fields, "{message}"),
-        }
-    }
+    log_lines(&report.log);
 }

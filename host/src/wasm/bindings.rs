@@ -9,7 +9,7 @@
 
 wasmtime::component::bindgen!({
     path: "../wit",
-    world: "processor",
+    world: "processor-with-hooks",
     additional_derives: [PartialEq, Eq],
     imports: {
         "mortise:host/cluster.get": async | trappable,

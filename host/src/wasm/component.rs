@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::warn;
-use wasmtime::component::Component;
+use wasmtime::component::{Component, InstancePre};
 
 use super::Digest;
-use super::bindings::ProcessorPre;
+use super::bindings::exports::mortise::host::{admission, conversion, reconciliation};
 use super::cache::{self, Verified};
 use super::compiler::CompileError;
 use super::content::Content;
@@ -87,7 +87,17 @@ pub(super) struct Linked {
     pub(super) size: Size,
     pub(super) names: Names,
     pub(super) libraries: Vec<Arc<Library>>,
-    pub(super) pre: ProcessorPre<State>,
+    pub(super) pre: InstancePre<State>,
+    pub(super) exports: Exports,
+}
+
+/// The exports of a component that are called.
+pub(super) struct Exports {
+    pub(super) reconciliation: reconciliation::GuestIndices,
+    /// `None`: the component converts nothing.
+    pub(super) conversion: Option<conversion::GuestIndices>,
+    /// `None`: the component has no hooks.
+    pub(super) admission: Option<admission::GuestIndices>,
 }
 
 /// The first bytes of every WebAssembly file; the version of the form follows.
@@ -101,6 +111,8 @@ const CONTRACT: &str = "mortise:host@0.1.0";
 const CONTRACT_PACKAGE: &str = "mortise:host";
 const CONTRACT_TRACK: &str = "0.1.";
 const EXPORT: &str = "mortise:host/reconciliation";
+const CONVERSION: &str = "mortise:host/conversion";
+const ADMISSION: &str = "mortise:host/admission";
 const WASI: [&str; 6] =
     ["wasi:io", "wasi:clocks", "wasi:random", "wasi:cli", "wasi:filesystem", "wasi:sockets"];
 const WASI_TRACK: &str = "0.2.";
@@ -304,11 +316,12 @@ pub(super) fn link(
         }
         linker.instantiate_pre(&component)
     };
-    let pre = instantiated.and_then(ProcessorPre::new).map_err(unfit)?;
+    let pre = instantiated.map_err(unfit)?;
+    let exports = Exports::of(&pre, &names).map_err(unfit)?;
     // Otherwise the first call would do this, on a thread that serves others: a large module's data
     // takes time.
     component.initialize_copy_on_write_image().map_err(unfit)?;
-    Ok(Linked { digest, size, names, libraries, pre })
+    Ok(Linked { digest, size, names, libraries, pre, exports })
 }
 
 /// Refuses a module for reasons that are known without compiling it.
@@ -351,6 +364,20 @@ impl Names {
         let versions = self.exports.iter().map(|name| split(name));
         let mut ours = versions.filter(|(path, _)| *path == EXPORT);
         ours.next().map(|(_, version)| format!("{CONTRACT_PACKAGE}@{version}"))
+    }
+}
+
+// === impl Exports ===
+
+impl Exports {
+    /// Looks up the exports of a component; only `reconciliation` must be there.
+    fn of(pre: &InstancePre<State>, names: &Names) -> wasmtime::Result<Self> {
+        let has = |path: &str| names.exports.iter().any(|name| split(name).0 == path);
+        Ok(Self {
+            reconciliation: reconciliation::GuestIndices::new(pre)?,
+            conversion: has(CONVERSION).then(|| conversion::GuestIndices::new(pre)).transpose()?,
+            admission: has(ADMISSION).then(|| admission::GuestIndices::new(pre)).transpose()?,
+        })
     }
 }
 

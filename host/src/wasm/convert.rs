@@ -2,8 +2,9 @@
 //! [`mortise_core::contract`].
 
 use super::bindings::{
-    exports::mortise::host::reconciliation as guest,
+    exports::mortise::host::{admission, conversion, reconciliation as guest},
     mortise::host::{cluster, log, types},
 };
 
 mortise_core::contract_conversions!();
+mortise_core::hook_conversions!();

@@ -100,6 +100,8 @@ struct EngineState {
     /// A place for each concurrent call of a library. Apart from the lanes: a call that holds a slot
     /// there must not wait for another one of the same.
     library_slots: Arc<Shares>,
+    /// A place for each concurrent call of a hook.
+    hook_slots: Shares,
     /// The calls of libraries: they go on when their caller has ended. Each ends at its deadline, or
     /// when calls are cancelled.
     library_calls: TaskTracker,
@@ -133,6 +135,11 @@ const SMALL_CALLS: u32 = 128;
 /// Concurrent calls in the big lane, each of which may take its memory limit: one processor gets 7
 /// at most, 2 are reserved.
 const BIG_CALLS: u32 = 16;
+/// Concurrent calls of hooks, in both lanes together: one processor gets 7 at most, 2 are reserved.
+/// Apart from all others: a write of a call may wait for a hook.
+const HOOK_CALLS: u32 = 16;
+/// Instances in the pool.
+const POOLED: u32 = SMALL_CALLS + HOOK_CALLS;
 /// Concurrent calls of libraries, each of which may take its memory limit: one processor gets 7 at
 /// most, 2 are reserved.
 const LIBRARY_CALLS: usize = 16;
@@ -191,6 +198,7 @@ impl Engine {
             budget: Arc::new(Budget::new(call_memory.unwrap_or(usize::MAX))),
             answers: Arc::new(Answers::new(ANSWERS)),
             library_slots: Arc::new(Shares::new(Bounds::of_total(LIBRARY_CALLS))),
+            hook_slots: Shares::new(Bounds::of_total(HOOK_CALLS as usize)),
             library_calls: TaskTracker::new(),
             delays: latest::Sender::new(0),
         };
@@ -240,6 +248,11 @@ impl Engine {
             granted.await.expect("who waits is in the line until it is granted");
         }
         slot
+    }
+
+    /// Returns the places for calls of hooks.
+    pub(super) fn hook_slots(&self) -> &Shares {
+        &self.shared.hook_slots
     }
 
     /// Runs the call of a library to its end, whether or not somebody waits for it.
@@ -367,11 +380,11 @@ fn config(allocation: &InstanceAllocationStrategy) -> Config {
 
 fn pooling() -> InstanceAllocationStrategy {
     let mut pool = PoolingAllocationConfig::new();
-    pool.total_component_instances(SMALL_CALLS)
-        .total_stacks(SMALL_CALLS)
-        .total_core_instances(SMALL_CALLS * PARTS)
-        .total_memories(SMALL_CALLS * MEMORIES)
-        .total_tables(SMALL_CALLS * PARTS)
+    pool.total_component_instances(POOLED)
+        .total_stacks(POOLED)
+        .total_core_instances(POOLED * PARTS)
+        .total_memories(POOLED * MEMORIES)
+        .total_tables(POOLED * PARTS)
         .max_core_instances_per_component(PARTS)
         .max_memories_per_component(MEMORIES)
         .max_tables_per_component(PARTS)

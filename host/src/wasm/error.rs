@@ -96,6 +96,12 @@ pub enum Error {
     )]
     Cancelled { processor: String },
 
+    /// All places for calls of hooks were taken for as long as the caller waits.
+    #[error(
+        "a hook of processor `{processor}` was not called within {limit:?}: too many calls of hooks run"
+    )]
+    Crowded { processor: String, limit: Duration },
+
     /// The description exceeds a bound, or a part of it has a wrong form.
     #[error("the description of processor `{processor}` is not accepted: {found}")]
     DescriptionRefused { processor: String, found: String },
@@ -144,7 +150,7 @@ impl Error {
     pub fn fault(&self) -> Fault {
         match self {
             Self::Cancelled { .. } => Fault::Cancelled,
-            Self::OutOfHostMemory { .. } => Fault::Host,
+            Self::OutOfHostMemory { .. } | Self::Crowded { .. } => Fault::Host,
             Self::Library { fault, .. } => *fault,
             _ => Fault::Processor,
         }
@@ -168,6 +174,7 @@ impl Error {
             Self::ConfigRefused { .. } => "config-refused",
             Self::OutOfHostMemory { .. } => "out-of-host-memory",
             Self::Cancelled { .. } => "cancelled",
+            Self::Crowded { .. } => "crowded",
             Self::DescriptionRefused { .. } => "description-refused",
             Self::Host { .. } => "host",
         }
@@ -192,6 +199,7 @@ impl Error {
             Self::OutcomeTooLarge { .. }
             | Self::ConfigRefused { .. }
             | Self::Cancelled { .. }
+            | Self::Crowded { .. }
             | Self::DescriptionRefused { .. }
             | Self::Host { .. } => None,
         }

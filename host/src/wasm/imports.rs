@@ -16,7 +16,7 @@ use super::state::State;
 
 /// Links the functions of all interfaces.
 pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    bindings::Processor::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+    bindings::ProcessorWithHooks::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
 }
 
 impl types::Host for State {}

@@ -65,6 +65,8 @@ pub(super) struct Caller {
     pub(super) tenant: Tenant,
     /// The holder of the slot that the library's call takes.
     pub(super) slot_of: Id,
+    /// The holder of the turns to compute.
+    pub(super) turn_of: Id,
     /// Cancels the library's call.
     pub(super) ends: CancellationToken,
 }
@@ -153,7 +155,7 @@ impl Library {
     ) -> Finished {
         let _ticks = engine.tick();
         let start = Instant::now();
-        let turn = engine.turns().begin(caller.tenant.id(), start);
+        let turn = engine.turns().begin(caller.turn_of, start);
         let charge = engine.budget().charge(&caller.tenant);
         let limits = &self.limits;
         // Of equal arguments equal answers: there is no time, and nothing to read.

@@ -103,7 +103,8 @@ impl State {
         let charge = Arc::new(Budget::new(usize::MAX)).charge(&tenant);
         let turn = Arc::new(Turns::new(1)).begin(tenant.id(), now);
         let reading = Reading::new(Some(view), &limits);
-        let caller = Caller { slot_of: tenant.id(), tenant, ends };
+        let (slot_of, turn_of) = (tenant.id(), tenant.id());
+        let caller = Caller { tenant, slot_of, turn_of, ends };
         Self::new(reading, Moment { now_ms: 0, seed: 0 }, &limits, (now, turn, charge), caller)
     }
 

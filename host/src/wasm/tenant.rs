@@ -25,6 +25,7 @@ struct TenantState {
     name: Arc<str>,
     id: Id,
     setup_id: Id,
+    hook_id: Id,
     /// The engine's token, cancelled when all calls have to end.
     over: CancellationToken,
     /// The token of calls that begin now.
@@ -54,6 +55,7 @@ impl Tenant {
             name: name.into(),
             id: LAST_ID.fetch_add(1, Relaxed) + 1,
             setup_id: NAMESPACES.hash_one(namespace_of(name)) | OF_NAMESPACE,
+            hook_id: LAST_ID.fetch_add(1, Relaxed) + 1,
             over: over.clone(),
             calls: Mutex::new(over.child_token()),
             memory: AtomicUsize::new(0),
@@ -101,6 +103,12 @@ impl Tenant {
     /// description or a trial.
     pub(super) fn setup_id(&self) -> Id {
         self.0.setup_id
+    }
+
+    /// Returns the holder of places and turns for calls of hooks: the API server waits for them, also
+    /// while all calls of the processor wait for the API server.
+    pub(super) fn hook_id(&self) -> Id {
+        self.0.hook_id
     }
 
     /// Returns the token that cancels a call that begins now.

@@ -12,7 +12,7 @@ const GUIDE: &str = "deploy/README.md";
 /// The reason of a fault that no condition shows.
 const NOT_SHOWN: &str = "Superseded";
 /// Expressions that hand on a reason that is a literal elsewhere.
-const HANDED_ON: [&str; 3] = ["reason", "fault.reason", "first.reason"];
+const HANDED_ON: [&str; 4] = ["reason", "fault.reason", "first.reason", "not.reason"];
 
 /// Returns the sources of the host, without tests.
 fn sources() -> Vec<String> {
@@ -79,7 +79,7 @@ fn reasons() -> BTreeSet<String> {
     for source in sources() {
         let mut expressions = found(r"\bFault::(?:new|passing)\(\s*([^,()]+),", &source);
         expressions.extend(found(r"\bFinding::(?:yes|no|unknown)\(\s*([^,()]+),", &source));
-        expressions.extend(found(r"\bLimitMet \{\s*reason: ([^,]+),", &source));
+        expressions.extend(found(r"\b(?:LimitMet|NotServed) \{\s*reason: ([^,]+),", &source));
         if source.contains("impl Fault {") {
             expressions.extend(found(r"\bSelf::(?:new|passing)\(\s*([^,()]+),", &source));
         }

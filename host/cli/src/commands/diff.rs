@@ -97,7 +97,7 @@ impl Side {
         let loaded = local::load(parts, local::config(args.config.as_deref())?, cache).await?;
         let description = Description::clone(&loaded.description);
         let crds = files::load_all(&[subject.source.crds(), &args.crds].concat())?;
-        let known = inspect::known(&description, crds).await?;
+        let known = inspect::known(crds, &description.kinds()).await?;
         let roles = Roles::of(&description, |kind| local::served(&known, kind));
         let inspection = Inspection::of(&loaded, &subject.file)?;
         Ok(Self { shown: subject.shown(), inspection, description, roles })

@@ -23,7 +23,7 @@ use crate::{
     print,
 };
 use mortise_core::{
-    contract::{Description, GrantedRule, Kind, Reconciler, Selection, WriteRule},
+    contract::{Description, GrantedRule, Kind, Reconciler, Selection, WriteRule, hooks::Hooks},
     grant::{display_kind, granted, rights::Account, role::Roles, verb_names},
     resource::Kinds,
 };
@@ -36,6 +36,7 @@ use mortise_host::{
 pub(super) mod page;
 #[cfg(test)]
 mod tests;
+mod webhooks;
 
 /// The reason for the role of the granted rules.
 const HANDED_ON: &str = "\
@@ -184,6 +185,18 @@ pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<Exi
     let text = if args.rbac {
         let crds = files::load_all(&[subject.source.crds(), &args.crds].concat())?;
         rbac(&loaded.description, crds, account.as_ref(), args.output).await?
+    } else if let Some(processor) = &args.webhooks {
+        anyhow::ensure!(!loaded.hooks.is_empty(), "`{}` has no hooks", subject.file.display());
+        let crds = files::load_all(&[subject.source.crds(), &args.crds].concat())?;
+        let known = known(crds, &kinds_of(&loaded.hooks)).await?;
+        let objects = webhooks::objects(&loaded.hooks, processor, &args.service, &known);
+        if args.output == Some(Structured::Json) {
+            let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+            document(&list, Structured::Json)?
+        } else {
+            let documents: Vec<String> = objects.iter().map(print::yaml).collect();
+            format!("---\n{}", documents.join("---\n"))
+        }
     } else {
         let inspection = Inspection::of_subject(&loaded, &subject)?;
         match args.output {
@@ -218,7 +231,7 @@ pub async fn rbac(
     account: Option<&Account>,
     format: Option<Structured>,
 ) -> anyhow::Result<String> {
-    let known = known(description, crds).await?;
+    let known = known(crds, &description.kinds()).await?;
     let objects = Roles::of(description, |kind| local::served(&known, kind))
         .objects(&description.name, account);
     let granted = granted::objects(&description.name, &description.grants, account);
@@ -240,17 +253,29 @@ pub async fn rbac(
     Ok(text)
 }
 
-/// Returns the kinds of a description that Kubernetes itself serves, or one of these CRDs.
+/// Returns how kinds are served by Kubernetes itself, or by one of these CRDs.
 ///
 /// # Errors
 ///
 /// Fails for CRDs that are not valid.
-pub(super) async fn known(description: &Description, crds: Vec<Value>) -> anyhow::Result<Kinds> {
+pub(super) async fn known(crds: Vec<Value>, kinds: &[Kind]) -> anyhow::Result<Kinds> {
     let api = EmbeddedApi::new(mortise_embedded_api::Options::default());
     let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
     let definitions = crds.into_iter().filter(|object| local::rank(object) == 1).collect();
     local::apply(&cluster, definitions).await?;
-    Ok(cluster.resolve_all(&description.kinds()).await?)
+    Ok(cluster.resolve_all(kinds).await?)
+}
+
+/// Returns the kinds of hooks, in each version.
+fn kinds_of(hooks: &Hooks) -> Vec<Kind> {
+    let converted = hooks.conversions.iter().flat_map(|of| {
+        of.versions.iter().map(|version| Kind {
+            group: of.group.clone(),
+            version: version.clone(),
+            kind: of.kind.clone(),
+        })
+    });
+    converted.chain(hooks.admission.iter().map(|hook| hook.of.kind.clone())).collect()
 }
 
 /// Formats the objects as YAML, after comments that explain them.

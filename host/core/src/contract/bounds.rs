@@ -8,11 +8,13 @@
 //! and a test compares the two.
 
 mod description;
+mod hooks;
 mod read;
 mod returned;
 pub mod text;
 
 pub use description::check as check_description;
+pub use hooks::{check as check_hooks, shorten_answer};
 pub use read::{check_get, check_list, get_size, list_size};
 pub use returned::shorten_failure;
 
@@ -119,3 +121,23 @@ pub const OWNERS: usize = 64;
 pub const DENIALS: usize = 8;
 /// Bytes of a denial's message; the rest is cut.
 pub const DENIAL: usize = 512;
+
+/// Kinds whose objects one processor converts.
+pub const CONVERSIONS: usize = 16;
+/// Versions of such a kind.
+pub const VERSIONS: usize = 16;
+/// Objects of one call of `convert`: a call costs little beside that many, and a long list is
+/// converted by several calls at once.
+pub const CONVERTED_OBJECTS: usize = 100;
+/// Bytes of the objects of one call of `convert`, unless it is a single one.
+pub const CONVERTED_BYTES: usize = MIB;
+/// Bytes of the answer of a hook: as much as an outcome. Objects may grow when they are converted.
+pub const HOOK_ANSWER: usize = 8 * MIB;
+/// Hooks of a processor: each is a path that is served.
+pub const HOOKS: usize = 16;
+/// Seconds that a hook may ask for: Kubernetes' own bound.
+pub const HOOK_SECONDS: usize = 30;
+/// Warnings of one answer; the rest is dropped.
+pub const WARNINGS: usize = 16;
+/// Bytes of a warning; the rest is cut. The API server does not pass on longer ones whole.
+pub const WARNING: usize = 256;

@@ -304,3 +304,104 @@ macro_rules! contract_conversions {
         }
     };
 }
+
+/// Implements the conversions of the records of wit/conversion.wit and wit/admission.wit, as
+/// [`contract_conversions`](crate::contract_conversions) does for the others.
+///
+/// `conversion` and `admission` must name the generated modules where the macro is used, beside the
+/// names that the other macro needs.
+#[macro_export]
+macro_rules! hook_conversions {
+    () => {
+        use $crate::contract::hooks::{
+            Answer, Conversion, Converted, Denial, Hook, Operation, Otherwise, Review, Verdict,
+        };
+
+        // === From the guest ===
+
+        impl From<conversion::Converted> for Converted {
+            fn from(of: conversion::Converted) -> Self {
+                let conversion::Converted { group, kind, versions } = of;
+                Self { group, kind, versions }
+            }
+        }
+
+        impl From<admission::Operation> for Operation {
+            fn from(of: admission::Operation) -> Self {
+                match of {
+                    admission::Operation::Create => Self::Create,
+                    admission::Operation::Update => Self::Update,
+                    admission::Operation::Delete => Self::Delete,
+                }
+            }
+        }
+
+        impl From<admission::Otherwise> for Otherwise {
+            fn from(of: admission::Otherwise) -> Self {
+                match of {
+                    admission::Otherwise::Refuse => Self::Refuse,
+                    admission::Otherwise::LetPass => Self::LetPass,
+                }
+            }
+        }
+
+        impl From<admission::Hook> for Hook {
+            fn from(hook: admission::Hook) -> Self {
+                let admission::Hook { name, of, operations, changes, on_failure, timeout } = hook;
+                Self {
+                    name,
+                    of: of.into(),
+                    operations: all(operations),
+                    changes,
+                    on_failure: on_failure.into(),
+                    timeout,
+                }
+            }
+        }
+
+        impl From<admission::Verdict> for Verdict {
+            fn from(of: admission::Verdict) -> Self {
+                match of {
+                    admission::Verdict::Allow => Self::Allow,
+                    admission::Verdict::Deny(admission::Denial { code, message }) => {
+                        Self::Deny(Denial { code, message })
+                    }
+                    admission::Verdict::Change(object) => Self::Change(object),
+                }
+            }
+        }
+
+        impl From<admission::Answer> for Answer {
+            fn from(admission::Answer { verdict, warnings }: admission::Answer) -> Self {
+                Self { verdict: verdict.into(), warnings }
+            }
+        }
+
+        // === To the guest ===
+
+        impl From<Conversion> for conversion::Request {
+            fn from(Conversion { group, kind, to, objects, config }: Conversion) -> Self {
+                Self { group, kind, to, objects, config }
+            }
+        }
+
+        impl From<Operation> for admission::Operation {
+            fn from(of: Operation) -> Self {
+                match of {
+                    Operation::Create => Self::Create,
+                    Operation::Update => Self::Update,
+                    Operation::Delete => Self::Delete,
+                }
+            }
+        }
+
+        impl From<Review> for admission::Review {
+            fn from(of: Review) -> Self {
+                let Review { hook, operation, ref_, object, old, user, groups, dry_run, config } =
+                    of;
+                let (operation, ref_) = (operation.into(), ref_.into());
+                Self { hook, operation, ref_, object, old, user, groups, dry_run, config }
+            }
+        }
+    };
+}

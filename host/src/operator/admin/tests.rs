@@ -28,6 +28,7 @@ fn admin() -> Admin {
         queue: Queue::new(),
         stores,
         watches,
+        converted: Arc::new(Vec::new),
         waiting: Arc::new(Vec::new),
         lease: Guard::none(),
         reach: Reach::new(&kube::Client::new(api.router(), "default")),
@@ -66,6 +67,16 @@ async fn a_host_is_not_ready_while_the_api_server_is_not() {
     let text = "the API server is not ready: connection refused\n";
     assert_eq!(get(&admin, "/readyz").await, (503, text.into()));
     assert_eq!(get(&admin, "/livez").await.0, 200, "to start it again would not help");
+}
+
+/// The API server may ask this host for nothing before it is ready.
+#[tokio::test]
+async fn a_kind_that_is_converted_here_does_not_keep_a_host_from_being_ready() {
+    let mut admin = admin();
+    admin.converted = Arc::new(|| vec![("g".to_owned(), "Other".to_owned())]);
+    assert_eq!(get(&admin, "/readyz").await.0, 503);
+    admin.converted = Arc::new(|| vec![("g".to_owned(), "Rule".to_owned())]);
+    assert_eq!(get(&admin, "/readyz").await.0, 200);
 }
 
 #[tokio::test]

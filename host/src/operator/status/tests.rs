@@ -66,6 +66,7 @@ fn host() -> host::ProcessorStatus {
         objects: 3,
         conflicts: Vec::new(),
         limits_met: Vec::new(),
+        hooks: None,
         missing_rights: Vec::new(),
         not_held: Vec::new(),
         unwatched: Vec::new(),

@@ -62,7 +62,7 @@ impl Reading {
         self.reads_left = self.reads_left.checked_sub(1).ok_or(Exceeded::Reads)?;
         self.count(size)?;
         if self.view.is_none() {
-            let reason = "`describe` depends on nothing but the configuration; read in `reconcile`";
+            let reason = "`describe`, `conversions`, `hooks` and `convert` depend on nothing but what they are given; read in `reconcile` or `admit`";
             return Ok(Err(ReadError::Denied(reason.into())));
         }
         if let Err(message) = check() {

@@ -64,6 +64,15 @@ const ROWS: &[(&str, &str, usize)] = &[
     ("OWNERS", "owner references of one object", OWNERS),
     ("DENIALS", "denied reads and writes of a run that are told one by one", DENIALS),
     ("DENIAL", "the message of such a denial", DENIAL),
+    ("CONVERSIONS", "kinds that are converted", CONVERSIONS),
+    ("VERSIONS", "versions of such a kind", VERSIONS),
+    ("CONVERTED_OBJECTS", "objects of one call of `convert`", CONVERTED_OBJECTS),
+    ("CONVERTED_BYTES", "objects of one call of `convert`, all together", CONVERTED_BYTES),
+    ("HOOK_ANSWER", "the answer of `convert` or `admit`", HOOK_ANSWER),
+    ("HOOKS", "hooks", HOOKS),
+    ("HOOK_SECONDS", "the time that a hook may ask for", HOOK_SECONDS),
+    ("WARNINGS", "warnings of an answer", WARNINGS),
+    ("WARNING", "a warning", WARNING),
 ];
 
 /// Parses `64 KiB`, `10,000`, `5 s` as a number.

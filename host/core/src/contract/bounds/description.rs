@@ -62,26 +62,38 @@ fn check_selection(place: &str, of: &Selection) -> Result<(), String> {
         return Err(wrong(&format!("{place}.cluster"), &of.cluster, "a cluster is \"\""));
     }
     check_kind(place, &of.kind)?;
-    if let Some(namespace) = of.namespace.as_ref().filter(|text| !text::is_label(text)) {
-        let accepted = "a namespace is a DNS label of at most 63 bytes, or none";
-        return Err(wrong(&format!("{place}.namespace"), namespace, accepted));
-    }
+    check_namespace(place, of)?;
     if let Some(name) = of.name.as_ref().filter(|text| !text::is_name(text)) {
         let accepted =
             "a name has 1 to 253 bytes, is neither `.` nor `..`, and holds no `/` and no `%`";
         return Err(wrong(&format!("{place}.name"), name, accepted));
     }
-    if of.labels.len() > SELECTOR {
-        let accepted = format!("a label selector has at most {SELECTOR} bytes");
-        return Err(wrong(&format!("{place}.labels"), &of.labels, &accepted));
-    }
+    check_labels(place, of)?;
     check_paths(&format!("{place}.fields"), of.fields.iter())?;
     check_paths(&format!("{place}.matching"), of.matching.iter().map(|(path, _)| path))
 }
 
+pub(super) fn check_namespace(place: &str, of: &Selection) -> Result<(), String> {
+    match of.namespace.as_ref().filter(|text| !text::is_label(text)) {
+        Some(namespace) => {
+            let accepted = "a namespace is a DNS label of at most 63 bytes, or none";
+            Err(wrong(&format!("{place}.namespace"), namespace, accepted))
+        }
+        None => Ok(()),
+    }
+}
+
+pub(super) fn check_labels(place: &str, of: &Selection) -> Result<(), String> {
+    if of.labels.len() <= SELECTOR {
+        return Ok(());
+    }
+    let accepted = format!("a label selector has at most {SELECTOR} bytes");
+    Err(wrong(&format!("{place}.labels"), &of.labels, &accepted))
+}
+
 /// Refuses parts of a kind that are neither `*` nor named by Kubernetes' rules. Empty versions and
 /// kinds are refused by the grant.
-fn check_kind(place: &str, of: &Kind) -> Result<(), String> {
+pub(super) fn check_kind(place: &str, of: &Kind) -> Result<(), String> {
     let Kind { group, version, kind } = of;
     let parts = [
         ("group", group, text::is_group(group), "a DNS subdomain, \"\" or `*`"),
@@ -181,18 +193,18 @@ fn check_paths<'a>(
     Ok(())
 }
 
-fn check_count(place: &str, count: usize, most: usize) -> Result<(), String> {
+pub(super) fn check_count(place: &str, count: usize, most: usize) -> Result<(), String> {
     if count <= most {
         return Ok(());
     }
     Err(format!("`{place}` has {count} entries, at most {most} are accepted"))
 }
 
-fn wrong(place: &str, found: &str, accepted: &str) -> String {
+pub(super) fn wrong(place: &str, found: &str, accepted: &str) -> String {
     format!("`{place}`: {}: {accepted}", text::quoted(found))
 }
 
-fn label() -> String {
+pub(super) fn label() -> String {
     format!("a name is a DNS label: at most {NAME} lower-case letters, digits and `-`")
 }
 

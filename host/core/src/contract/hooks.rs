@@ -1,0 +1,114 @@
+//! The types of wit/conversion.wit and wit/admission.wit.
+
+use super::{ObjectRef, Selection};
+
+/// What a component exports beside `reconciliation`: the kinds that it converts, and its hooks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hooks {
+    pub conversions: Vec<Converted>,
+    pub admission: Vec<Hook>,
+}
+
+/// A kind whose objects are converted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Converted {
+    pub group: String,
+    pub kind: String,
+    pub versions: Vec<String>,
+}
+
+/// The input of a conversion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conversion {
+    pub group: String,
+    pub kind: String,
+    pub to: String,
+    /// The JSON of each object.
+    pub objects: Vec<String>,
+    pub config: String,
+}
+
+/// A request that changes an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+/// The fate of a request when a hook fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Otherwise {
+    Refuse,
+    LetPass,
+}
+
+/// Requests that are looked at before they are carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hook {
+    pub name: String,
+    pub of: Selection,
+    pub operations: Vec<Operation>,
+    pub changes: bool,
+    pub on_failure: Otherwise,
+    /// In milliseconds.
+    pub timeout: u64,
+}
+
+/// The input of an admission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Review {
+    pub hook: String,
+    pub operation: Operation,
+    pub ref_: ObjectRef,
+    /// The JSON of the object.
+    pub object: Option<String>,
+    /// The JSON of the object as it is stored.
+    pub old: Option<String>,
+    pub user: String,
+    pub groups: Vec<String>,
+    pub dry_run: bool,
+    pub config: String,
+}
+
+/// A refusal of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    pub code: u16,
+    pub message: String,
+}
+
+/// The fate of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Allow,
+    Deny(Denial),
+    /// The JSON of the object that is stored instead.
+    Change(String),
+}
+
+/// The result of an admission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub verdict: Verdict,
+    pub warnings: Vec<String>,
+}
+
+// === impl Hooks ===
+
+impl Hooks {
+    /// Returns the kind of this name, if its objects are converted.
+    pub fn converted(&self, group: &str, kind: &str) -> Option<&Converted> {
+        self.conversions.iter().find(|one| one.group == group && one.kind == kind)
+    }
+
+    /// Returns the hook of this name.
+    pub fn hook(&self, name: &str) -> Option<&Hook> {
+        self.admission.iter().find(|hook| hook.name == name)
+    }
+
+    /// Returns whether there are neither conversions nor hooks.
+    pub fn is_empty(&self) -> bool {
+        self.conversions.is_empty() && self.admission.is_empty()
+    }
+}

@@ -1,0 +1,227 @@
+//! What becomes of a request that a hook has looked at.
+
+use json_patch::Patch;
+use serde_json::Value;
+
+use super::{api_version, named};
+use crate::{
+    contract::hooks::{Answer, Denial, Hook, Operation, Review, Verdict},
+    labels::LabelSelector,
+};
+
+/// The fate of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// The refusal; `None` if the request is allowed.
+    pub denial: Option<Denial>,
+    /// The changes of the object; `None` if it is stored as it is.
+    pub patch: Option<Patch>,
+    /// The warnings for whoever asked.
+    pub warnings: Vec<String>,
+}
+
+/// The fields of metadata that a hook may change.
+const OF_COMPONENT: [&str; 4] = ["labels", "annotations", "finalizers", "ownerReferences"];
+
+/// Returns whether a hook looks at a request: it is within the namespace and the labels that the
+/// hook declares, with the object or with the one that it replaces.
+///
+/// # Errors
+///
+/// Fails for a request that the hook's configuration must not send to it: of another kind, another
+/// version or another operation.
+pub fn looks_at(hook: &Hook, review: &Review) -> Result<bool, String> {
+    let (wanted, found) = (&hook.of.kind, &review.ref_.kind);
+    if wanted != found {
+        return Err(format!(
+            "hook `{}` looks at {} of {}, not at {} of {}",
+            hook.name,
+            wanted.kind,
+            api_version(wanted),
+            found.kind,
+            api_version(found)
+        ));
+    }
+    if !hook.operations.contains(&review.operation) {
+        return Err(format!(
+            "hook `{}` looks at {:?}, not at {:?}",
+            hook.name, hook.operations, review.operation
+        ));
+    }
+    if hook.of.namespace.is_some() && hook.of.namespace != review.ref_.namespace {
+        return Ok(false);
+    }
+    let labels = LabelSelector::parse(&hook.of.labels).map_err(|error| error.problem)?;
+    let objects = [&review.object, &review.old].into_iter().flatten();
+    let matches = |text: &String| {
+        let object: Value = serde_json::from_str(text).unwrap_or_default();
+        labels.matches_object(&object)
+    };
+    Ok(labels.is_empty() || objects.into_iter().any(matches))
+}
+
+/// Returns the fate of a request from a hook's answer. What differs between the object and the
+/// answer's becomes a patch.
+///
+/// # Errors
+///
+/// Fails if the answer changes what the hook may not change.
+pub fn decide(hook: &Hook, review: &Review, answer: Answer) -> Result<Decision, String> {
+    let Answer { verdict, warnings } = answer;
+    let (denial, patch) = match verdict {
+        Verdict::Allow => (None, None),
+        Verdict::Deny(denial) => (Some(denial), None),
+        Verdict::Change(changed) => (None, patch(hook, review, &changed)?),
+    };
+    Ok(Decision { denial, patch, warnings })
+}
+
+fn patch(hook: &Hook, review: &Review, changed: &str) -> Result<Option<Patch>, String> {
+    let refused = |problem: &str| {
+        format!("hook `{}`: the answer for {} {problem}", hook.name, named(&review.ref_))
+    };
+    if !hook.changes {
+        return Err(refused("changes the object, which the hook does not declare"));
+    }
+    let object = review.object.as_ref().filter(|_| review.operation != Operation::Delete);
+    let Some(object) = object else {
+        return Err(refused("changes the object, which is about to be deleted"));
+    };
+    let parsed = |text: &str| {
+        serde_json::from_str::<Value>(text)
+            .map_err(|error| refused(&format!("is no JSON: {error}")))
+    };
+    let (object, changed) = (parsed(object)?, parsed(changed)?);
+    for key in ["apiVersion", "kind"] {
+        if object.get(key) != changed.get(key) {
+            return Err(refused(&format!("changes {key}")));
+        }
+    }
+    if let Some(key) = changed_metadata(&object, &changed) {
+        return Err(refused(&format!(
+            "changes metadata.{key}; of the metadata it may change {}",
+            OF_COMPONENT.join(", ")
+        )));
+    }
+    let patch = json_patch::diff(&object, &changed);
+    Ok((!patch.is_empty()).then_some(patch))
+}
+
+/// Returns a field of the metadata that differs though it must not, if there is one.
+fn changed_metadata(object: &Value, changed: &Value) -> Option<String> {
+    let fields = |of: &Value| of.get("metadata").and_then(Value::as_object).cloned();
+    let (before, after) = match (fields(object), fields(changed)) {
+        (Some(before), Some(after)) => (before, after),
+        (None, None) => return None,
+        _ => return Some("*".to_owned()),
+    };
+    let keys = before.keys().chain(after.keys());
+    let mut kept = keys.filter(|key| !OF_COMPONENT.contains(&key.as_str()));
+    kept.find(|key| before.get(*key) != after.get(*key)).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::contract::hooks::Otherwise;
+    use crate::fixture::{all, labelled, reference};
+
+    fn hook() -> Hook {
+        Hook {
+            name: "mark".into(),
+            of: all("Rule"),
+            operations: vec![Operation::Create, Operation::Delete],
+            changes: true,
+            on_failure: Otherwise::Refuse,
+            timeout: 5_000,
+        }
+    }
+
+    fn rule() -> Value {
+        let kind = all("Rule").kind;
+        json!({
+            "apiVersion": api_version(&kind), "kind": "Rule",
+            "metadata": {"name": "a", "uid": "1"}, "spec": {"n": 1},
+        })
+    }
+
+    fn review() -> Review {
+        Review {
+            hook: "mark".into(),
+            operation: Operation::Create,
+            ref_: reference("Rule", "a"),
+            object: Some(rule().to_string()),
+            old: None,
+            user: "jane".into(),
+            groups: Vec::new(),
+            dry_run: false,
+            config: String::new(),
+        }
+    }
+
+    fn changed(change: impl FnOnce(&mut Value)) -> Answer {
+        let mut object = rule();
+        change(&mut object);
+        Answer { verdict: Verdict::Change(object.to_string()), warnings: Vec::new() }
+    }
+
+    #[test]
+    fn what_differs_becomes_a_patch_that_gives_the_answer() {
+        let mut wanted = Value::Null;
+        let answer = changed(|object| {
+            object["metadata"]["annotations"] = json!({"a/b": "~c"});
+            object["metadata"]["finalizers"] = json!(["f"]);
+            object["spec"] = json!({"m": [1, 2]});
+            wanted = object.clone();
+        });
+        let decision = decide(&hook(), &review(), answer).unwrap();
+        let mut object = rule();
+        json_patch::patch(&mut object, &decision.patch.unwrap()).unwrap();
+        assert_eq!(object, wanted);
+        let same = decide(&hook(), &review(), changed(|_| {})).unwrap();
+        assert_eq!(same.patch, None, "an equal object needs no patch");
+    }
+
+    #[test]
+    fn a_change_that_is_not_allowed_is_a_failure() {
+        let error =
+            |hook: &Hook, review: &Review, answer| decide(hook, review, answer).unwrap_err();
+        let (hook, review) = (hook(), review());
+        type Change = fn(&mut Value);
+        let changes: [(Change, &str); 5] = [
+            (|of| of["kind"] = json!("Pod"), "changes kind"),
+            (|of| of["apiVersion"] = json!("v9"), "changes apiVersion"),
+            (|of| of["metadata"]["name"] = json!("b"), "changes metadata.name"),
+            (|of| of["metadata"]["generateName"] = json!("b"), "changes metadata.generateName"),
+            (|of| of["metadata"] = json!(null), "changes metadata.*"),
+        ];
+        for (change, expected) in changes {
+            let message = error(&hook, &review, changed(change));
+            assert!(message.contains(expected), "{expected}: {message}");
+        }
+        let quiet = Hook { changes: false, ..hook.clone() };
+        let message = error(&quiet, &review, changed(|_| {}));
+        assert!(message.contains("does not declare"), "{message}");
+        let deletion = Review { operation: Operation::Delete, ..review };
+        let message = error(&hook, &deletion, changed(|_| {}));
+        assert!(message.contains("about to be deleted"), "{message}");
+    }
+
+    #[test]
+    fn requests_that_the_hook_did_not_ask_for_are_told_apart() {
+        let (hook, review) = (hook(), review());
+        assert_eq!(looks_at(&hook, &review), Ok(true));
+        let other = Review { ref_: reference("Pod", "a"), ..review.clone() };
+        assert!(looks_at(&hook, &other).unwrap_err().contains("looks at Rule of"));
+        let update = Review { operation: Operation::Update, ..review.clone() };
+        assert!(looks_at(&hook, &update).unwrap_err().contains("not at Update"));
+        let labelled = Hook { of: labelled(all("Rule"), "a=b"), ..hook };
+        assert_eq!(looks_at(&labelled, &review), Ok(false));
+        let mut old = rule();
+        old["metadata"]["labels"] = json!({"a": "b"});
+        let replaced = Review { old: Some(old.to_string()), ..review };
+        assert_eq!(looks_at(&labelled, &replaced), Ok(true), "its labels were taken away");
+    }
+}

@@ -1,0 +1,338 @@
+//! Calls of the hooks of processors: of the version at work, or of the first one as soon as it is
+//! loaded.
+//!
+//! *Guarantees.* A hook is served before the watches of its processor have their first lists: the
+//! API server may need it to answer them. Requests that a swap falls into end on the version that
+//! they began on.
+
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+use tokio_util::task::TaskTracker;
+use tracing::{debug, error, info, trace, warn};
+
+use super::{Host, HostState, NotServed, swap::Prepared};
+use crate::wasm::{self, Line, Moment, Processor};
+use mortise_core::{
+    contract::{
+        Level,
+        hooks::{Conversion, Hooks, Review},
+    },
+    error_chain,
+    grant::rights::Rights,
+    reads::{PAGE_BYTES, Readable, View},
+    store::Stores,
+    webhook::{self, Decision, Given, Target},
+    write::Clock,
+};
+
+/// Batches of one conversion that are converted at the same time.
+const BATCHES: usize = 4;
+
+/// The hooks of a version of a processor. Cheap to clone.
+#[derive(Clone)]
+pub struct Hooking {
+    shared: Arc<Version>,
+}
+
+struct Version {
+    processor: Processor,
+    hooks: Arc<Hooks>,
+    config: Arc<str>,
+    readable: Arc<Readable>,
+    rights: Option<Arc<dyn Rights>>,
+    stores: Stores,
+    now: Clock,
+    /// The calls that run: each goes on when its caller has gone, and ends at its deadline.
+    calls: TaskTracker,
+}
+
+/// The reason why a hook gave no answer that counts.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoAnswer {
+    /// The question is not one for this processor.
+    #[error("{0}")]
+    NotAsked(String),
+
+    /// The processor refused: it returned this error.
+    #[error("{0}")]
+    Refused(String),
+
+    /// The answer breaks a rule of the contract.
+    #[error("{0}")]
+    Broken(String),
+
+    /// The call ended without an answer.
+    #[error(transparent)]
+    Failed(#[from] wasm::Error),
+}
+
+/// Returns the reason why the port of hooks cannot answer, if it cannot.
+pub type Port = super::Source<Option<NotServed>>;
+
+/// The hooks of all processors, by their names.
+#[derive(Default)]
+pub(super) struct Serving {
+    of: Mutex<BTreeMap<Arc<str>, Hooking>>,
+    /// The state of the port, if the host has one.
+    port: Mutex<Option<Port>>,
+    calls: TaskTracker,
+}
+
+// === impl Host ===
+
+impl Host {
+    /// Returns the hooks of a processor; `None` if no version of it is loaded, or if it has none.
+    pub fn hooking(&self, processor: &str) -> Option<Hooking> {
+        self.shared.hooks.of.lock().get(processor).cloned()
+    }
+
+    /// Sets the port that serves the hooks, or tells that its state has changed: the statuses of
+    /// processors are computed anew.
+    pub fn hooks_served_at(&self, port: Port) {
+        *self.shared.hooks.port.lock() = Some(port);
+        self.shared.circumstances.send_modify(|count| *count += 1);
+    }
+
+    /// Returns the source of the kinds that are converted here, each as group and kind.
+    pub fn converted_source(&self) -> super::Source<Vec<(String, String)>> {
+        let shared = Arc::clone(&self.shared);
+        Arc::new(move || shared.hooks.converted())
+    }
+}
+
+impl HostState {
+    /// Makes the hooks of a version.
+    pub(super) fn hooking(
+        &self,
+        processor: &Processor,
+        (hooks, config): (Arc<Hooks>, Arc<str>),
+        readable: &Arc<Readable>,
+        rights: Option<Arc<dyn Rights>>,
+    ) -> Hooking {
+        let version = Version {
+            processor: processor.clone(),
+            hooks,
+            config,
+            readable: Arc::clone(readable),
+            rights,
+            stores: self.dispatch.stores.clone(),
+            now: Arc::clone(&self.parts.now),
+            calls: self.hooks.calls.clone(),
+        };
+        Hooking { shared: Arc::new(version) }
+    }
+}
+
+// === impl Serving ===
+
+impl Serving {
+    /// Serves the hooks of the first version of a processor, which is not at work yet.
+    pub(super) fn begin(&self, first: &Prepared) {
+        let mut all = self.of.lock();
+        if !first.hooking.hooks().is_empty() {
+            all.entry(Arc::clone(first.name())).or_insert_with(|| first.hooking.clone());
+        }
+    }
+
+    /// Serves the hooks of a version that is put to work, in place of any other one.
+    pub(super) fn put(&self, name: &Arc<str>, hooking: Hooking) {
+        let mut all = self.of.lock();
+        if hooking.hooks().is_empty() {
+            all.remove(name);
+        } else {
+            all.insert(Arc::clone(name), hooking);
+        }
+    }
+
+    pub(super) fn remove(&self, name: &str) {
+        self.of.lock().remove(name);
+    }
+
+    /// Returns whether the hooks of a processor are served; `None` if it has none, or if there is no
+    /// port.
+    pub(super) fn state_of(&self, processor: &str) -> Option<Result<(), NotServed>> {
+        let port = self.port.lock().clone()?;
+        self.of.lock().contains_key(processor).then(|| port().map_or(Ok(()), Err))
+    }
+
+    fn converted(&self) -> Vec<(String, String)> {
+        let all = self.of.lock();
+        let kinds = all.values().flat_map(|hooking| &hooking.hooks().conversions);
+        kinds.map(|of| (of.group.clone(), of.kind.clone())).collect()
+    }
+}
+
+// === impl Hooking ===
+
+impl Hooking {
+    /// Returns the kinds that are converted, and the hooks.
+    pub fn hooks(&self) -> &Hooks {
+        &self.shared.hooks
+    }
+
+    /// Converts objects of the kind of the first of them to a version, given as an apiVersion. The
+    /// answer has as many, in the same order. `ends` is the time until which the caller waits.
+    ///
+    /// # Errors
+    ///
+    /// Fails as a whole if one object cannot be converted.
+    pub async fn convert(
+        &self,
+        kind: &str,
+        to: &str,
+        objects: Vec<Bytes>,
+        ends: Instant,
+    ) -> Result<Vec<String>, NoAnswer> {
+        Target::new(self.hooks(), kind, to).map_err(NoAnswer::NotAsked)?;
+        let sizes: Vec<usize> = objects.iter().map(Bytes::len).collect();
+        let batches = webhook::batches(&sizes).into_iter();
+        // Each batch in a task: together they take as many threads as there are, and a caller that
+        // goes away breaks none off.
+        let tasks = batches.map(|batch| {
+            let (this, kind, to) = (self.clone(), kind.to_owned(), to.to_owned());
+            let objects = objects.get(batch).unwrap_or_default().to_vec();
+            async move {
+                let task = async move { this.convert_batch(&kind, &to, &objects, ends).await };
+                match self.shared.calls.spawn(task).await {
+                    Ok(converted) => converted,
+                    Err(error) => Err(NoAnswer::Broken(error.to_string())),
+                }
+            }
+        });
+        let converted: Vec<Vec<String>> =
+            stream::iter(tasks).buffered(BATCHES).try_collect().await?;
+        Ok(converted.into_iter().flatten().collect())
+    }
+
+    async fn convert_batch(
+        &self,
+        kind: &str,
+        to: &str,
+        objects: &[Bytes],
+        ends: Instant,
+    ) -> Result<Vec<String>, NoAnswer> {
+        let target = Target::new(self.hooks(), kind, to).map_err(NoAnswer::NotAsked)?;
+        let mut given = Vec::with_capacity(objects.len());
+        for object in objects {
+            let text = std::str::from_utf8(object)
+                .map_err(|error| NoAnswer::NotAsked(format!("an object is no text: {error}")))?;
+            let of = Given::parse(&target, text).map_err(NoAnswer::NotAsked)?;
+            given.push((text, of));
+        }
+        let is_other = |of: &&(&str, Given<'_>)| !of.1.is_in(target.version());
+        let shown: Vec<String> = given.iter().filter(is_other).map(|of| of.1.shown()).collect();
+        let mut answers = if shown.is_empty() {
+            Vec::new().into_iter()
+        } else {
+            self.ask_to_convert(&target, shown, ends).await?.into_iter()
+        };
+        let merged = given.iter().map(|(text, of)| {
+            if of.is_in(target.version()) {
+                return Ok((*text).to_owned());
+            }
+            let answer = answers.next().unwrap_or_default();
+            of.converted(&target, &answer).map_err(NoAnswer::Broken)
+        });
+        merged.collect()
+    }
+
+    async fn ask_to_convert(
+        &self,
+        target: &Target<'_>,
+        objects: Vec<String>,
+        ends: Instant,
+    ) -> Result<Vec<String>, NoAnswer> {
+        let count = objects.len();
+        let (group, kind) = target.kind();
+        let request = Conversion {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            to: target.version().to_owned(),
+            objects,
+            config: self.shared.config.to_string(),
+        };
+        let called = self.shared.processor.convert(request, ends).await;
+        self.log("conversion", &called.log);
+        let answers = called.answer?.map_err(NoAnswer::Refused)?;
+        if answers.len() == count {
+            return Ok(answers);
+        }
+        let (name, found) = (self.shared.processor.name(), answers.len());
+        Err(NoAnswer::Broken(format!("processor `{name}` returned {found} objects for {count}")))
+    }
+
+    /// Asks a hook what becomes of a request; its configuration is set here.
+    ///
+    /// # Errors
+    ///
+    /// Fails for a request that is not for the hook, if the hook fails, and if its answer breaks a
+    /// rule.
+    pub async fn admit(&self, review: Review, ends: Instant) -> Result<Decision, NoAnswer> {
+        let hooks = Arc::clone(&self.shared.hooks);
+        let Some(hook) = hooks.hook(&review.hook) else {
+            let all: Vec<&str> = hooks.admission.iter().map(|hook| hook.name.as_str()).collect();
+            let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+            let message = format!("there is no hook `{}`; there are: {all}", review.hook);
+            return Err(NoAnswer::NotAsked(message));
+        };
+        if !webhook::looks_at(hook, &review).map_err(NoAnswer::NotAsked)? {
+            return Ok(Decision { denial: None, patch: None, warnings: Vec::new() });
+        }
+        let review = Review { config: self.shared.config.to_string(), ..review };
+        let now = u64::try_from((self.shared.now)().as_millisecond()).unwrap_or_default();
+        let moment = Moment { now_ms: now, seed: now };
+        let of = self.clone();
+        let asked = review.clone();
+        // In a task: a caller that goes away breaks no call off.
+        let call = async move { of.shared.processor.admit(of.view(), asked, moment, ends).await };
+        let called = self.shared.calls.spawn(call).await;
+        let called = called.map_err(|error| NoAnswer::Broken(error.to_string()))?;
+        self.log(&hook.name, &called.log);
+        let answer = called.answer?.map_err(NoAnswer::Refused)?;
+        webhook::decide(hook, &review, answer).map_err(NoAnswer::Broken)
+    }
+
+    fn view(&self) -> View {
+        let Version { stores, readable, rights, .. } = &*self.shared;
+        View::new(stores.clone(), Arc::clone(readable), PAGE_BYTES).with_rights(rights.clone())
+    }
+
+    fn log(&self, hook: &str, lines: &[Line]) {
+        if lines.is_empty() {
+            return;
+        }
+        let processor = self.shared.processor.tenant().name();
+        let span = tracing::info_span!("hook", %processor, hook);
+        span.in_scope(|| log_lines(lines));
+    }
+}
+
+// === impl NoAnswer ===
+
+impl NoAnswer {
+    /// Returns the error and its causes, in words.
+    pub fn message(&self) -> String {
+        error_chain::whole(self)
+    }
+}
+
+/// Logs the lines of a guest.
+pub(crate) fn log_lines(lines: &[Line]) {
+    for Line { level, message, fields, .. } in lines {
+        let fields: Map<String, Value> =
+            fields.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+        let fields = Value::Object(fields);
+        match level {
+            Level::Trace => trace!(%fields, "{message}"),
+            Level::Debug => debug!(%fields, "{message}"),
+            Level::Info => info!(%fields, "{message}"),
+            Level::Warn => warn!(%fields, "{message}"),
+            Level::Error => error!(%fields, "{message}"),
+        }
+    }
+}

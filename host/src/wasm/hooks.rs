@@ -1,0 +1,233 @@
+//! Calls of hooks: conversions and admissions.
+//!
+//! *Guarantees.* A call of a hook waits for no call of a reconciler: it has places and turns of its
+//! own. It runs although the processor is suspended and while the host drains, since writes that
+//! end then may wait for it. It ends at the time until which its caller waits.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout_at;
+use tokio_util::sync::CancellationToken;
+use wasmtime::Store;
+
+use super::{
+    Error, LONG_WAIT, Limits, Line, Moment, Processor, State, library::Caller, shares::Slot, until,
+};
+use mortise_core::{
+    contract::bounds::{self, ENTRY, HOOK_ANSWER},
+    contract::hooks::{Answer, Conversion, Hooks, Review, Verdict},
+    reads::View,
+};
+
+/// The result of the call of a hook.
+pub struct Hooked<T> {
+    /// The answer or the refusal that the component returned, or the error that ended the call.
+    pub answer: Result<Result<T, String>, Error>,
+    /// The lines that the guest logged.
+    pub log: Vec<Line>,
+}
+
+impl Processor {
+    /// Asks the processor what it converts, and for its hooks, under a configuration. A component
+    /// that exports neither has none.
+    ///
+    /// # Errors
+    ///
+    /// Fails as any call can, and if the answer is over the bounds.
+    pub async fn hooks(&self, config: &str) -> Result<Hooks, Error> {
+        let exports = &self.shared.linked.exports;
+        if exports.conversion.is_none() && exports.admission.is_none() {
+            return Ok(Hooks::default());
+        }
+        let ends = self.tenant.setup();
+        let asked = until(&ends, self.hooks_in_slot(config)).await;
+        asked.unwrap_or_else(|| Err(self.cancelled()))
+    }
+
+    async fn hooks_in_slot(&self, config: &str) -> Result<Hooks, Error> {
+        let _slot = self.slot(self.tenant.setup_id()).await;
+        let _ticks = self.shared.engine.tick();
+        let mut store = self.setup_store();
+        let conversions = self.ask_conversions(&mut store, config).await;
+        let conversions = conversions.map_err(|source| self.setup_error(&store, source))?;
+        let mut store = self.setup_store();
+        let admission = self.ask_hooks(&mut store, config).await;
+        let admission = admission.map_err(|source| self.setup_error(&store, source))?;
+        let hooks = Hooks { conversions, admission };
+        match bounds::check_hooks(&hooks) {
+            Ok(()) => Ok(hooks),
+            Err(found) => {
+                Err(Error::DescriptionRefused { processor: self.name().to_owned(), found })
+            }
+        }
+    }
+
+    async fn ask_conversions(
+        &self,
+        store: &mut Store<State>,
+        config: &str,
+    ) -> wasmtime::Result<Vec<mortise_core::contract::hooks::Converted>> {
+        let Some(export) = &self.shared.linked.exports.conversion else { return Ok(Vec::new()) };
+        let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
+        let guest = export.load(&mut *store, &instance)?;
+        let kinds = guest.call_conversions(store, config).await?;
+        Ok(kinds.into_iter().map(Into::into).collect())
+    }
+
+    async fn ask_hooks(
+        &self,
+        store: &mut Store<State>,
+        config: &str,
+    ) -> wasmtime::Result<Vec<mortise_core::contract::hooks::Hook>> {
+        let Some(export) = &self.shared.linked.exports.admission else { return Ok(Vec::new()) };
+        let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
+        let guest = export.load(&mut *store, &instance)?;
+        let hooks = guest.call_hooks(store, config).await?;
+        Ok(hooks.into_iter().map(Into::into).collect())
+    }
+
+    /// Converts a batch of objects. `ends` is the time until which the caller waits; the deadline
+    /// of the processor's limits holds too.
+    ///
+    /// The future must be awaited to its end, as that of [`Processor::call`].
+    pub async fn convert(&self, of: Conversion, ends: Instant) -> Hooked<Vec<String>> {
+        let expected = of.objects.len();
+        let moment = Moment { now_ms: 0, seed: 0 };
+        let mut hooked = self
+            .hooked(None, moment, ends, async |store| {
+                let export = self.shared.linked.exports.conversion.as_ref();
+                let export = export.ok_or_else(|| not_exported("conversion"))?;
+                let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
+                let guest = export.load(&mut *store, &instance)?;
+                guest.call_convert(store, &of.into()).await
+            })
+            .await;
+        if let Ok(Ok(objects)) = &hooked.answer {
+            let size = objects.iter().map(|object| ENTRY + object.len()).sum();
+            let returned = objects.len();
+            if let Err(error) = self.check_answer(size) {
+                hooked.answer = Err(error);
+            } else if returned != expected {
+                let message = format!(
+                    "processor `{}` returned {returned} objects for {expected}",
+                    self.name()
+                );
+                hooked.answer = Ok(Err(message));
+            }
+        }
+        hooked
+    }
+
+    /// Asks a hook what becomes of a request, as [`Processor::convert`] converts.
+    pub async fn admit(
+        &self,
+        view: View,
+        of: Review,
+        moment: Moment,
+        ends: Instant,
+    ) -> Hooked<Answer> {
+        let hooked = self
+            .hooked(Some(view), moment, ends, async |store| {
+                let export = self.shared.linked.exports.admission.as_ref();
+                let export = export.ok_or_else(|| not_exported("admission"))?;
+                let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
+                let guest = export.load(&mut *store, &instance)?;
+                guest.call_admit(store, &of.into()).await
+            })
+            .await;
+        let Hooked { answer, log } = hooked;
+        let answer = match answer {
+            Ok(Ok(answer)) => {
+                let mut answer = Answer::from(answer);
+                let size = answer_size(&answer);
+                bounds::shorten_answer(&mut answer);
+                self.check_answer(size).map(|()| Ok(answer))
+            }
+            Ok(Err(message)) => Ok(Err(message)),
+            Err(error) => Err(error),
+        };
+        Hooked { answer, log }
+    }
+
+    /// Makes one call of a hook.
+    async fn hooked<T>(
+        &self,
+        view: Option<View>,
+        moment: Moment,
+        ends: Instant,
+        call: impl AsyncFnOnce(&mut Store<State>) -> wasmtime::Result<Result<T, String>>,
+    ) -> Hooked<T> {
+        let asked = Instant::now();
+        let slot = timeout_at(ends.into(), self.hook_slot()).await;
+        let start = Instant::now();
+        let (Ok(_slot), false) = (slot, start >= ends) else {
+            let limit = ends.saturating_duration_since(asked);
+            let error = Error::Crowded { processor: self.name().to_owned(), limit };
+            return Hooked { answer: Err(error), log: Vec::new() };
+        };
+        let _ticks = self.shared.engine.tick();
+        let limits = self.hook_limits(ends - start);
+        let caller = Caller {
+            tenant: self.tenant.clone(),
+            slot_of: self.tenant.hook_id(),
+            turn_of: self.tenant.hook_id(),
+            // Nothing cancels it: the deadline is near.
+            ends: CancellationToken::new(),
+        };
+        let mut store = self.store(&limits, view, moment, (start, limits.outcome_copy()), caller);
+        let answer = call(&mut store).await;
+        let answer = answer.map_err(|source| self.error(&limits, &store, source));
+        let answer = answer.map(|answer| {
+            answer.map_err(|mut message| {
+                bounds::text::cut(&mut message, bounds::FAILURE);
+                message
+            })
+        });
+        let (log, _) = store.into_data().log.lock().finish();
+        Hooked { answer, log }
+    }
+
+    fn hook_limits(&self, left: Duration) -> Limits {
+        let limits = self.limits().clone();
+        Limits { deadline: limits.deadline.min(left), outcome: HOOK_ANSWER, ..limits }
+    }
+
+    /// Waits for a place for the call of a hook.
+    async fn hook_slot(&self) -> Slot<'_> {
+        let engine = &self.shared.engine;
+        let (slot, granted) = engine.hook_slots().slot(self.tenant.hook_id());
+        if let Some(mut granted) = granted {
+            if tokio::time::timeout(LONG_WAIT, &mut granted).await.is_ok() {
+                return slot;
+            }
+            engine.delayed();
+            granted.await.expect("who waits is in the line until it is granted");
+        }
+        slot
+    }
+
+    fn check_answer(&self, size: usize) -> Result<(), Error> {
+        if size <= HOOK_ANSWER {
+            return Ok(());
+        }
+        Err(Error::OutcomeTooLarge {
+            processor: self.name().to_owned(),
+            limit: HOOK_ANSWER,
+            found: format!("the answer of a hook has {size} bytes"),
+        })
+    }
+}
+
+fn not_exported(interface: &str) -> wasmtime::Error {
+    wasmtime::Error::msg(format!("the component does not export `{interface}`"))
+}
+
+fn answer_size(answer: &Answer) -> usize {
+    let warnings: usize = answer.warnings.iter().map(|warning| ENTRY + warning.len()).sum();
+    warnings
+        + match &answer.verdict {
+            Verdict::Allow => 0,
+            Verdict::Deny(denial) => denial.message.len(),
+            Verdict::Change(object) => object.len(),
+        }
+}

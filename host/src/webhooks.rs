@@ -1,0 +1,183 @@
+//! The port of `--webhooks`: answers conversions and admissions of the API server with the hooks of
+//! processors, over TLS.
+//!
+//! Whoever reaches the port may ask: hooks change nothing, and all that they are given comes with
+//! the question. So what a question may cost is bounded: the connections, the bytes of bodies that
+//! are held, the time, and the places for calls (see [`wasm`](crate::wasm)).
+//!
+//! | path | answers |
+//! | --- | --- |
+//! | `/convert/NAMESPACE/PROCESSOR` | a `ConversionReview` |
+//! | `/admit/NAMESPACE/PROCESSOR/HOOK` | an `AdmissionReview` |
+
+mod admission;
+mod body;
+mod certificate;
+mod conversion;
+mod listener;
+mod path;
+#[cfg(test)]
+mod tests;
+
+pub use certificate::{Certificate, Served};
+pub use path::{Alias, Paths};
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header, request::Parts};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::host::{Host, Source};
+use body::Held;
+use path::Path;
+
+/// The time that a caller waits who does not say how long: that of a conversion.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The part of a caller's time that is left for the way back.
+const WAY_BACK: Duration = Duration::from_millis(100);
+/// The longest path that is looked at, in bytes: those of the longest names.
+const MAX_PATH_BYTES: usize = 1024;
+
+/// The port. Cheap to clone.
+#[derive(Clone)]
+pub struct Webhooks {
+    shared: Arc<State>,
+}
+
+struct State {
+    host: Arc<Host>,
+    paths: Paths,
+    held: Held,
+}
+
+/// A question without an answer: an HTTP status, and what is wrong.
+#[derive(Debug)]
+struct Refused {
+    status: StatusCode,
+    message: String,
+}
+
+// === impl Webhooks ===
+
+impl Webhooks {
+    /// Creates the port of a host; `paths` are those that are served beside its own.
+    pub fn new(host: &Arc<Host>, paths: Paths) -> Self {
+        let state = State { host: Arc::clone(host), paths, held: Held::default() };
+        Self { shared: Arc::new(state) }
+    }
+
+    /// Serves a listener until `stop` is cancelled and the questions that came before are answered.
+    ///
+    /// # Errors
+    ///
+    /// Fails if TLS cannot be set up.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        certificate: Source<Option<Served>>,
+        stop: CancellationToken,
+    ) -> anyhow::Result<()> {
+        listener::serve(self, listener, certificate, stop).await
+    }
+
+    /// Answers a request.
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let path: String = request.uri().path().chars().take(MAX_PATH_BYTES).collect();
+        let (status, kind, body) = match self.ask(request).await {
+            Ok(body) => (StatusCode::OK, "application/json", body),
+            Err(Refused { status, message }) => {
+                if status.is_server_error() {
+                    warn!(path, message, "a webhook gave no answer");
+                } else {
+                    debug!(path, message, %status, "a request is refused");
+                }
+                (status, "text/plain; charset=utf-8", (message + "\n").into())
+            }
+        };
+        let mut response = Response::new(Full::new(body));
+        *response.status_mut() = status;
+        let kind = http::HeaderValue::from_static(kind);
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+
+    async fn ask(&self, request: Request<Incoming>) -> Result<Bytes, Refused> {
+        let asked = Instant::now();
+        let (parts, body) = request.into_parts();
+        let path = self.shared.paths.resolve(parts.uri.path())?;
+        if parts.method != Method::POST {
+            let message = format!("{} is not answered here, POST is", parts.method);
+            return Err(Refused::new(StatusCode::METHOD_NOT_ALLOWED, message));
+        }
+        check_type(&parts)?;
+        let ends = asked + timeout(parts.uri.query())?.saturating_sub(WAY_BACK);
+        let processor = path.processor();
+        let Some(hooking) = self.shared.host.hooking(&processor) else {
+            let message = format!("no version of processor `{processor}` with hooks is loaded");
+            return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, message));
+        };
+        // The bytes count as held until the answer is made.
+        let (body, _held) = self.shared.held.read(body, ends).await?;
+        match path {
+            Path::Convert { .. } => conversion::answer(&hooking, body, ends).await,
+            Path::Admit { hook, .. } => {
+                admission::answer(&hooking, hook, &body, (asked, ends)).await
+            }
+        }
+    }
+}
+
+/// Refuses a body that does not claim to be JSON.
+fn check_type(request: &Parts) -> Result<(), Refused> {
+    let kind = request.headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let media_type = kind.split(';').next().unwrap_or_default().trim();
+    if media_type.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let message = "a review comes as application/json".to_owned();
+    Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
+}
+
+/// Returns how long the caller waits: `timeout` in the query of its request.
+fn timeout(query: Option<&str>) -> Result<Duration, Refused> {
+    let pairs = query.unwrap_or_default().split('&');
+    let Some(text) = pairs.into_iter().find_map(|pair| pair.strip_prefix("timeout=")) else {
+        return Ok(TIMEOUT);
+    };
+    let parsed = text.parse::<jiff::SignedDuration>().ok();
+    let parsed = parsed.and_then(|duration| Duration::try_from(duration).ok());
+    let parsed = parsed.ok_or_else(|| {
+        Refused::bad(format!("timeout={}: a duration such as `10s` is expected", short(text)))
+    })?;
+    Ok(parsed.min(TIMEOUT))
+}
+
+/// Returns the beginning of a stranger's text.
+fn short(text: &str) -> String {
+    mortise_core::contract::bounds::text::quoted(text)
+}
+
+// === impl Refused ===
+
+impl Refused {
+    fn new(status: StatusCode, message: String) -> Self {
+        Self { status, message }
+    }
+
+    fn bad(message: String) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    fn unavailable(message: String) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+    }
+}

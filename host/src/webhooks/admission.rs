@@ -1,0 +1,165 @@
+//! Admission reviews.
+
+use std::time::{Duration, Instant};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Map, Value, json, value::RawValue};
+
+use super::{Refused, WAY_BACK, short};
+use crate::host::{Hooking, NoAnswer};
+use mortise_core::{
+    contract::{
+        Kind, ObjectRef,
+        hooks::{self, Operation},
+    },
+    webhook::{Decision, shown},
+};
+
+const KIND: &str = "AdmissionReview";
+/// The versions of the review, whose fields used here are the same.
+const VERSIONS: [&str; 2] = ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"];
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review<'a> {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(borrow)]
+    request: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request<'a> {
+    uid: String,
+    kind: GroupVersionKind,
+    #[serde(default)]
+    sub_resource: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    operation: String,
+    #[serde(default)]
+    user_info: UserInfo,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow)]
+    old_object: Option<&'a RawValue>,
+    #[serde(default)]
+    dry_run: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct GroupVersionKind {
+    #[serde(default)]
+    group: String,
+    version: String,
+    kind: String,
+}
+
+#[derive(Default, Deserialize)]
+struct UserInfo {
+    #[serde(default)]
+    username: String,
+    #[serde(default)]
+    groups: Option<Vec<String>>,
+}
+
+/// Answers a review; `asked` and `ends` are the times at which the question came, and until which
+/// the caller waits.
+pub(super) async fn answer(
+    hooking: &Hooking,
+    hook: &str,
+    body: &Bytes,
+    (asked, ends): (Instant, Instant),
+) -> Result<Bytes, Refused> {
+    let (api_version, request) = parse(body)?;
+    let timeout = hooking.hooks().hook(hook).map(|hook| Duration::from_millis(hook.timeout));
+    let own = timeout.map(|timeout| asked + timeout.saturating_sub(WAY_BACK));
+    let ends = own.map_or(ends, |own| own.min(ends));
+    let uid = request.uid.clone();
+    match hooking.admit(review(hook, request)?, ends).await {
+        Ok(decision) => response(api_version, &uid, &decision),
+        Err(NoAnswer::NotAsked(message)) => Err(Refused::bad(message)),
+        Err(error) => Err(Refused::unavailable(error.message())),
+    }
+}
+
+fn parse(body: &Bytes) -> Result<(&'static str, Request<'_>), Refused> {
+    let no_review = |error| Refused::bad(format!("this is no {KIND}: {error}"));
+    let review: Review<'_> = serde_json::from_slice(body).map_err(no_review)?;
+    let Review { api_version, kind, request } = review;
+    let known = VERSIONS.into_iter().find(|known| *known == api_version);
+    let (Some(known), KIND) = (known, kind.as_str()) else {
+        return Err(Refused::bad(format!(
+            "kind {} of {}: a {KIND} of {} is expected",
+            short(&kind),
+            short(&api_version),
+            VERSIONS.join(" or ")
+        )));
+    };
+    let request = request.ok_or_else(|| Refused::bad(format!("the {KIND} has no request")))?;
+    Ok((known, serde_json::from_str(request.get()).map_err(no_review)?))
+}
+
+fn review(hook: &str, request: Request<'_>) -> Result<hooks::Review, Refused> {
+    let operation = match request.operation.as_str() {
+        "CREATE" => Operation::Create,
+        "UPDATE" => Operation::Update,
+        "DELETE" => Operation::Delete,
+        other => {
+            let message =
+                format!("operation {}: CREATE, UPDATE and DELETE are looked at", short(other));
+            return Err(Refused::bad(message));
+        }
+    };
+    if !request.sub_resource.is_empty() {
+        let message = format!("hooks look at no subresource: {}", short(&request.sub_resource));
+        return Err(Refused::bad(message));
+    }
+    let GroupVersionKind { group, version, kind } = request.kind;
+    let object = |raw: Option<&RawValue>| raw.map(|raw| shown(raw.get())).transpose();
+    Ok(hooks::Review {
+        hook: hook.to_owned(),
+        operation,
+        ref_: ObjectRef {
+            cluster: String::new(),
+            kind: Kind { group, version, kind },
+            namespace: Some(request.namespace).filter(|namespace| !namespace.is_empty()),
+            name: request.name,
+        },
+        object: object(request.object).map_err(Refused::bad)?,
+        old: object(request.old_object).map_err(Refused::bad)?,
+        user: request.user_info.username,
+        groups: request.user_info.groups.unwrap_or_default(),
+        dry_run: request.dry_run.unwrap_or_default(),
+        config: String::new(),
+    })
+}
+
+fn response(api_version: &str, uid: &str, decision: &Decision) -> Result<Bytes, Refused> {
+    let Decision { denial, patch, warnings } = decision;
+    let mut response = Map::new();
+    let mut set = |key: &str, value: Value| response.insert(key.to_owned(), value);
+    set("uid", uid.into());
+    set("allowed", denial.is_none().into());
+    if let Some(denial) = denial {
+        set("status", json!({"code": denial.code, "message": denial.message}));
+    }
+    if let Some(patch) = patch {
+        let text = serde_json::to_string(patch);
+        let text = text.map_err(|error| Refused::unavailable(error.to_string()))?;
+        set("patch", STANDARD.encode(text).into());
+        set("patchType", "JSONPatch".into());
+    }
+    if !warnings.is_empty() {
+        set("warnings", warnings.iter().map(String::as_str).map(Value::from).collect());
+    }
+    let answer = json!({"apiVersion": api_version, "kind": KIND, "response": response});
+    Ok(answer.to_string().into())
+}

@@ -1,0 +1,213 @@
+//! A processor with hooks: it converts Rules between `spec.size` (v1) and `spec.length` (v2), marks
+//! them when they are stored, and refuses those that are too large. `spec.do` of a Rule says how it
+//! misbehaves.
+
+#![expect(clippy::indexing_slicing, reason = "an object without the field panics, as it should")]
+
+use mortise_sdk::{
+    Admits, Answer, Converted, Converts, Description, Failure, Hook, Host, Object, Operation,
+    Outcome, Processor, Reconciler, Request, Review, Selection, kubernetes::ConfigMap,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The processor.
+pub struct Hooks;
+
+/// A Rule of version v1, which is the stored one.
+#[derive(Debug, Deserialize)]
+pub struct Rule {}
+
+impl Object for Rule {
+    const GROUP: &'static str = "example.com";
+    const VERSION: &'static str = "v1";
+    const KIND: &'static str = "Rule";
+}
+
+/// The configuration.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Config {
+    /// The versions that are converted.
+    versions: Vec<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { versions: vec!["v1".to_owned(), "v2".to_owned()] }
+    }
+}
+
+/// The annotation that marks a Rule.
+const MARK: &str = "example.com/marked-by";
+
+impl Processor for Hooks {
+    type Config = Config;
+
+    fn describe(_config: &Config) -> Result<Description, String> {
+        let reconciler = Reconciler::new("rules", Selection::of::<Rule>());
+        Ok(Description::new("hooks", "0.1.0")
+            .reconciles(reconciler)
+            .reads(Selection::of::<ConfigMap>()))
+    }
+
+    fn reconcile(_request: &Request, _config: &Config, _host: &Host) -> Result<Outcome, Failure> {
+        Ok(Outcome::new())
+    }
+}
+
+impl Converts for Hooks {
+    fn conversions(config: &Config) -> Vec<Converted> {
+        let versions: Vec<&str> = config.versions.iter().map(String::as_str).collect();
+        vec![Converted::new(Rule::GROUP, Rule::KIND, &versions)]
+    }
+
+    fn convert(object: &Value, to: &str, _config: &Config) -> Result<Value, String> {
+        let mut object = object.clone();
+        object["apiVersion"] = format!("{}/{to}", Rule::GROUP).into();
+        match deed(&object) {
+            "refuse" => return Err("told to refuse".to_owned()),
+            "rename" => object["metadata"]["name"] = "other".into(),
+            "grow" => object["spec"]["size"] = "x".repeat(9 << 20).into(),
+            "stay" => object["apiVersion"] = "example.com/v1".into(),
+            other => misbehave(other),
+        }
+        let (from, into) = if to == "v1" { ("length", "size") } else { ("size", "length") };
+        if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+            && let Some(value) = spec.remove(from)
+        {
+            spec.insert(into.to_owned(), value);
+        }
+        Ok(object)
+    }
+}
+
+impl Admits for Hooks {
+    fn hooks(_config: &Config) -> Vec<Hook> {
+        let of = Selection::of::<Rule>();
+        vec![
+            Hook::new("mark", of.clone(), &[Operation::Create, Operation::Update]).changes(),
+            Hook::new("check", of, &[Operation::Create, Operation::Update, Operation::Delete]),
+        ]
+    }
+
+    fn admit(review: &Review, _config: &Config, host: &Host) -> Result<Answer, String> {
+        let object: Option<Value> = review.new_object()?;
+        let old: Option<Value> = review.old_object()?;
+        let object = object.or(old).ok_or("no object")?;
+        match deed(&object) {
+            "refuse" => return Err("told to refuse".to_owned()),
+            "rename" => {
+                let mut other = object.clone();
+                other["metadata"]["name"] = "other".into();
+                return Ok(Answer::change(&other));
+            }
+            other => misbehave(other),
+        }
+        if review.hook == "mark" {
+            let mut marked = object.clone();
+            marked["metadata"]["annotations"][MARK] = review.user.as_str().into();
+            return Ok(Answer::change(&marked).warning("it is marked"));
+        }
+        let limit = limit(review, host)?;
+        if object["spec"]["size"].as_u64().is_some_and(|size| size > limit) {
+            return Ok(Answer::deny_with(422, format!("spec.size is at most {limit}")));
+        }
+        Ok(Answer::allow())
+    }
+}
+
+/// Reads the largest size from the `ConfigMap` `limits` of the Rule's namespace; 10 without one.
+fn limit(review: &Review, host: &Host) -> Result<u64, String> {
+    let namespace = review.ref_.namespace.as_deref();
+    let limits = host.get::<ConfigMap>(namespace, "limits", &[]);
+    let limits = limits.map_err(|error| error.to_string())?;
+    let size = limits.as_ref().and_then(|limits| limits.data.get("size"));
+    Ok(size.and_then(|size| size.parse().ok()).unwrap_or(10))
+}
+
+fn deed(object: &Value) -> &str {
+    object.pointer("/spec/do").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn misbehave(deed: &str) {
+    match deed {
+        "panic" => panic!("told to panic"),
+        "hang" => loop {
+            std::hint::black_box(());
+        },
+        _ => {}
+    }
+}
+
+mortise_sdk::export!(Hooks, conversion, admission);
+
+#[cfg(test)]
+mod tests {
+    use mortise_sdk::testing::{Asked, Stub};
+    use serde_json::json;
+
+    use super::*;
+
+    fn rule(version: &str, spec: &Value) -> Value {
+        json!({
+            "apiVersion": format!("example.com/{version}"), "kind": "Rule",
+            "metadata": {
+                "name": "a", "namespace": "shop", "uid": "1",
+                "managedFields": [{"manager": "kubectl"}],
+            },
+            "spec": spec,
+        })
+    }
+
+    #[test]
+    fn the_stub_converts_by_the_rules_of_the_host() {
+        let stub = Stub::new();
+        let stored = rule("v1", &json!({"size": 3}));
+        let newer = stub.convert::<Hooks>(&stored, "v2", "").unwrap();
+        assert_eq!(newer, rule("v2", &json!({"length": 3})), "managed fields are kept");
+        assert_eq!(stub.convert::<Hooks>(&newer, "v1", "").unwrap(), stored);
+        for (deed, expected) in [
+            ("refuse", "told to refuse"),
+            ("rename", "metadata.name is another one"),
+            ("stay", "wanted are `example.com/v2` and `Rule`"),
+        ] {
+            let object = rule("v1", &json!({"do": deed}));
+            let error = stub.convert::<Hooks>(&object, "v2", "").unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+        let error = stub.convert::<Hooks>(&stored, "v3", "").unwrap_err();
+        assert!(error.contains("version `v3` of Rule is unknown: there are v1, v2"), "{error}");
+    }
+
+    #[test]
+    fn the_stub_reviews_by_the_rules_of_the_host() {
+        let limits = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "limits", "namespace": "shop"}, "data": {"size": "5"},
+        });
+        let stub = Stub::new().objects([limits]);
+        let ask = |hook, object: &Value| {
+            let asked = Asked { hook, object: Some(object), old: None, user: "jane" };
+            stub.review::<Hooks>(&asked, "")
+        };
+        let small = rule("v1", &json!({"size": 3}));
+        let marked = ask("mark", &small).unwrap();
+        let mut expected = small.clone();
+        expected["metadata"]["annotations"] = json!({MARK: "jane"});
+        assert_eq!((marked.object, marked.denial), (Some(expected), None));
+        assert_eq!(marked.warnings, ["it is marked"]);
+        assert_eq!(ask("check", &small).unwrap().denial, None);
+        let refused = ask("check", &rule("v1", &json!({"size": 6}))).unwrap();
+        let denial = refused.denial.unwrap();
+        assert_eq!((denial.code, denial.message.as_str()), (422, "spec.size is at most 5"));
+        assert_eq!(refused.object, None);
+        let error = ask("mark", &rule("v1", &json!({"do": "rename"}))).unwrap_err();
+        assert!(error.contains("changes metadata.name"), "{error}");
+        let error = ask("mark", &rule("v2", &json!({}))).unwrap_err();
+        assert!(error.contains("looks at Rule of example.com/v1, not at Rule"), "{error}");
+        let error = ask("marks", &small).unwrap_err();
+        assert!(error.contains("no hook `marks`"), "{error}");
+    }
+}

@@ -1,0 +1,407 @@
+//! The port of `--webhooks`: what it answers to reviews, to those that are none, and to those that
+//! want to harm it.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+pub(crate) use certificate::Issued;
+use certificate::{Server, issue::issue};
+use mortise_host::{
+    cluster::SecretName,
+    host::{Host, Loaded, Options, Settings},
+    webhooks::{Alias, Certificate, Paths, Webhooks},
+};
+use mortise_tests::guest;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_util::sync::CancellationToken;
+
+const NAME: &str = "webhooks.mortise.svc";
+const CONVERT: &str = "/convert/default/hooks";
+
+/// A host that serves the webhooks of the guest `hooks`.
+struct Port {
+    address: std::net::SocketAddr,
+    authority: String,
+    stop: CancellationToken,
+    tasks: JoinSet<anyhow::Result<()>>,
+    _host: Arc<Host>,
+}
+
+/// An answer: the status and the body.
+type Answer = (u16, String);
+
+/// Returns a certificate for a host, valid between these times, in hours from now.
+pub(crate) fn issued_for(host: &str, from: i64, until: i64) -> Issued {
+    let (hosts, now) = ([host.to_owned()], unix_time().as_secs());
+    let at = |hours: i64| Duration::from_secs(now.checked_add_signed(hours * 3600).unwrap());
+    issue(&Server { hosts: &hosts, from: at(from), until: at(until) }).unwrap()
+}
+
+#[expect(clippy::disallowed_methods, reason = "certificates are checked against the real time")]
+fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
+}
+
+/// Returns the Secret `default/certificate` that holds a certificate.
+pub(crate) fn secret(of: &Issued) -> Value {
+    let data = json!({"tls.crt": STANDARD.encode(&of.chain), "tls.key": STANDARD.encode(&of.key)});
+    let metadata = json!({"name": "certificate", "namespace": "default"});
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+}
+
+impl Port {
+    async fn open() -> Self {
+        let issued = issued_for(NAME, -1, 1);
+        let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
+        let cluster = super::cluster(&api);
+        mortise::local::apply(&cluster, vec![secret(&issued)]).await.unwrap();
+        let host = Host::start(&cluster, vec![hooks().await], &Options::default()).unwrap();
+        host.settled().await;
+        let (host, stop) = (Arc::new(host), CancellationToken::new());
+        let place: SecretName = "default/certificate".parse().unwrap();
+        let (mut certificate, kept) = Certificate::watch(cluster.client().clone(), place);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(kept);
+        while certificate.problem().is_some() {
+            certificate.changed().await;
+        }
+        let alias: Alias = format!("/old={CONVERT}").parse().unwrap();
+        let webhooks = Webhooks::new(&host, Paths::new(vec![alias]).unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tasks.spawn(webhooks.serve(listener, certificate.source(), stop.clone()));
+        Self { address, authority: issued.authority, stop, tasks, _host: host }
+    }
+
+    async fn connect(&self) -> TlsStream<TcpStream> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.authority.as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let name = ServerName::try_from(NAME).unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+    }
+
+    /// Sends a request and returns its answer.
+    async fn send(&self, head: &str, body: &[u8]) -> Answer {
+        let mut stream = self.connect().await;
+        let head = format!("{head} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n");
+        let length = format!("Content-Length: {}\r\n\r\n", body.len());
+        stream.write_all((head + &length).as_bytes()).await.unwrap();
+        // An answer may come before all of the body was taken.
+        let _ = stream.write_all(body).await;
+        answer(stream).await
+    }
+
+    async fn post(&self, path: &str, body: &str) -> Answer {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut stream = self.connect().await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(body.as_bytes()).await.unwrap();
+        answer(stream).await
+    }
+}
+
+async fn answer(mut stream: TlsStream<TcpStream>) -> Answer {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes).await;
+    let text = String::from_utf8(bytes).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.unwrap_or_default(), body.to_owned())
+}
+
+/// Loads the guest `hooks` as the Processor `default/hooks`.
+pub(crate) async fn hooks() -> Loaded {
+    let path = tokio::task::spawn_blocking(|| guest("tests/guests/hooks")).await.unwrap();
+    let cache = mortise_tests::code_cache();
+    let engine = mortise::local::engine(Some(&cache), false).unwrap();
+    let module = std::fs::read(path.unwrap()).unwrap();
+    let limits = mortise_host::wasm::Limits {
+        deadline: Duration::from_millis(500),
+        ..mortise_host::wasm::Limits::default()
+    };
+    let processor =
+        mortise_host::wasm::Processor::load(&engine, "hooks", module.into(), limits).await.unwrap();
+    let settings = Settings { name: Some("hooks".into()), ..Settings::in_namespace("default") };
+    Loaded::describe(processor, "", settings).await.unwrap()
+}
+
+fn rule(name: &str, version: &str, spec: &Value) -> Value {
+    let metadata = json!({
+        "name": name, "namespace": "shop", "uid": "1", "managedFields": [{"manager": "kubectl"}],
+    });
+    json!({
+        "apiVersion": format!("example.com/{version}"), "kind": "Rule", "metadata": metadata,
+        "spec": spec,
+    })
+}
+
+fn conversion(to: &str, objects: &[Value]) -> String {
+    let request = json!({"uid": "u", "desiredAPIVersion": to, "objects": objects});
+    let kind = "ConversionReview";
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": kind, "request": request}).to_string()
+}
+
+fn admission(operation: &str, object: &Value, old: &Value) -> Value {
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u", "kind": {"group": "example.com", "version": "v1", "kind": "Rule"},
+        "name": "a", "namespace": "shop", "operation": operation, "object": object,
+        "oldObject": old, "userInfo": {"username": "jane", "groups": ["people"]},
+    }})
+}
+
+fn response(answer: &Answer) -> Value {
+    assert_eq!(answer.0, 200, "{}", answer.1);
+    serde_json::from_str::<Value>(&answer.1).unwrap()["response"].clone()
+}
+
+#[tokio::test]
+async fn a_review_is_answered_with_as_many_objects_in_the_version_that_was_asked() {
+    let port = Port::open().await;
+    let objects: Vec<Value> =
+        (0..250).map(|size| rule(&format!("r{size}"), "v1", &json!({"size": size}))).collect();
+    let response =
+        response(&port.post("/old?timeout=30s", &conversion("example.com/v2", &objects)).await);
+    assert_eq!((&response["uid"], &response["result"]["status"]), (&json!("u"), &json!("Success")));
+    let expected: Vec<Value> =
+        (0..250).map(|size| rule(&format!("r{size}"), "v2", &json!({"length": size}))).collect();
+    assert_eq!(response["convertedObjects"], json!(expected));
+    let older = conversion("example.com/v2", &objects[..1]).replace(".io/v1\"", ".io/v1beta1\"");
+    let answer = port.post(CONVERT, &older).await;
+    let answer: Value = serde_json::from_str(&answer.1).unwrap();
+    assert_eq!(answer["apiVersion"], "apiextensions.k8s.io/v1beta1");
+}
+
+#[tokio::test]
+async fn an_admission_allows_changes_or_refuses() {
+    let port = Port::open().await;
+    let small = rule("a", "v1", &json!({"size": 1}));
+    let ask = async |hook: &str, review: &Value| {
+        response(&port.post(&format!("/admit/default/hooks/{hook}"), &review.to_string()).await)
+    };
+    let marked = ask("mark", &admission("CREATE", &small, &Value::Null)).await;
+    let patch = STANDARD.decode(marked["patch"].as_str().unwrap()).unwrap();
+    let patch: Value = serde_json::from_slice(&patch).unwrap();
+    let value = json!({"example.com/marked-by": "jane"});
+    assert_eq!(patch, json!([{"op": "add", "path": "/metadata/annotations", "value": value}]));
+    assert_eq!((&marked["allowed"], &marked["warnings"]), (&json!(true), &json!(["it is marked"])));
+    let deleted = ask("check", &admission("DELETE", &Value::Null, &small)).await;
+    assert_eq!(deleted, json!({"uid": "u", "allowed": true}));
+    let large = rule("a", "v1", &json!({"size": 11}));
+    let refused = ask("check", &admission("UPDATE", &large, &small)).await;
+    let status = json!({"code": 422, "message": "spec.size is at most 10"});
+    assert_eq!(refused, json!({"uid": "u", "allowed": false, "status": status}));
+}
+
+/// The certificate is taken anew when the Secret changes, and one that is of no use changes nothing.
+#[tokio::test]
+async fn the_certificate_is_that_of_the_secret_and_its_faults_are_told() {
+    let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
+    let cluster = super::cluster(&api);
+    let now = unix_time();
+    let place: SecretName = "default/certificate".parse().unwrap();
+    let (mut certificate, kept) = Certificate::watch(cluster.client().clone(), place);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(kept);
+    certificate.changed().await;
+    let not = certificate.not_served(now).unwrap();
+    let expected = "there is no Secret default/certificate";
+    assert_eq!((not.reason, not.message.as_str()), ("CertificateMissing", expected));
+    let apply = async |of: &Value| mortise::local::apply(&cluster, vec![of.clone()]).await.unwrap();
+    let old = issued_for(NAME, -2, -1);
+    apply(&secret(&old)).await;
+    certificate.changed().await;
+    let not = certificate.not_served(now).unwrap();
+    assert_eq!(not.reason, "CertificateInvalid");
+    assert!(not.message.contains("expired"), "{}", not.message);
+    let new = issued_for(NAME, -1, 1);
+    apply(&secret(&new)).await;
+    certificate.changed().await;
+    assert_eq!(certificate.not_served(now), None);
+    apply(&secret(&Issued { key: old.key, ..new })).await;
+    certificate.changed().await;
+    let not = certificate.not_served(now).unwrap();
+    assert!(not.message.contains("is not that of the certificate"), "{}", not.message);
+    assert!((certificate.source())().is_some(), "the former one is served on");
+}
+
+#[tokio::test]
+async fn what_is_no_review_is_told_what_is() {
+    let port = Port::open().await;
+    let good = conversion("example.com/v2", &[rule("a", "v1", &json!({}))]);
+    let deletion = admission("DELETE", &Value::Null, &rule("a", "v1", &json!({})));
+    let mut pod = deletion.clone();
+    pod["request"]["kind"]["kind"] = json!("Pod");
+    let mut connect = deletion.clone();
+    connect["request"]["operation"] = json!("CONNECT");
+    let mut status = deletion.clone();
+    status["request"]["subResource"] = json!("status");
+    let check = "/admit/default/hooks/check";
+    let cases = [
+        (CONVERT, "", 400, "this is no ConversionReview"),
+        (CONVERT, "[1", 400, "this is no ConversionReview"),
+        (CONVERT, "{}", 400, "a ConversionReview of apiextensions.k8s.io/v1 or"),
+        (CONVERT, &deletion.to_string(), 400, "kind `AdmissionReview` of `admission.k8s.io/v1`"),
+        (CONVERT, &good.replace("k8s.io/v1", "k8s.io/v2"), 400, "of `apiextensions.k8s.io/v2`"),
+        (check, &good, 400, "a AdmissionReview of admission.k8s.io/v1"),
+        (check, &pod.to_string(), 400, "not at Pod of example.com/v1"),
+        (check, &connect.to_string(), 400, "CREATE, UPDATE and DELETE are looked at"),
+        (check, &status.to_string(), 400, "hooks look at no subresource"),
+        ("/admit/default/hooks/other", &deletion.to_string(), 400, "there are: mark, check"),
+        ("/convert/default/other", &good, 503, "no version of processor `default/other`"),
+        ("/convert/default", &good, 404, "paths are /convert/NAMESPACE/PROCESSOR"),
+        ("/convert/default/hooks?timeout=x", &good, 400, "a duration such as `10s`"),
+    ];
+    for (path, body, status, expected) in cases {
+        let answer = port.post(path, body).await;
+        assert!(answer.0 == status && answer.1.contains(expected), "{path} {expected}: {answer:?}");
+    }
+    let answer = port.send(&format!("GET {CONVERT}"), b"").await;
+    assert_eq!(answer.0, 405);
+    assert_eq!(port.send(&format!("POST {CONVERT}"), b"{}").await.0, 415, "no content type");
+}
+
+#[tokio::test]
+async fn objects_that_cannot_be_converted_are_told_in_the_review() {
+    let port = Port::open().await;
+    let convert = async |to: &str, object: Value| {
+        let objects = [rule("a", "v1", &json!({})), object];
+        response(&port.post(CONVERT, &conversion(to, &objects)).await)
+    };
+    let good = || rule("b", "v1", &json!({}));
+    let cases = [
+        ("example.com/v3", good(), "version `v3` of Rule is unknown: there are v1, v2"),
+        ("example.org/v2", good(), "`Rule` of group `example.org` is not converted here"),
+        ("example.com/v2", rule("b", "v9", &json!({})), "version `v9` of Rule is unknown"),
+        ("example.com/v2", json!({"kind": "Pod"}), "only Rule of group example.com"),
+        ("example.com/v2", rule("b", "v1", &json!({"do": "refuse"})), "told to refuse"),
+    ];
+    for (to, object, expected) in cases {
+        let response = convert(to, object).await;
+        assert_eq!(response["result"]["status"], "Failure");
+        assert_eq!(response["convertedObjects"], json!([]));
+        let message = response["result"]["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{expected}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn a_bad_component_is_a_503_and_never_a_wrong_object() {
+    let port = Port::open().await;
+    for (deed, expected) in [
+        ("panic", "panicked: told to panic"),
+        ("hang", "ran past its limit"),
+        ("grow", "the answer of a hook has"),
+        ("rename", "metadata.name is another one"),
+        ("stay", "wanted are `example.com/v2`"),
+    ] {
+        let objects = [rule("a", "v1", &json!({"do": deed}))];
+        let answer = port.post(CONVERT, &conversion("example.com/v2", &objects)).await;
+        assert!(answer.0 == 503 && answer.1.contains(expected), "{deed}: {answer:?}");
+    }
+    for (deed, expected) in [
+        ("refuse", "told to refuse"),
+        ("panic", "told to panic"),
+        ("rename", "changes metadata.name"),
+    ] {
+        let review = admission("CREATE", &rule("a", "v1", &json!({"do": deed})), &Value::Null);
+        let answer = port.post("/admit/default/hooks/mark", &review.to_string()).await;
+        assert!(answer.0 == 503 && answer.1.contains(expected), "{deed}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn bodies_are_bounded_whether_they_say_their_size_or_not() {
+    let port = Port::open().await;
+    let too_large = "Content-Type: application/json\r\nContent-Length: 134217729\r\n\r\n";
+    let mut stream = port.connect().await;
+    let head = format!("POST {CONVERT} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n");
+    stream.write_all((head.clone() + too_large).as_bytes()).await.unwrap();
+    let refused = answer(stream).await;
+    assert_eq!((refused.0, refused.1.contains("at most 134217728 bytes")), (413, true));
+    let mut stream = port.connect().await;
+    let chunked = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    stream.write_all((head + chunked).as_bytes()).await.unwrap();
+    let chunk = [b"100000\r\n".to_vec(), vec![b' '; 1 << 20], b"\r\n".to_vec()].concat();
+    for _ in 0..130 {
+        if stream.write_all(&chunk).await.is_err() {
+            break;
+        }
+    }
+    let refused = answer(stream).await;
+    assert!(refused.0 == 413 || refused.0 == 0, "closed, or told so: {}", refused.0);
+    let good = conversion("example.com/v2", &[rule("a", "v1", &json!({}))]);
+    assert_eq!(port.post(CONVERT, &good).await.0, 200, "others are served");
+}
+
+#[tokio::test]
+async fn without_tls_nothing_is_answered() {
+    let port = Port::open().await;
+    let mut stream = TcpStream::connect(port.address).await.unwrap();
+    stream.write_all(b"POST /convert/default/hooks HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes).await;
+    assert!(!String::from_utf8_lossy(&bytes).contains("HTTP"), "{bytes:?}");
+}
+
+/// Clients that connect and say nothing do not keep the API server out.
+#[tokio::test]
+async fn held_connections_keep_nobody_out() {
+    let port = Port::open().await;
+    let mut held = Vec::new();
+    for _ in 0..600 {
+        held.push(TcpStream::connect(port.address).await.unwrap());
+    }
+    let good = conversion("example.com/v2", &[rule("a", "v1", &json!({}))]);
+    let answer = timeout(Duration::from_secs(10), port.post(CONVERT, &good)).await.unwrap();
+    assert_eq!(answer.0, 200);
+}
+
+#[tokio::test]
+async fn a_port_that_is_closed_answers_what_it_was_asked_before() {
+    let mut port = Port::open().await;
+    let slow = conversion("example.com/v2", &[rule("a", "v1", &json!({"do": "hang"}))]);
+    let idle = port.connect().await;
+    let mut stream = port.connect().await;
+    let head = format!(
+        "POST {CONVERT} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        slow.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // The answer is being made as soon as the server asks for the body.
+    let mut asked = [0; 25];
+    stream.read_exact(&mut asked).await.unwrap();
+    assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
+    port.stop.cancel();
+    stream.write_all(slow.as_bytes()).await.unwrap();
+    assert_eq!(answer(stream).await.0, 503);
+    drop(idle);
+    while let Some(ended) = port.tasks.join_next().await {
+        if ended.unwrap().is_ok() {
+            return;
+        }
+    }
+}
