@@ -184,12 +184,13 @@ mod tests {
         assert_eq!(same.patch, None, "an equal object needs no patch");
     }
 
+    type Change = fn(&mut Value);
+
     #[test]
     fn a_change_that_is_not_allowed_is_a_failure() {
         let error =
             |hook: &Hook, review: &Review, answer| decide(hook, review, answer).unwrap_err();
         let (hook, review) = (hook(), review());
-        type Change = fn(&mut Value);
         let changes: [(Change, &str); 5] = [
             (|of| of["kind"] = json!("Pod"), "changes kind"),
             (|of| of["apiVersion"] = json!("v9"), "changes apiVersion"),
