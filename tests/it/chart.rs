@@ -164,6 +164,9 @@ fn values_of_the_host_that_it_cannot_use_are_refused() {
         ("cache.size=\"4 GB\"", "at '/cache/size': '4 GB' does not match"),
         ("networkPolicy.egressPorts=[]", "at '/networkPolicy/egressPorts': minItems"),
         ("networkPolicy.egressPorts=[70000]", "maximum: got 70,000, want 65,535"),
+        ("webhooks.enabled=true", "webhooks.certificate: needed with webhooks.enabled"),
+        ("webhooks.certificate=\"tls\"", "at '/webhooks/certificate': 'tls' does not match"),
+        ("webhooks.paths=[\"/convert\"]", "at '/webhooks/paths/0'"),
         ("registryCa=\"/ca.pem\"", "at '/registryCa': '/ca.pem' does not match"),
         ("requireSignatures=[{\"keys\": [\"key\"]}]", "at '/requireSignatures/0/keys/0'"),
         ("serviceMonitor.interval=30", "at '/serviceMonitor/interval': got number, want string"),
@@ -172,6 +175,37 @@ fn values_of_the_host_that_it_cannot_use_are_refused() {
         let refusal = helm.refusal(HOST, &[], &[value]);
         assert!(refusal.contains(expected), "{value}: {refusal}");
     }
+}
+
+#[test]
+fn webhooks_have_their_port_their_service_and_the_right_to_their_certificate() {
+    let Some(helm) = Helm::open() else { return };
+    let webhooks = r#"webhooks={"enabled": true, "certificate": "shop/tls", "paths": ["/c=/convert/shop/rule"]}"#;
+    let objects = helm.objects(HOST, &[], &[webhooks]);
+    let of = |kind: &str, name: &str| {
+        let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
+        objects.iter().find(is_it).unwrap_or_else(|| panic!("no {kind} {name}")).clone()
+    };
+    let hosts = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    for argument in [
+        "--webhooks=0.0.0.0:9443",
+        "--webhook-certificate=shop/tls",
+        "--webhook-path=/c=/convert/shop/rule",
+    ] {
+        assert!(arguments(hosts).contains(&argument), "{argument}: {:?}", arguments(hosts));
+    }
+    let port = json!({"name": "webhooks", "containerPort": 9443});
+    assert!(container(hosts)["ports"].as_array().unwrap().contains(&port));
+    let service = of("Service", "mortise-webhooks");
+    assert_eq!(service["spec"]["publishNotReadyAddresses"], true);
+    assert_eq!(service["spec"]["ports"][0]["targetPort"], "webhooks");
+    let role = of("Role", "mortise-webhooks");
+    assert_eq!(role["metadata"]["namespace"], "shop");
+    let read = json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["tls"], "verbs": ["list", "watch"]});
+    assert_eq!(role["rules"], json!([read]));
+    let policy = objects.iter().find(|object| object["kind"] == "NetworkPolicy").unwrap();
+    assert_eq!(policy["spec"]["ingress"][1]["ports"][0]["port"], "webhooks");
+    assert!(policy["spec"]["ingress"][1].get("from").is_none(), "the API server has no selector");
 }
 
 #[test]

@@ -32,7 +32,7 @@ labels:
 {{- define "mortise.option" -}}
 {{- $name := index . 0 }}
 {{- $value := index . 1 }}
-{{- if has $name (splitList " " "admin cache compile-memory-mib context kubeconfig leader-elect lease-name lease-namespace listen log-format modules once registry-ca require-signatures") }}
+{{- if has $name (splitList " " "admin cache compile-memory-mib context kubeconfig leader-elect lease-name lease-namespace listen log-format modules once registry-ca require-signatures webhook-certificate webhook-path webhooks") }}
 {{- fail (printf "options.%s: not accepted, since the chart sets it, or no Pod of it can use it" $name) }}
 {{- end }}
 {{- if kindIs "string" $value }}
