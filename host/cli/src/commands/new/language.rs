@@ -21,9 +21,11 @@ macro_rules! repository {
 }
 
 /// The contract.
-const CONTRACT: [(&str, &str); 6] = [
+const CONTRACT: [(&str, &str); 8] = [
+    repository!("wit/admission.wit"),
     repository!("wit/clock.wit"),
     repository!("wit/cluster.wit"),
+    repository!("wit/conversion.wit"),
     repository!("wit/log.wit"),
     repository!("wit/reconciliation.wit"),
     repository!("wit/types.wit"),
