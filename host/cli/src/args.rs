@@ -243,6 +243,12 @@ pub struct SimulateArgs {
     pub with: ModuleArgs,
 }
 
+/// Parses the namespace and the name of an object.
+fn place(text: &str) -> Result<Account, String> {
+    let refused = |_| "NAMESPACE/NAME is expected, as `kyma-system/api-rule`".to_owned();
+    text.parse().map_err(refused)
+}
+
 /// `mortise inspect`.
 #[derive(Debug, clap::Args)]
 pub struct InspectArgs {
@@ -260,12 +266,13 @@ pub struct InspectArgs {
     pub service_account: Option<Account>,
     /// Prints the objects by which an API server asks a host for the hooks of this Processor, as YAML: a Service, what the
     /// definitions of its kinds say of conversion, and configurations of webhooks. Each needs a `caBundle`.
-    #[arg(long, value_name = "NAMESPACE/NAME", conflicts_with = "rbac")]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = place, conflicts_with = "rbac")]
     pub webhooks: Option<Account>,
     /// The Service of the webhooks.
     #[arg(
         long,
         value_name = "NAMESPACE/NAME",
+        value_parser = place,
         requires = "webhooks",
         default_value = "mortise/mortise-webhooks"
     )]

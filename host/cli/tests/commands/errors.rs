@@ -177,7 +177,7 @@ const SIMULATE: [Case; 20] = [
     ),
 ];
 
-const INSPECT: [Case; 18] = [
+const INSPECT: [Case; 20] = [
     ("inspect", &["<FILE|REF>"]),
     ("inspect absent", &["`absent`", "a guest's folder or a component's .wasm file"]),
     ("inspect empty", &["`empty`", "Cargo.toml", "`mortise new NAME`"]),
@@ -189,6 +189,8 @@ const INSPECT: [Case; 18] = [
         &["`a` names no ServiceAccount", "NAMESPACE/NAME is expected"],
     ),
     ("inspect MODULE --service-account a/b", &["--rbac"]),
+    ("inspect MODULE --webhooks a", &["'a'", "--webhooks", "NAMESPACE/NAME is expected"]),
+    ("inspect MODULE --service a/b", &["--webhooks <NAMESPACE/NAME>"]),
     ("inspect MODULE --output xml", &["'xml'", "[possible values: json, yaml]"]),
     ("inspect MODULE --memory lots", &["--memory is `lots`", MEMORY]),
     ("inspect MODULE --deadline soon", &["--deadline is `soon`", DEADLINE]),
@@ -408,7 +410,7 @@ const COMPLETION: [Case; 2] = [
 ];
 
 /// What is wrong with the cluster is tested with `mortise run`.
-const RUN: [Case; 29] = [
+const RUN: [Case; 33] = [
     ("run", &["--modules <DIR>"]),
     ("run --modules empty --kubeconfig absent", &["the kubeconfig `absent`"]),
     ("run --modules empty --kubeconfig theirs", &["`theirs`", "--context", "there is: `kind`"]),
@@ -439,6 +441,19 @@ const RUN: [Case; 29] = [
         &["the proxy is no address", "`http://HOST:PORT`"],
     ),
     ("run --modules empty --listen here", &["'here'", "--listen", "`127.0.0.1:9090`"]),
+    ("run --modules empty --webhooks 127.0.0.1:0", &["--webhook-certificate"]),
+    (
+        "run --modules empty --webhooks here --webhook-certificate a/b",
+        &["'here'", "--webhooks", "`127.0.0.1:9090`"],
+    ),
+    (
+        "run --modules empty --webhooks 127.0.0.1:0 --webhook-certificate a",
+        &["'a'", "--webhook-certificate", "NAMESPACE/NAME is expected"],
+    ),
+    (
+        "run --modules empty --webhooks 127.0.0.1:0 --webhook-certificate a/b --webhook-path /a=b",
+        &["'/a=b'", "--webhook-path", "/convert/NAMESPACE/PROCESSOR"],
+    ),
     ("run --modules empty --admin here", &["'here'", "--admin", "`127.0.0.1:9090`"]),
     ("run --modules empty --workers 0", &["'0'", "--workers", "1..=1024"]),
     (
