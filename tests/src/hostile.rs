@@ -44,7 +44,7 @@ const GUARD: Duration = Duration::from_mins(1);
 const QUIET: Duration = Duration::from_secs(2);
 /// The time in which conditions have to be set and Processors have to go; after it they are
 /// reported as missing.
-const SAID: Duration = Duration::from_mins(1);
+const SAID: Duration = Duration::from_mins(3);
 /// The value of a Secret of each tenant, in plain text and in base64.
 const TREASURE: [&str; 2] = ["open-sesame-1c9f", "b3Blbi1zZXNhbWUtMWM5Zg=="];
 /// The beginnings of log lines that a guest has forged.

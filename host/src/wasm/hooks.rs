@@ -50,6 +50,8 @@ impl Processor {
         let mut store = self.setup_store();
         let conversions = self.ask_conversions(&mut store, config).await;
         let conversions = conversions.map_err(|source| self.setup_error(&store, source))?;
+        // It may have a turn, for which the next call would wait until its deadline.
+        drop(store);
         let mut store = self.setup_store();
         let admission = self.ask_hooks(&mut store, config).await;
         let admission = admission.map_err(|source| self.setup_error(&store, source))?;
