@@ -48,7 +48,7 @@ use crate::{
         api::Processor,
     },
     wasm::{self, Compiler, Engine},
-    webhooks::{Certificate, Paths, Webhooks},
+    webhooks::{Certificate, Paths, Stop, Webhooks},
 };
 use home::{Home, Need};
 use mortise_core::{contract::Kind, error_chain};
@@ -61,6 +61,10 @@ const CUT_SHORT: u8 = 4;
 /// The time that calls may still compute once the host is to end. Then they are cancelled; writes
 /// that have begun are finished.
 const CALLS_END: Duration = Duration::from_secs(3);
+/// The time that webhooks are still answered once the host is to end. By then no Service leads to
+/// it any more: its endpoint goes when its Pod begins to end, and those who open connections are
+/// told within a second or two.
+const ENDPOINT_GOES: Duration = Duration::from_secs(5);
 
 /// A host and the tasks around it.
 struct Server {
@@ -75,6 +79,9 @@ struct Server {
     /// The tasks that end after the host.
     after: JoinSet<anyhow::Result<()>>,
     stop_after: CancellationToken,
+    /// The tasks that serve webhooks, which end last.
+    webhooks: JoinSet<anyhow::Result<()>>,
+    stop_webhooks: Stop,
 }
 
 /// The listeners of the public port and of the admin port.
@@ -184,10 +191,13 @@ impl Server {
             stop_before: CancellationToken::new(),
             after: JoinSet::new(),
             stop_after: CancellationToken::new(),
+            webhooks: JoinSet::new(),
+            stop_webhooks: Stop::default(),
         }
     }
 
-    /// Serves the webhooks, until nothing is written any more: writes that end may wait for them.
+    /// Serves the webhooks, until nothing is written any more and nobody is led here: writes that
+    /// end may wait for them.
     fn serve_webhooks(
         &mut self,
         listener: TcpListener,
@@ -196,17 +206,17 @@ impl Server {
     ) {
         let (certificate, kept) = Certificate::watch(client, secret);
         let told = tell_state(Arc::clone(&self.host), certificate.clone());
-        let stop = self.stop_after.clone();
-        self.after.spawn(async move {
+        let stop = self.stop_webhooks.clone();
+        self.webhooks.spawn(async move {
             tokio::select! {
-                () = stop.cancelled() => Ok(()),
+                () = stop.closed.cancelled() => Ok(()),
                 ended = kept => ended,
                 () = told => Ok(()),
             }
         });
         let webhooks = Webhooks::new(&self.host, paths);
-        let served = webhooks.serve(listener, certificate.source(), self.stop_after.clone());
-        self.after.spawn(async move { served.await.context("webhooks are no longer served") });
+        let served = webhooks.serve(listener, certificate.source(), self.stop_webhooks.clone());
+        self.webhooks.spawn(async move { served.await.context("webhooks are no longer served") });
     }
 
     /// Starts the operator, the task that reads the host's reports, and the competition for the
@@ -268,6 +278,7 @@ impl Server {
             }
             Some(ended) = self.before.join_next() => Err(failure(ended)),
             Some(ended) = self.after.join_next() => Err(failure(ended)),
+            Some(ended) = self.webhooks.join_next() => Err(failure(ended)),
         };
         if let Err(error) = &end {
             if error.is::<Lost>() {
@@ -291,9 +302,12 @@ impl Server {
         }
     }
 
-    /// Stops starting runs, ends those in progress, and gives the Lease back.
+    /// Stops starting runs, ends those in progress, gives the Lease back, and closes the port of
+    /// webhooks once nobody is led to it any more.
     async fn drain(mut self) -> anyhow::Result<()> {
+        let leave = tokio::time::Instant::now() + ENDPOINT_GOES;
         self.stop_before.cancel();
+        self.stop_webhooks.leaving.cancel();
         self.host.begin_nothing();
         let calls_end = async {
             tokio::time::sleep(CALLS_END).await;
@@ -317,7 +331,12 @@ impl Server {
             Some(ended) = self.after.join_next() => return Err(failure(ended)),
         };
         self.stop_after.cancel();
-        ended.and(all_ended(&mut self.after).await)
+        let ended = ended.and(all_ended(&mut self.after).await);
+        if !self.webhooks.is_empty() {
+            tokio::time::sleep_until(leave).await;
+        }
+        self.stop_webhooks.closed.cancel();
+        ended.and(all_ended(&mut self.webhooks).await)
     }
 }
 

@@ -20,6 +20,7 @@ mod path;
 mod tests;
 
 pub use certificate::{Certificate, Served};
+pub use listener::Stop;
 pub use path::{Alias, Paths};
 
 use std::{
@@ -32,7 +33,6 @@ use http::{Method, Request, Response, StatusCode, header, request::Parts};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::host::{Host, Source};
@@ -74,7 +74,7 @@ impl Webhooks {
         Self { shared: Arc::new(state) }
     }
 
-    /// Serves a listener until `stop` is cancelled and the questions that came before are answered.
+    /// Serves a listener until it is to be closed and the questions that came before are answered.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl Webhooks {
         self,
         listener: TcpListener,
         certificate: Source<Option<Served>>,
-        stop: CancellationToken,
+        stop: Stop,
     ) -> anyhow::Result<()> {
         listener::serve(self, listener, certificate, stop).await
     }

@@ -119,7 +119,7 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn cluster(api: &EmbeddedApi) -> Cluster {
+pub(crate) fn cluster(api: &EmbeddedApi) -> Cluster {
     Cluster::new(kube::Client::new(api.router(), "default"))
 }
 

@@ -11,7 +11,11 @@ use std::{
     time::Duration,
 };
 
-use hyper::{server::conn::http1, service::service_fn};
+use hyper::{
+    header::{CONNECTION, HeaderValue},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use rustls::{
@@ -61,18 +65,28 @@ struct Connection {
 #[derive(Clone, Default)]
 struct Open(Arc<Mutex<Vec<Connection>>>);
 
-/// Serves a listener until `stop` is cancelled.
+/// The end of a listener, in two steps.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    /// Cancelled when the host begins to end: each answer closes its connection from now on, so
+    /// that the next request opens one, to a host that stays.
+    pub leaving: CancellationToken,
+    /// Cancelled when the port is to be closed.
+    pub closed: CancellationToken,
+}
+
+/// Serves a listener until it is to be closed.
 pub(super) async fn serve(
     webhooks: Webhooks,
     listener: TcpListener,
     certificate: Source<Option<Served>>,
-    stop: CancellationToken,
+    stop: Stop,
 ) -> anyhow::Result<()> {
     let acceptor = acceptor(certificate)?;
     let (open, mut answers) = (Open::default(), JoinSet::new());
     loop {
         let accepted = tokio::select! {
-            () = stop.cancelled() => break,
+            () = stop.closed.cancelled() => break,
             Some(_) = answers.join_next() => continue,
             accepted = listener.accept() => accepted,
         };
@@ -114,11 +128,11 @@ async fn answer(
     acceptor: &TlsAcceptor,
     webhooks: &Webhooks,
     connection: &Connection,
-    stop: &CancellationToken,
+    stop: &Stop,
 ) {
     let stream = tokio::select! {
         () = connection.over.cancelled() => return,
-        () = stop.cancelled() => return,
+        () = stop.closed.cancelled() => return,
         stream = timeout(HANDSHAKE, acceptor.accept(stream)) => stream,
     };
     let stream = match stream {
@@ -128,7 +142,10 @@ async fn answer(
     };
     let service = service_fn(async |request| {
         connection.is_busy.store(true, Ordering::Relaxed);
-        let response = webhooks.answer(request).await;
+        let mut response = webhooks.answer(request).await;
+        if stop.leaving.is_cancelled() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         connection.is_busy.store(false, Ordering::Relaxed);
         Ok::<_, std::convert::Infallible>(response)
     });
@@ -140,7 +157,7 @@ async fn answer(
         // How a connection ends is the client's business.
         _ = &mut served => return,
         () = connection.over.cancelled() => return,
-        () = stop.cancelled() => {}
+        () = stop.closed.cancelled() => {}
     }
     served.as_mut().graceful_shutdown();
     let _ = served.await;

@@ -13,7 +13,7 @@ use mortise_host::{
     cluster::{Cluster, SecretName},
     host::{Host, Options},
     operator::admin::Admin,
-    webhooks::{Certificate, Paths, Webhooks},
+    webhooks::{Certificate, Paths, Stop, Webhooks},
 };
 use mortise_tests::cluster;
 use serde_json::{Value, json};
@@ -22,7 +22,6 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::ground::GUARD;
 use crate::host::webhooks::{Issued, hooks, issued_for, secret};
@@ -43,7 +42,7 @@ struct Place {
 /// A host at work.
 struct Running {
     host: Arc<Host>,
-    stop: CancellationToken,
+    stop: Stop,
     tasks: JoinSet<anyhow::Result<()>>,
 }
 
@@ -126,7 +125,7 @@ impl Place {
     /// Starts a host with the processor, and serves its port.
     async fn start(&self) -> Running {
         let host = Host::start(&self.cluster, Vec::new(), &Options::default()).unwrap();
-        let (host, stop, mut tasks) = (Arc::new(host), CancellationToken::new(), JoinSet::new());
+        let (host, stop, mut tasks) = (Arc::new(host), Stop::default(), JoinSet::new());
         let place: SecretName = "default/certificate".parse().unwrap();
         let (certificate, kept) = Certificate::watch(self.cluster.client().clone(), place);
         tasks.spawn(kept);
@@ -147,7 +146,7 @@ impl Running {
 
     async fn end(mut self) {
         self.host.stop().await.unwrap();
-        self.stop.cancel();
+        self.stop.closed.cancel();
         self.tasks.shutdown().await;
     }
 }

@@ -12,7 +12,7 @@ use certificate::{Server, issue::issue};
 use mortise_host::{
     cluster::SecretName,
     host::{Host, Loaded, Options, Settings},
-    webhooks::{Alias, Certificate, Paths, Webhooks},
+    webhooks::{Alias, Certificate, Paths, Stop, Webhooks},
 };
 use mortise_tests::guest;
 use rustls::{
@@ -27,7 +27,6 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
-use tokio_util::sync::CancellationToken;
 
 const NAME: &str = "webhooks.mortise.svc";
 const CONVERT: &str = "/convert/default/hooks";
@@ -36,7 +35,7 @@ const CONVERT: &str = "/convert/default/hooks";
 struct Port {
     address: std::net::SocketAddr,
     authority: String,
-    stop: CancellationToken,
+    stop: Stop,
     tasks: JoinSet<anyhow::Result<()>>,
     _host: Arc<Host>,
 }
@@ -71,7 +70,7 @@ impl Port {
         mortise::local::apply(&cluster, vec![secret(&issued)]).await.unwrap();
         let host = Host::start(&cluster, vec![hooks().await], &Options::default()).unwrap();
         host.settled().await;
-        let (host, stop) = (Arc::new(host), CancellationToken::new());
+        let (host, stop) = (Arc::new(host), Stop::default());
         let place: SecretName = "default/certificate".parse().unwrap();
         let (mut certificate, kept) = Certificate::watch(cluster.client().clone(), place);
         let mut tasks = JoinSet::new();
@@ -395,7 +394,7 @@ async fn a_port_that_is_closed_answers_what_it_was_asked_before() {
     let mut asked = [0; 25];
     stream.read_exact(&mut asked).await.unwrap();
     assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
-    port.stop.cancel();
+    port.stop.closed.cancel();
     stream.write_all(slow.as_bytes()).await.unwrap();
     assert_eq!(answer(stream).await.0, 503);
     drop(idle);

@@ -31,8 +31,6 @@ pub(super) fn objects(
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"namespace": service.namespace, "name": service.name},
         "spec": {
-            // A host lists what it converts before it is ready.
-            "publishNotReadyAddresses": true,
             "selector": {"app.kubernetes.io/name": "mortise"},
             "ports": [{"name": "webhooks", "port": PORT, "targetPort": TARGET_PORT}],
         },
@@ -157,7 +155,8 @@ mod tests {
         let names: Vec<&str> =
             objects.iter().map(|object| object["metadata"]["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["hooks", "rules.g.dev", "shop-rules", "shop-rules"]);
-        assert_eq!(objects[0]["spec"]["publishNotReadyAddresses"], true);
+        let unready = &objects[0]["spec"]["publishNotReadyAddresses"];
+        assert!(unready.is_null(), "an endpoint goes before its host has ended");
         let client = &objects[1]["spec"]["conversion"]["webhook"]["clientConfig"]["service"];
         let path = "/convert/shop/rules";
         let expected = json!({"namespace": "host", "name": "hooks", "port": 443, "path": path});
