@@ -33,6 +33,7 @@ mod scenarios;
 mod shop;
 mod stage;
 mod strict;
+mod three_versions;
 mod webhooks;
 mod whole_run;
 

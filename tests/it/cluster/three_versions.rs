@@ -1,0 +1,377 @@
+//! APIRules in three versions on a real control plane, which asks hosts for conversions: taken over
+//! from the original operator and back, and used while hosts come and go.
+
+mod front;
+mod hand_over;
+mod users;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use kube::{
+    Api,
+    api::{DynamicObject, PostParams},
+};
+use mortise::local;
+use mortise_core::{grant::rights::Account, resource::Outgoing};
+use mortise_embedded_api::EmbeddedApi;
+use mortise_host::{
+    cluster::{Cluster, SecretName},
+    host::{Host, Loaded, Options, Settings},
+    operator::api::definition,
+    webhooks::{Certificate, Paths, Stop, Webhooks},
+};
+use mortise_tests::{
+    cluster, definitions, guest, loaded,
+    rules::{self, NAMESPACE},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, task::JoinSet};
+
+use self::front::Front;
+use super::{
+    kind,
+    program::{GLANCE, GUARD, Ports, Program, get},
+};
+use crate::host::webhooks::{Issued, issued_for, secret};
+
+const GUEST: &str = "guests/api-rule";
+/// The namespace of the Processor and of its account.
+const HOME: &str = "kyma-system";
+const NAME: &str = "api-rule";
+const MODULE: &str = "api-rule.wasm";
+const CONFIG: &str = r#"{"v1beta1":"allowed"}"#;
+const GROUP: &str = "gateway.kyma-project.io";
+const VERSIONS: [&str; 3] = ["v1beta1", "v2alpha1", "v2"];
+/// The version in which APIRules are stored.
+const STORED: &str = "gateway.kyma-project.io/v2alpha1/APIRule";
+const PROCESSOR: &str = "mortise.dev/v1alpha1/Processor";
+/// The kinds that are made for APIRules.
+const TRAFFIC: [&str; 4] = [
+    "networking.istio.io/v1beta1/VirtualService",
+    "oathkeeper.ory.sh/v1alpha1/Rule",
+    "security.istio.io/v1beta1/AuthorizationPolicy",
+    "security.istio.io/v1beta1/RequestAuthentication",
+];
+
+/// A control plane with APIRules whose definition names a front for conversions.
+struct Gateway {
+    cluster: Cluster,
+    front: Front,
+    issued: Issued,
+    folder: TempDir,
+    // Dropped last: it ends the control plane.
+    plane: cluster::Cluster,
+}
+
+/// A host in a process of its own, with the address of its webhooks.
+struct Served {
+    program: Program,
+    ports: Ports,
+    webhooks: SocketAddr,
+}
+
+/// A host that converts and does nothing else: its account has no rights.
+struct Converter {
+    address: SocketAddr,
+    host: Arc<Host>,
+    stop: Stop,
+    tasks: JoinSet<anyhow::Result<()>>,
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    /// Starts a control plane with the surroundings of APIRules, and no host. Returns `None`
+    /// without Go.
+    async fn open() -> Option<Self> {
+        let plane = cluster::own_bare().await.unwrap()?;
+        let cluster = Cluster::new(plane.client().await.unwrap());
+        let (front, issued) = (Front::open().await, issued_for("localhost", -1, 1));
+        let folder = tempfile::tempdir().unwrap();
+        let this = Self { cluster, front, issued, folder, plane };
+        this.kinds().await;
+        this.surroundings().await;
+        this.account().await;
+        let built = tokio::task::spawn_blocking(|| guest(GUEST)).await.unwrap().unwrap();
+        this.put(MODULE, &std::fs::read(built).unwrap());
+        Some(this)
+    }
+
+    async fn kinds(&self) {
+        let istio = cluster::istio().await.unwrap().unwrap();
+        let rules = oathkeeper_rules();
+        self.plane.install(&[istio, vec![definition::processors(), rules]].concat()).await.unwrap();
+        self.plane.install(&self.definitions()).await.unwrap();
+    }
+
+    /// Returns the definitions of the guest, with all versions of APIRules served, and converted by
+    /// who is behind the front.
+    fn definitions(&self) -> Vec<Value> {
+        let mut all = definitions(GUEST).unwrap();
+        let names = format!("apirules.{GROUP}");
+        let apirules = all.iter_mut().find(|one| one["metadata"]["name"] == *names).unwrap();
+        for version in apirules["spec"]["versions"].as_array_mut().unwrap() {
+            version["served"] = json!(true);
+        }
+        let url = format!("https://localhost:{}/convert/{HOME}/{NAME}", self.front.port);
+        let bundle = STANDARD.encode(&self.issued.authority);
+        apirules["spec"]["conversion"] = json!({
+            "strategy": "Webhook",
+            "webhook": {
+                "clientConfig": {"url": url, "caBundle": bundle},
+                "conversionReviewVersions": ["v1"],
+            },
+        });
+        all
+    }
+
+    async fn surroundings(&self) {
+        // Pods need the account, and no controller creates it here.
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"namespace": NAMESPACE, "name": "default"},
+        });
+        let (namespaces, objects): (Vec<_>, Vec<_>) = rules::surroundings()
+            .unwrap()
+            .into_iter()
+            .partition(|object| object["kind"] == "Namespace");
+        let mut certificate = secret(&self.issued);
+        certificate["metadata"]["namespace"] = json!(HOME);
+        local::apply(&self.cluster, namespaces).await.unwrap();
+        local::apply(&self.cluster, vec![account, certificate]).await.unwrap();
+        local::apply(&self.cluster, objects).await.unwrap();
+    }
+
+    /// Makes the account of the Processor, with the rights that `mortise inspect --rbac` prints.
+    async fn account(&self) {
+        let description = loaded(GUEST, CONFIG).await.unwrap().description;
+        let account = Account { namespace: HOME.to_owned(), name: NAME.to_owned() };
+        let rights = rules::rights(&self.cluster, &account, &description).await.unwrap();
+        local::apply(&self.cluster, rights).await.unwrap();
+    }
+
+    /// Puts a module into the folder of modules.
+    fn put(&self, name: &str, module: &[u8]) {
+        let modules = self.folder.path().join("modules");
+        std::fs::create_dir_all(&modules).unwrap();
+        std::fs::write(modules.join(name), module).unwrap();
+    }
+
+    /// Returns a module of the folder of modules.
+    fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.folder.path().join("modules").join(name)).unwrap()
+    }
+
+    /// Starts a host whose webhooks are not behind the front yet.
+    async fn host(&self, arguments: &[&str]) -> Served {
+        let (modules, cache) = (self.folder.path().join("modules"), mortise_tests::code_cache());
+        let certificate = format!("{HOME}/certificate");
+        let own = ["--namespace", HOME, "--webhooks", "127.0.0.1:0", "--webhook-certificate"];
+        let own = own.into_iter().chain([certificate.as_str()]).chain(arguments.iter().copied());
+        let mut program = Program::start(&self.plane.kubeconfig(), &modules, &cache, own);
+        let ports = program.ports().await;
+        let listening = program.event("listening for webhooks").await;
+        let webhooks = listening["webhooks"].as_str().unwrap().parse().unwrap();
+        Served { program, ports, webhooks }
+    }
+
+    /// Returns the Processor, with this module, as a hand-over has it.
+    fn processor(module: &str, suspend: bool) -> Value {
+        let config: Value = serde_json::from_str(CONFIG).unwrap();
+        json!({
+            "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
+            "metadata": {"namespace": HOME, "name": NAME},
+            "spec": {
+                "module": {"path": module}, "serviceAccountName": NAME, "config": config,
+                "takeOver": ["manager"], "onDelete": "Release", "suspend": suspend,
+            },
+        })
+    }
+
+    async fn apply(&self, objects: Vec<Value>) {
+        local::apply(&self.cluster, objects).await.unwrap();
+    }
+
+    /// Returns the API of an object's kind in its namespace.
+    async fn api(&self, object: &Value) -> Api<DynamicObject> {
+        let resource = self.cluster.resolve(&local::kind_of(object)).await.unwrap().unwrap();
+        let resource = mortise_host::cluster::api_resource(&resource);
+        let namespace = object["metadata"]["namespace"].as_str().unwrap();
+        Api::namespaced_with(self.cluster.client().clone(), namespace, &resource)
+    }
+
+    /// Creates an object as a manager of fields that is not a processor.
+    async fn create(&self, manager: &str, object: &Value) {
+        let params = PostParams { field_manager: Some(manager.to_owned()), ..Default::default() };
+        let typed = serde_json::from_value(object.clone()).unwrap();
+        let created = self.api(object).await.create(&params, &typed).await;
+        created.unwrap_or_else(|error| panic!("{object:#}: {error}"));
+    }
+
+    /// Returns the objects of a kind in all namespaces, by name, each with its kind.
+    async fn list(&self, of: &str) -> Vec<Value> {
+        let resource = self.cluster.resolve(&kind(of)).await.unwrap().unwrap();
+        let answer = self.cluster.send(&Outgoing::get(resource.path(None))).await;
+        let answer = answer.unwrap_or_else(|refusal| panic!("{of}: {}", refusal.message));
+        let (api_version, kind) = of.rsplit_once('/').unwrap();
+        let with_kind = |mut item: Value| {
+            item["apiVersion"] = json!(api_version);
+            item["kind"] = json!(kind);
+            item
+        };
+        let items = answer.body["items"].as_array().cloned().unwrap_or_default();
+        items.into_iter().map(with_kind).collect()
+    }
+
+    /// Returns all objects that are made for APIRules.
+    async fn traffic(&self) -> Vec<Value> {
+        let mut all = Vec::new();
+        for of in TRAFFIC {
+            all.extend(self.list(of).await);
+        }
+        all
+    }
+
+    /// Returns the APIRules of the users' namespace, in one of their versions.
+    async fn rules(&self, version: &str) -> Api<DynamicObject> {
+        self.api(&rule(version, "any", Value::Null)).await
+    }
+
+    /// Waits until a host serves the webhooks of the Processor's module.
+    async fn until_served(&self, host: &Served, module: &[u8]) {
+        let digest = mortise_host::wasm::Digest::of(module).to_string();
+        self.until(&format!("the host has {digest}"), async || {
+            let (_, text) = get(&host.ports.admin, "/processors").await;
+            text.contains(&digest)
+        })
+        .await;
+    }
+
+    async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
+        let begun = tokio::time::Instant::now();
+        while !holds().await {
+            if begun.elapsed() > GUARD {
+                let said = (self.list(PROCESSOR).await, self.list(STORED).await);
+                panic!("in vain: {what}\n{said:#?}");
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+}
+
+// === impl Served ===
+
+impl Served {
+    /// Returns how many runs have ended.
+    async fn runs(&self) -> u64 {
+        let (status, text) = get(&self.ports.public, "/metrics").await;
+        assert_eq!(status, 200, "{text}");
+        let values = text.lines().filter(|line| line.starts_with("mortise_reconciles_total"));
+        values.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
+    }
+}
+
+// === impl Converter ===
+
+impl Converter {
+    async fn start(gateway: &Gateway) -> Self {
+        let host = Host::start(&gateway.cluster, Vec::new(), &Options::default()).unwrap();
+        let (host, stop, mut tasks) = (Arc::new(host), Stop::default(), JoinSet::new());
+        let settings = Settings {
+            name: Some(NAME.into()),
+            account: Some(format!("{HOME}/nobody").parse().unwrap()),
+            ..Settings::in_namespace(HOME)
+        };
+        let processor = loaded(GUEST, CONFIG).await.unwrap().processor;
+        host.swap(Loaded::describe(processor, CONFIG, settings).await.unwrap()).await.unwrap();
+        let place: SecretName = format!("{HOME}/certificate").parse().unwrap();
+        let (mut certificate, kept) = Certificate::watch(gateway.cluster.client().clone(), place);
+        tasks.spawn(kept);
+        while certificate.problem().is_some() {
+            certificate.changed().await;
+        }
+        let webhooks = Webhooks::new(&host, Paths::default());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tasks.spawn(webhooks.serve(listener, certificate.source(), stop.clone()));
+        Self { address, host, stop, tasks }
+    }
+
+    async fn end(mut self) {
+        self.host.stop().await.unwrap();
+        self.stop.closed.cancel();
+        self.tasks.shutdown().await;
+    }
+}
+
+/// Returns a definition of Oathkeeper's `Rules`, without their schema.
+fn oathkeeper_rules() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "rules.oathkeeper.ory.sh"},
+        "spec": {
+            "group": "oathkeeper.ory.sh", "scope": "Namespaced",
+            "names": {"kind": "Rule", "plural": "rules"},
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                }},
+            }],
+        },
+    })
+}
+
+/// Returns an APIRule of a user.
+fn rule(version: &str, name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": format!("{GROUP}/{version}"), "kind": "APIRule",
+        "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+    })
+}
+
+/// Returns an APIRule in v1beta1 with this access strategy.
+fn old(name: &str, strategy: &Value) -> Value {
+    let spec = json!({
+        "host": format!("{name}.local.kyma.dev"), "gateway": "kyma-system/kyma-gateway",
+        "service": {"name": "orders", "port": 8000},
+        "rules": [{"path": "/status", "methods": ["GET"], "accessStrategies": [strategy]}],
+    });
+    rule("v1beta1", name, spec)
+}
+
+/// Returns APIRules that users have written, in three versions.
+fn written() -> Vec<Value> {
+    let issuer = "https://id.example.com";
+    let jwt = json!({"authentications": [{"issuer": issuer, "jwksUri": format!("{issuer}/keys")}]});
+    let introspection = json!({"required_scope": ["read"]});
+    let mut all = vec![
+        old("open", &json!({"handler": "no_auth"})),
+        old("jwt", &json!({"handler": "jwt", "config": jwt})),
+        old("oauth2", &json!({"handler": "oauth2_introspection", "config": introspection})),
+    ];
+    for (index, version) in ["v2alpha1", "v2"].into_iter().enumerate() {
+        let like = rules::rule(index);
+        all.push(rule(version, &format!("new-{version}"), like["spec"].clone()));
+    }
+    all
+}
+
+/// Carries the objects out on an API in memory; returns that API.
+async fn carried_out(objects: Vec<Value>) -> EmbeddedApi {
+    let api = EmbeddedApi::new(mortise_embedded_api::Options::default());
+    let cluster = crate::host::cluster(&api);
+    let loaded = loaded(GUEST, CONFIG).await.unwrap();
+    local::apply(&cluster, definitions(GUEST).unwrap()).await.unwrap();
+    local::serve_untyped(&api, &loaded.description, |_| false);
+    for object in objects {
+        // What a conversion makes is stored without being validated.
+        api.load(object, false).unwrap();
+    }
+    let host = Host::start(&cluster, vec![loaded], &Options::default()).unwrap();
+    host.settled().await;
+    host.stop().await.unwrap();
+    api
+}

@@ -1,0 +1,81 @@
+//! A Service's part in front of hosts: connections go to one of the addresses behind it, in turn.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+/// A port of loopback, and the addresses behind it. Without an address, connections are closed.
+pub(super) struct Front {
+    pub(super) port: u16,
+    shared: Arc<Shared>,
+    _serving: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Shared {
+    behind: Mutex<Vec<SocketAddr>>,
+    turn: AtomicUsize,
+    /// Connections to an address that did not answer.
+    refused: AtomicUsize,
+}
+
+// === impl Front ===
+
+impl Front {
+    pub(super) async fn open() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (shared, mut serving) = (Arc::<Shared>::default(), JoinSet::new());
+        serving.spawn(Arc::clone(&shared).serve(listener));
+        Self { port, shared, _serving: serving }
+    }
+
+    /// Replaces the addresses. Connections that are open stay.
+    pub(super) fn set(&self, behind: &[SocketAddr]) {
+        *self.shared.behind.lock().unwrap() = behind.to_vec();
+    }
+
+    /// Returns how many connections an address behind the port has refused.
+    pub(super) fn refused(&self) -> usize {
+        self.shared.refused.load(Ordering::Relaxed)
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    async fn serve(self: Arc<Self>, listener: TcpListener) {
+        let mut carried = JoinSet::new();
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            carried.spawn(Arc::clone(&self).carry(stream));
+            while carried.try_join_next().is_some() {}
+        }
+    }
+
+    async fn carry(self: Arc<Self>, mut stream: TcpStream) {
+        let Some(to) = self.next() else { return };
+        let Ok(mut host) = TcpStream::connect(to).await else {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        // How a connection ends is the business of its two sides.
+        let _ = copy_bidirectional(&mut stream, &mut host).await;
+    }
+
+    fn next(&self) -> Option<SocketAddr> {
+        let behind = self.behind.lock().unwrap();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        behind.get(turn % behind.len().max(1)).copied()
+    }
+}

@@ -1,0 +1,240 @@
+//! From the original operator to the processor, and back. The original is played: what it makes is
+//! carried out on an API in memory, and written as it writes, by whole objects under its manager.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::StreamExt as _;
+use kube::{
+    api::{DeleteParams, DynamicObject, PostParams},
+    runtime::{WatchStreamExt as _, watcher},
+};
+use serde_json::{Value, json};
+use tokio::{task::JoinSet, time::Instant};
+
+use super::{
+    Converter, Gateway, MODULE, NAME, PROCESSOR, STORED, Served, TRAFFIC, carried_out, rule,
+    written,
+};
+
+/// The field manager of the original.
+const ORIGINAL: &str = "manager";
+const USER: &str = "kubectl-client-side-apply";
+const FINALIZER: &str = "gateway.kyma-project.io/subresources";
+
+/// The states that each APIRule has had since they are followed.
+struct States {
+    seen: Arc<Mutex<BTreeSet<(String, String)>>>,
+    _following: JoinSet<()>,
+}
+
+/// The uid of each object, and the part that people write.
+type Seen = BTreeMap<(String, String), (Value, Value)>;
+
+fn name_of(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+fn seen(objects: Vec<Value>) -> Seen {
+    let of = |mut object: Value| {
+        let key = (object["kind"].as_str().unwrap().to_owned(), name_of(&object));
+        let metadata = object["metadata"].take();
+        object["labels"] = metadata["labels"].clone();
+        object["finalizers"] = metadata["finalizers"].clone();
+        object.as_object_mut().unwrap().remove("status");
+        (key, (metadata["uid"].clone(), object))
+    };
+    objects.into_iter().map(of).collect()
+}
+
+/// Returns an object as a client creates it.
+fn fresh(object: &Value) -> Value {
+    let mut fresh = object.clone();
+    let metadata = json!({
+        "name": object["metadata"]["name"], "namespace": object["metadata"]["namespace"],
+        "labels": object["metadata"]["labels"], "annotations": object["metadata"]["annotations"],
+    });
+    fresh["metadata"] = metadata;
+    fresh.as_object_mut().unwrap().remove("status");
+    fresh
+}
+
+fn params() -> PostParams {
+    PostParams { field_manager: Some(ORIGINAL.to_owned()), ..PostParams::default() }
+}
+
+impl Gateway {
+    /// Returns what the original makes of the APIRules that are stored, and these with its status.
+    async fn made_by_original(&self) -> (Vec<Value>, Vec<Value>) {
+        let stored = self.list(STORED).await;
+        let surroundings = mortise_tests::rules::surroundings().unwrap();
+        let objects = surroundings.into_iter().chain(stored.iter().map(fresh)).collect();
+        let all = carried_out(objects).await.objects();
+        let of = |kinds: &[&str]| -> Vec<Value> {
+            let kind = |object: &Value| object["kind"].as_str().unwrap().to_owned();
+            let is_of = |object: &&Value| {
+                kinds.iter().any(|of| of.ends_with(&format!("/{}", kind(object))))
+            };
+            all.iter().filter(is_of).cloned().collect()
+        };
+        (of(&TRAFFIC), of(&[STORED]))
+    }
+
+    /// Writes what the original writes.
+    async fn write_as_original(&self, (traffic, rules): &(Vec<Value>, Vec<Value>)) {
+        for wanted in traffic {
+            let api = self.api(wanted).await;
+            let Some(mut live) = api.get_opt(&name_of(wanted)).await.unwrap() else {
+                self.create(ORIGINAL, &fresh(wanted)).await;
+                continue;
+            };
+            live.data["spec"] = wanted["spec"].clone();
+            live.metadata.labels =
+                serde_json::from_value(wanted["metadata"]["labels"].clone()).unwrap();
+            api.replace(&name_of(wanted), &params(), &live).await.unwrap();
+        }
+        for wanted in rules {
+            let (api, name) = (self.api(wanted).await, name_of(wanted));
+            let mut live = api.get(&name).await.unwrap();
+            live.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
+            let mut live = api.replace(&name, &params(), &live).await.unwrap();
+            live.data["status"] = wanted["status"].clone();
+            api.replace_status(&name, &params(), &live).await.unwrap();
+        }
+    }
+
+    /// Follows the states of APIRules from now on.
+    async fn states(&self) -> States {
+        let api = self.api(&rule("v2alpha1", "any", Value::Null)).await;
+        let (seen, mut following) = (Arc::<Mutex<BTreeSet<_>>>::default(), JoinSet::new());
+        let all = Arc::clone(&seen);
+        following.spawn(async move {
+            let objects = watcher(api, watcher::Config::default()).touched_objects();
+            objects
+                .for_each(|object| {
+                    let object: DynamicObject = object.unwrap();
+                    let state = object.data["status"]["state"].as_str().unwrap_or_default();
+                    all.lock().unwrap().insert((object.metadata.name.unwrap(), state.to_owned()));
+                    std::future::ready(())
+                })
+                .await;
+        });
+        let states = States { seen, _following: following };
+        let count = written().len();
+        self.until("the states are followed", async || states.seen().len() == count).await;
+        states
+    }
+
+    /// Waits until no field of what is made for APIRules is the original's.
+    async fn until_taken_over(&self) {
+        let is_original_s = |object: &Value| {
+            let fields = object["metadata"]["managedFields"].as_array().cloned();
+            fields.unwrap_or_default().iter().any(|entry| entry["manager"] == ORIGINAL)
+        };
+        self.until("all fields are the processor's", async || {
+            !self.traffic().await.iter().any(is_original_s)
+        })
+        .await;
+    }
+
+    /// Waits until nothing has run for two seconds.
+    async fn until_quiet(&self, host: &Served) {
+        let last = Mutex::new((host.runs().await, Instant::now()));
+        self.until("nothing runs any more", async || {
+            let now = host.runs().await;
+            let mut last = last.lock().unwrap();
+            if last.0 != now {
+                *last = (now, Instant::now());
+            }
+            last.1.elapsed() > Duration::from_secs(2)
+        })
+        .await;
+    }
+
+    /// Deletes the Processor, which lets go of everything.
+    async fn release(&self) {
+        let api = self.api(&Self::processor(MODULE, false)).await;
+        api.delete(NAME, &DeleteParams::default()).await.unwrap();
+        self.until("the Processor is gone", async || self.list(PROCESSOR).await.is_empty()).await;
+    }
+}
+
+// === impl States ===
+
+impl States {
+    fn seen(&self) -> BTreeSet<(String, String)> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_of_three_versions_go_from_the_original_to_the_processor_and_back_untouched() {
+    let Some(gateway) = Gateway::open().await else { return };
+    let original = Converter::start(&gateway).await;
+    gateway.front.set(&[original.address]);
+    for rule in written() {
+        gateway.create(USER, &rule).await;
+    }
+    let made = gateway.made_by_original().await;
+    gateway.write_as_original(&made).await;
+    let of_kind = |kind: &str| made.0.iter().filter(|object| object["kind"] == kind).count();
+    assert_eq!((of_kind("VirtualService"), of_kind("Rule")), (5, 1));
+    let (traffic, rules) = (seen(gateway.traffic().await), seen(gateway.list(STORED).await));
+    let states = gateway.states().await;
+    let stated = states.seen();
+
+    // To the processor: suspended, it answers conversions before the original ends.
+    let host = gateway.host(&[]).await;
+    gateway.apply(vec![Gateway::processor(MODULE, true)]).await;
+    gateway.until_served(&host, &gateway.read(MODULE)).await;
+    gateway.front.set(&[host.webhooks]);
+    original.end().await;
+    assert_eq!(seen(gateway.traffic().await), traffic);
+    gateway.apply(vec![Gateway::processor(MODULE, false)]).await;
+    gateway.until_taken_over().await;
+    gateway.until_quiet(&host).await;
+    assert_eq!(seen(gateway.traffic().await), traffic);
+    assert_eq!(seen(gateway.list(STORED).await), rules);
+    assert_eq!(states.seen(), stated, "no state has changed");
+    for written in written() {
+        let live = gateway.api(&written).await.get(&name_of(&written)).await.unwrap();
+        assert_eq!(live.data["spec"], written["spec"], "{written:#}");
+    }
+    // It repairs what it has taken over, of each version.
+    let mut gone = gateway.traffic().await;
+    gone.retain(|object| object["kind"] == "VirtualService");
+    for object in &gone {
+        gateway.api(object).await.delete(&name_of(object), &DeleteParams::default()).await.unwrap();
+    }
+    let whole = |objects: &Seen| -> Vec<Value> {
+        objects.values().map(|(_, content)| content["spec"].clone()).collect()
+    };
+    gateway
+        .until("all is made again", async || seen(gateway.traffic().await).len() == traffic.len())
+        .await;
+    gateway.until_quiet(&host).await;
+    let (traffic, before) = (seen(gateway.traffic().await), traffic);
+    let sorted = |mut specs: Vec<Value>| {
+        specs.sort_by_key(Value::to_string);
+        specs
+    };
+    assert_eq!(sorted(whole(&traffic)), sorted(whole(&before)));
+
+    // And back: the Processor lets go, and the original writes what it wants.
+    let original = Converter::start(&gateway).await;
+    gateway.release().await;
+    gateway.front.set(&[original.address]);
+    drop(host);
+    let made = {
+        let (_, rules) = gateway.made_by_original().await;
+        (gateway.traffic().await, rules)
+    };
+    gateway.write_as_original(&made).await;
+    assert_eq!(seen(gateway.traffic().await), traffic);
+    assert_eq!(seen(gateway.list(STORED).await), rules);
+    assert_eq!(states.seen(), stated, "no state has changed");
+    original.end().await;
+}

@@ -1,0 +1,292 @@
+//! Users of APIRules, in three versions, while hosts come and go.
+
+use std::{
+    process::Command,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures::StreamExt as _;
+use kube::{
+    Api,
+    api::{DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams},
+};
+use mortise_tests::{
+    rebuilt,
+    rules::{self, NAMESPACE},
+};
+use serde_json::{Value, json};
+use tokio::{
+    task::JoinSet,
+    time::{interval, sleep, timeout},
+};
+
+use super::{Converter, GROUP, Gateway, HOME, MODULE, Served, VERSIONS, old, rule, written};
+use crate::{
+    cluster::program::{GLANCE, GUARD, get},
+    host::{
+        merge,
+        webhooks::{Issued, issued_for, secret},
+    },
+};
+
+/// The interval of reads.
+const READ: Duration = Duration::from_millis(10);
+/// The interval of changes.
+const CHANGE: Duration = Duration::from_millis(50);
+const RULES: usize = 30;
+
+/// Reads of APIRules in three versions, at a constant rate until it is dropped.
+struct Reads {
+    counted: Arc<Counted>,
+    _running: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Counted {
+    done: AtomicUsize,
+    failed: Mutex<Vec<String>>,
+}
+
+// === impl Reads ===
+
+impl Reads {
+    async fn start(gateway: &Gateway) -> Self {
+        let mut apis = Vec::new();
+        for version in VERSIONS {
+            apis.push(gateway.rules(version).await);
+        }
+        let (counted, mut running) = (Arc::<Counted>::default(), JoinSet::new());
+        running.spawn(Arc::clone(&counted).read(apis.clone()));
+        running.spawn(change(apis[2].clone()));
+        Self { counted, _running: running }
+    }
+
+    fn done(&self) -> usize {
+        self.counted.done.load(Ordering::Relaxed)
+    }
+
+    /// Waits until this many more reads have ended.
+    async fn more(&self, reads: usize) {
+        let until = self.done() + reads;
+        while self.done() < until {
+            sleep(GLANCE).await;
+        }
+    }
+
+    /// Returns the errors of reads since the last time.
+    fn failed(&self) -> Vec<String> {
+        std::mem::take(&mut self.counted.failed.lock().unwrap())
+    }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    /// Reads an APIRule, and in every tenth turn all, in each of the versions in turn.
+    async fn read(self: Arc<Self>, apis: Vec<Api<DynamicObject>>) {
+        let (mut due, mut open) = (interval(READ), JoinSet::new());
+        for turn in 0.. {
+            due.tick().await;
+            let (api, counted) = (apis[turn % apis.len()].clone(), Arc::clone(&self));
+            open.spawn(async move {
+                let read = match turn % 10 {
+                    0 => api.list(&ListParams::default()).await.map(drop),
+                    _ => api.get(&format!("rule-{}", turn % RULES)).await.map(drop),
+                };
+                if let Err(error) = read {
+                    counted.failed.lock().unwrap().push(error.to_string());
+                }
+                counted.done.fetch_add(1, Ordering::Relaxed);
+            });
+            while open.try_join_next().is_some() {}
+        }
+    }
+}
+
+/// Changes the APIRules in turn, so that they are reconciled all the time.
+async fn change(api: Api<DynamicObject>) {
+    let mut due = interval(CHANGE);
+    for turn in 0.. {
+        due.tick().await;
+        let timeout = 1 + turn / RULES % 100;
+        let patch = Patch::Merge(json!({"spec": {"timeout": timeout}}));
+        let name = format!("rule-{}", turn % RULES);
+        // A failure of the API server's question to a host is seen by reads.
+        #[expect(clippy::disallowed_methods, reason = "what a test writes is no processor's")]
+        let _ = api.patch(&name, &PatchParams::default(), &patch).await;
+    }
+}
+
+impl Gateway {
+    /// Starts a host that competes for the Lease.
+    async fn replica(&self) -> Served {
+        self.host(&["--leader-elect", "--lease-namespace", HOME]).await
+    }
+
+    /// Has the API server trust these authorities, and gives the hosts this certificate.
+    async fn renew(&self, authorities: &[&Issued], to: &Issued) {
+        let bundle: String = authorities.iter().map(|one| one.authority.as_str()).collect();
+        let mut all = self.definitions();
+        let of = all.iter_mut().find(|one| one["spec"]["conversion"]["webhook"].is_object());
+        let client = &mut of.unwrap()["spec"]["conversion"]["webhook"]["clientConfig"];
+        client["caBundle"] = json!(STANDARD.encode(bundle));
+        self.plane.install(&all).await.unwrap();
+        let mut secret = secret(to);
+        secret["metadata"]["namespace"] = json!(HOME);
+        self.apply(vec![secret]).await;
+    }
+
+    /// Returns whether a host holds the Lease.
+    async fn leads(&self, host: &Served) -> bool {
+        {
+            let (_, text) = get(&host.ports.admin, "/host").await;
+            let host: Value = serde_json::from_str(&text).unwrap();
+            host["leads"] == true
+        }
+    }
+
+    fn kubectl(&self, arguments: &str, input: &str) -> String {
+        use std::io::Write as _;
+        let mut command = Command::new("kubectl");
+        command.arg("--kubeconfig").arg(self.plane.kubeconfig()).args(arguments.split(' '));
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        String::from_utf8(said).unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_read_fails_while_hosts_components_and_certificates_are_replaced() {
+    let Some(gateway) = Gateway::open().await else { return };
+    let (first, second) = (gateway.replica().await, gateway.replica().await);
+    gateway.front.set(&[first.webhooks, second.webhooks]);
+    gateway.apply(vec![Gateway::processor(MODULE, false)]).await;
+    let module = gateway.read(MODULE);
+    for host in [&first, &second] {
+        gateway.until_served(host, &module).await;
+    }
+    for index in 0..RULES {
+        let version = VERSIONS[index % 3];
+        let name = format!("rule-{index}");
+        let written = match version {
+            "v1beta1" => old(&name, &json!({"handler": "no_auth"})),
+            _ => rule(version, &name, rules::rule(index)["spec"].clone()),
+        };
+        gateway.create("kubectl-client-side-apply", &written).await;
+    }
+    let reads = Reads::start(&gateway).await;
+    reads.more(300).await;
+    assert_eq!(reads.failed(), Vec::<String>::new(), "nothing happens");
+
+    let again = rebuilt(&module, "2");
+    gateway.put("again.wasm", &again);
+    gateway.apply(vec![Gateway::processor("again.wasm", false)]).await;
+    for host in [&first, &second] {
+        gateway.until_served(host, &again).await;
+    }
+    reads.more(300).await;
+    assert_eq!(reads.failed(), Vec::<String>::new(), "the component is swapped");
+
+    let next = issued_for("localhost", -1, 1);
+    gateway.renew(&[&gateway.issued, &next], &next).await;
+    reads.more(500).await;
+    assert_eq!(reads.failed(), Vec::<String>::new(), "the certificate is renewed");
+
+    // The leader is told to end. Its endpoint goes a second later, its port after that.
+    gateway
+        .until("a host leads", async || gateway.leads(&first).await || gateway.leads(&second).await)
+        .await;
+    let (mut leader, other) =
+        if gateway.leads(&first).await { (first, second) } else { (second, first) };
+    leader.program.terminate();
+    reads.more(100).await;
+    gateway.front.set(&[other.webhooks]);
+    let (status, said) = leader.program.ended().await;
+    assert!(status.success(), "{said}");
+    gateway.until("the other host leads", async || gateway.leads(&other).await).await;
+    reads.more(300).await;
+    assert_eq!(reads.failed(), Vec::<String>::new(), "the leader is ended");
+    assert_eq!(gateway.front.refused(), 0);
+
+    // One that is killed fails what is led to it until its endpoint is gone, and nothing else.
+    let third = gateway.replica().await;
+    gateway.until_served(&third, &again).await;
+    gateway.front.set(&[other.webhooks, third.webhooks]);
+    reads.more(100).await;
+    let before = reads.done();
+    other.program.kill();
+    reads.more(100).await;
+    gateway.front.set(&[third.webhooks]);
+    let meanwhile = reads.done() - before;
+    reads.more(300).await;
+    let failed = reads.failed();
+    println!("{} of {meanwhile} reads failed while a killed host was an endpoint", failed.len());
+    assert!(failed.len() <= meanwhile, "{failed:#?}");
+    reads.more(300).await;
+    assert_eq!(reads.failed(), Vec::<String>::new(), "its endpoint is gone");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_works_in_each_version() {
+    let Some(gateway) = Gateway::open().await else { return };
+    let original = Converter::start(&gateway).await;
+    gateway.front.set(&[original.address]);
+    let all = written();
+    let labels = json!({"metadata": {"labels": {"changed": "yes"}}});
+    for mut written in all.clone() {
+        let mut apply = |options: &str, answer: &str, change: &Value| {
+            merge(&mut written, change);
+            let said = gateway.kubectl(&format!("apply {options}-f -"), &written.to_string());
+            assert!(said.contains(answer), "{answer}: {said}");
+            let is_old = written["apiVersion"].as_str().unwrap().ends_with("/v1beta1");
+            assert_eq!(said.contains("Warning: Version v1beta1"), is_old, "{said}");
+        };
+        apply("", "created", &json!({}));
+        apply("", "unchanged", &json!({}));
+        apply("", "configured", &labels);
+        apply("--server-side ", "serverside-applied", &json!({}));
+    }
+    // All of them can be read, listed and watched in each version.
+    for version in VERSIONS {
+        let kinds = format!("apirules.{version}.{GROUP}");
+        let listed = gateway.kubectl(&format!("get {kinds} -n {NAMESPACE} -o name"), "");
+        let count = listed.lines().filter(|line| line.starts_with("apirule.")).count();
+        assert_eq!(count, all.len(), "{listed}");
+        let api = gateway.rules(version).await;
+        let watched = api.watch(&WatchParams::default(), "0").await.unwrap();
+        let watched: Vec<_> = timeout(GUARD, watched.take(all.len()).collect()).await.unwrap();
+        for event in watched {
+            let WatchEvent::Added(object) = event.unwrap() else { panic!("nothing has changed") };
+            let name = object.metadata.name.unwrap();
+            let of = all.iter().find(|one| one["metadata"]["name"] == *name).unwrap();
+            if of["apiVersion"] == format!("{GROUP}/{version}") {
+                assert_eq!(object.data["spec"], of["spec"], "{name}");
+            }
+        }
+    }
+    // Fields that are applied in another version than the stored one are its manager's, and no
+    // other's.
+    let mut wanted = rule("v2", "new-v2alpha1", json!({"timeout": 10}));
+    let apply = "apply --server-side --field-manager=other -f -";
+    let said = gateway.kubectl(apply, &wanted.to_string());
+    assert!(said.contains("serverside-applied"), "{said}");
+    let stored = gateway.rules("v2alpha1").await.get("new-v2alpha1").await.unwrap();
+    let before = &all[3]["spec"];
+    let mut expected = before.clone();
+    expected["timeout"] = json!(10);
+    assert_eq!(stored.data["spec"], expected);
+    wanted["spec"] = json!({});
+    let said = gateway.kubectl(apply, &wanted.to_string());
+    assert!(said.contains("serverside-applied"), "{said}");
+    let stored = gateway.rules("v2alpha1").await.get("new-v2alpha1").await.unwrap();
+    assert_eq!(stored.data["spec"], *before);
+    original.end().await;
+}
