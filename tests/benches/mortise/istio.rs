@@ -71,13 +71,14 @@ async fn render(table: &mut Table) -> anyhow::Result<()> {
     let guest = Callee::new(loaded, Stores::new(), &object)?;
     let (mut first, mut again, mut bytes) = (Vec::new(), Vec::new(), 0);
     for number in 0..RENDERINGS {
-        let config = json!({"spec": spec(number)}).to_string();
+        let config = json!({"spec": spec(number), "brief": true}).to_string();
         for times in [&mut first, &mut again] {
             let begun = Instant::now();
             let called = guest.call(Some(&config)).await?;
             times.push(begun.elapsed());
             let outcome = called.outcome?.map_err(|failure| anyhow::anyhow!(failure.message))?;
-            bytes = outcome.status.context("no answer")?.len();
+            let answer: Value = serde_json::from_str(&outcome.status.context("no answer")?)?;
+            bytes = answer["bytes"].as_u64().context("no rendering")?;
         }
     }
     let native = native()?;
@@ -90,7 +91,7 @@ async fn render(table: &mut Table) -> anyhow::Result<()> {
         millis(native.median())
     );
     table.row(format!("rendering of {} KB", bytes >> 10), figure, "< 3.5 ×");
-    table.row("the same, remembered; with JSON made of it", micros(again.median()), "");
+    table.row("the same, remembered", micros(again.median()), "< 1 ms");
     Ok(())
 }
 
@@ -160,7 +161,7 @@ fn resource() -> Value {
         "apiVersion": "operator.kyma-project.io/v1alpha2", "kind": "Istio",
         "metadata": {
             "name": "default", "namespace": "kyma-system", "generation": 1,
-            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "creationTimestamp": "2023-01-01T00:00:00Z",
             "annotations": {"operator.kyma-project.io/lastAppliedConfiguration": last},
         },
         "spec": {},
@@ -229,7 +230,7 @@ fn pod(namespace: &str, name: &str, number: usize, image: &str) -> Value {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "name": format!("{name}-1-{number:05}"), "namespace": namespace,
-            "creationTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": owner,
+            "creationTimestamp": "2023-01-01T00:00:00Z", "ownerReferences": owner,
             "labels": {"app": name, "security.istio.io/tlsMode": "istio"},
             "annotations": {"sidecar.istio.io/status": "{\"initContainers\":[\"istio-proxy\"]}"},
         },

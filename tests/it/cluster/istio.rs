@@ -359,10 +359,15 @@ impl Mesh {
         series.collect()
     }
 
+    /// Returns the sum of a metric over all of its labels.
+    pub(super) async fn total(&self, name: &str) -> u64 {
+        self.metric(name).await.values().sum()
+    }
+
     /// Returns the number of runs of all processors, and that of calls of the library that were
     /// not answered from memory.
     pub(super) async fn work(&self) -> (u64, u64) {
-        let runs = self.metric("mortise_reconciles_total").await.values().sum();
+        let runs = self.total("mortise_reconciles_total").await;
         let calls = self.metric("mortise_library_calls_total").await;
         let rendered = calls.iter().filter(|(labels, _)| !labels.contains("memo"));
         (runs, rendered.map(|(_, calls)| calls).sum())

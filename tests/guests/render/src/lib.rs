@@ -30,6 +30,8 @@ mortise_sdk::library! {
 pub struct Config {
     spec: String,
     cluster: Option<Cluster>,
+    /// Whether only the length of the answer is returned.
+    brief: bool,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -64,11 +66,17 @@ impl Processor for Renders {
             felix_configuration: cluster.felix_configuration.clone(),
         });
         let answer = match Renderer::render(&config.spec, cluster.as_ref()) {
+            Ok(rendered) if config.brief => json!({"bytes": length(&rendered)}),
             Ok(rendered) => json!({"rendered": of(&rendered)}),
             Err(error) => json!({"error": error}),
         };
         Ok(Outcome { status: Some(answer.to_string()), ..Outcome::new() })
     }
+}
+
+fn length(rendered: &wit::Rendered) -> usize {
+    let manifests = rendered.components.iter().flat_map(|component| &component.manifests);
+    rendered.merged.len() + manifests.map(|manifest| manifest.content.len()).sum::<usize>()
 }
 
 fn of(rendered: &wit::Rendered) -> Value {
