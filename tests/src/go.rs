@@ -78,6 +78,19 @@ pub fn validate() -> Result<Option<PathBuf>> {
     program("validate", "the tests of it::cluster::strict::istio")
 }
 
+/// Returns the program that judges Rules as Oathkeeper does. Returns `None` without Go.
+///
+/// # Errors
+///
+/// Fails if the program does not compile.
+///
+/// # Panics
+///
+/// Panics if Go or the modules are missing, and [`tool::VARIABLE`] requires Go.
+pub fn validate_oathkeeper() -> Result<Option<PathBuf>> {
+    program("validate-oathkeeper", "the tests of it::cluster::strict::oathkeeper")
+}
+
 /// Builds the program in a folder of `tests/`, once for each state of its sources, in a folder of
 /// its own in the target directory. Returns `None` if Go is not on the PATH or cannot get the
 /// modules, and reports that as [`tool::is_there`] does.

@@ -5,6 +5,8 @@
 //! fields it keeps.
 
 mod istio;
+mod judged;
+mod oathkeeper;
 mod produced;
 
 use std::{collections::BTreeMap, path::Path};

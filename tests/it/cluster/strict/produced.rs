@@ -18,7 +18,7 @@
 //! server must accept; an object that it refuses, the real server must refuse with the same
 //! message. An object of any other guest must be accepted.
 
-use std::{cell::RefCell, marker::PhantomData, path::Path};
+use std::{cell::RefCell, collections::BTreeMap, marker::PhantomData, path::Path};
 
 use ingress_gateway_restart::IngressGatewayRestarts;
 use mortise_sdk::{
@@ -234,6 +234,19 @@ fn in_goldens() -> Vec<Produced> {
     let applied = applied.map(by_guest(Way::Apply));
     let said = goldens::statuses().into_iter();
     applied.chain(said.map(by_guest(Way::Status))).collect()
+}
+
+/// Returns the objects that guests apply in these versions of kinds, each once, with the name of a
+/// case that it is from.
+pub(super) fn applied(is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Value)> {
+    let mut distinct = BTreeMap::new();
+    for produced in all().sources.into_iter().flat_map(|(_, produced)| produced) {
+        let is_wanted = is_wanted(produced.object["apiVersion"].as_str().unwrap());
+        if is_wanted && produced.way == Way::Apply && produced.said == Said::ByGuest {
+            distinct.entry(produced.object.to_string()).or_insert((produced.case, produced.object));
+        }
+    }
+    distinct.into_values().collect()
 }
 
 /// Returns the objects written for an APIRule of the tests of the whole host.
