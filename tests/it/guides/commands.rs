@@ -180,7 +180,8 @@ const COMMANDS: &[(&str, Run)] = &[
         "cargo test --profile bench -p mortise-tests --test it -- --ignored hostile::",
         Not("it takes many minutes"),
     ),
-    ("tests/whole-run", By("tests/it/cluster/whole_run.rs", "whole-run")),
+    ("tests/whole-run", By("tests/it/cluster/whole_run.rs", "\"whole-run\"")),
+    ("tests/whole-run-registry", By("tests/it/cluster/whole_run.rs", "\"whole-run-registry\"")),
     (
         "cargo test -p mortise-tests --test it -- --nocapture cluster::istio::life",
         By(".ci/run", "cargo test --workspace"),
@@ -195,11 +196,11 @@ const COMMANDS: &[(&str, Run)] = &[
     ),
     (
         "target/cluster up \"$PWD/target/plane\"",
-        By("tests/whole-run", "\"$work/cluster\" up --parent $$ \"$plane\""),
+        By("tests/whole-run.sh", "\"$work/cluster\" up --parent $$ \"$plane\""),
     ),
     (
         "export KUBECONFIG=\"$PWD/target/plane/kubeconfig\"",
-        By("tests/whole-run", "export KUBECONFIG=$plane/kubeconfig"),
+        By("tests/whole-run.sh", "export KUBECONFIG=$plane/kubeconfig"),
     ),
     (
         "target/cluster crds istio | kubectl apply --server-side -f -",
@@ -208,7 +209,7 @@ const COMMANDS: &[(&str, Run)] = &[
     ("target/cluster help", Not("it prints what it can do")),
     (
         "target/cluster down \"$PWD/target/plane\"",
-        By("tests/whole-run", "\"$work/cluster\" down \"$plane\""),
+        By("tests/whole-run.sh", "\"$work/cluster\" down \"$plane\""),
     ),
     ("cargo bench -p mortise-tests", Not("it takes half an hour")),
     ("cargo bench -p mortise-tests -- api rules", Not("it takes many minutes")),
