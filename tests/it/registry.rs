@@ -10,10 +10,10 @@ use serde_json::Value;
 
 const TESTS: &str = "the tests of it::registry";
 /// The recorded key of cosign, and its password.
-const KEY: &str = "host/src/oci/signature/recorded/cosign.key";
-const PUBLIC: &str = "host/src/oci/signature/recorded/cosign.pub";
+pub(crate) const KEY: &str = "host/src/oci/signature/recorded/cosign.key";
+pub(crate) const PUBLIC: &str = "host/src/oci/signature/recorded/cosign.pub";
 const OTHER: &str = "host/src/oci/signature/recorded/other.pub";
-const PASSWORD: &str = "mortise";
+pub(crate) const PASSWORD: &str = "mortise";
 
 /// A registry, and what `mortise` is started with to reach it.
 pub(crate) struct Desk {

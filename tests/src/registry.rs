@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mortise_host::{
     oci::{Options, Registries},
     operator::ImageOptions,
@@ -106,7 +107,8 @@ impl Drop for Registry {
 
 /// Returns a Docker configuration with the password for a registry.
 pub fn docker_config(host: &str) -> serde_json::Value {
-    json!({"auths": {host: {"username": USER.0, "password": USER.1}}})
+    let auth = STANDARD.encode(format!("{}:{}", USER.0, USER.1));
+    json!({"auths": {host: {"auth": auth}}})
 }
 
 /// Reads the port from the line in which the registry names it.

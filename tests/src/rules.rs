@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use mortise::{files, local};
 use mortise_core::{contract::Description, grant::rights::Account, grant::role::Roles};
 use mortise_host::cluster::Cluster;
@@ -45,6 +45,44 @@ pub fn rule(index: usize) -> Value {
     json!({
         "apiVersion": "gateway.kyma-project.io/v2", "kind": "APIRule",
         "metadata": {"name": format!("shop-{index}"), "namespace": NAMESPACE}, "spec": spec,
+    })
+}
+
+/// Returns the same rule as [`rule`], written in v1beta1, v2alpha1 or v2, each in turn, as the API
+/// server stores it.
+///
+/// # Errors
+///
+/// Fails if the rule cannot be converted.
+pub fn rule_of_three_versions(index: usize) -> Result<Value> {
+    let mut rule = rule(index);
+    match index % 3 {
+        0 => {}
+        1 => rule["apiVersion"] = json!("gateway.kyma-project.io/v2alpha1"),
+        _ => {
+            rule["apiVersion"] = json!("gateway.kyma-project.io/v1beta1");
+            rule["spec"] = in_v1beta1(index);
+        }
+    }
+    api_rule::conversion::convert(&rule, "v2alpha1").map_err(Error::msg)
+}
+
+fn in_v1beta1(index: usize) -> Value {
+    let issuer = "https://id.example.com";
+    let keys = format!("{issuer}/.well-known/jwks.json");
+    let jwt = json!({
+        "authentications": [{"issuer": issuer, "jwksUri": keys}],
+        "authorizations": [{"requiredScopes": ["warehouse"]}, {"audiences": ["warehouse.example.com"]}],
+    });
+    let path = |path: &str, methods: &[&str], strategy: Value| json!({"path": path, "methods": methods, "accessStrategies": [strategy]});
+    json!({
+        "host": format!("shop-{index}.local.kyma.dev"), "gateway": "kyma-system/kyma-gateway",
+        "service": {"name": "orders", "port": 8000},
+        "rules": [
+            path("/catalogue/.*", &["GET"], json!({"handler": "no_auth"})),
+            path("/pictures/.*", &["GET", "HEAD"], json!({"handler": "no_auth"})),
+            path("/orders/.*", &["POST", "PUT"], json!({"handler": "jwt", "config": jwt})),
+        ],
     })
 }
 

@@ -11,7 +11,7 @@ use mortise_host::{
 use crate::{
     calls::runtime,
     process::{self, API_THREAD},
-    rules::Setting,
+    rules::{Setting, Written},
     settle,
     table::Table,
 };
@@ -37,14 +37,19 @@ struct Took {
 ///
 /// Fails if rules do not become ready, or a host fails.
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
-    [1_000, 5_000].into_iter().try_for_each(|rules| restarts(rules, table))
+    let all = [(1_000, Written::Alike), (5_000, Written::Alike), (5_000, Written::InThreeVersions)];
+    all.into_iter().try_for_each(|(rules, written)| restarts(rules, written, table))
 }
 
-fn restarts(rules: usize, table: &mut Table) -> anyhow::Result<()> {
+fn restarts(count: usize, written: Written, table: &mut Table) -> anyhow::Result<()> {
+    let rules = match written {
+        Written::Alike => count.to_string(),
+        Written::InThreeVersions => format!("{count} mixed"),
+    };
     let serving = runtime(2, API_THREAD)?;
     let hosting = runtime(2, "host")?;
     let result = hosting.block_on(async {
-        let setting = Setting::new(rules, serving.handle().clone()).await?;
+        let setting = Setting::new(count, written, serving.handle().clone()).await?;
         let folder = tempfile::tempdir()?;
         let records = CacheDir::open(folder.path())?.subdir("records")?;
         let kept = Skip::BetweenStarts(records);
@@ -66,10 +71,10 @@ fn restarts(rules: usize, table: &mut Table) -> anyhow::Result<()> {
             restarts.push(again);
             host.stop().await?;
         }
-        median(restarts, table, rules);
+        median(restarts, table, &rules);
         let (host, without) = start(&setting, Skip::WhileRunning).await?;
         without.row(table, format!("{rules} rules, a new host without"), "no write");
-        without.ensure(u64::try_from(rules)?)?;
+        without.ensure(u64::try_from(count)?)?;
         host.stop().await?;
         setting.check()?;
         setting.api.stop();
@@ -118,7 +123,7 @@ async fn settled(
 }
 
 /// Adds the measurement with the median of CPU time.
-fn median(mut all: Vec<Took>, table: &mut Table, rules: usize) {
+fn median(mut all: Vec<Took>, table: &mut Table, rules: &str) {
     all.sort_by_key(|took| took.cpu);
     let (least, most) = (all.first().map(|took| took.cpu), all.last().map(|took| took.cpu));
     let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();

@@ -18,7 +18,7 @@ use mortise_host::{
     cluster::Cluster,
     host::{Host, Loaded, Options as HostOptions},
 };
-pub(crate) use mortise_tests::rules::{rule, surroundings};
+pub(crate) use mortise_tests::rules::{rule, rule_of_three_versions, surroundings};
 use serde_json::Value;
 use tokio::{runtime::Handle, sync::mpsc};
 use tower::{BoxError, ServiceExt as _};
@@ -38,12 +38,22 @@ const PRODUCED: [&str; 3] = ["VirtualService", "AuthorizationPolicy", "RequestAu
 /// authorization, and one for the tokens.
 const PER_RULE: usize = 6;
 
+/// The versions that rules are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// All in v2.
+    Alike,
+    /// In v1beta1, v2alpha1 and v2, each in turn.
+    InThreeVersions,
+}
+
 /// An API, and a processor for hosts that use it.
 pub(crate) struct Setting {
     pub(crate) api: EmbeddedApi,
     pub(crate) cluster: Cluster,
     pub(crate) loaded: Loaded,
     pub(crate) rules: usize,
+    written: Written,
 }
 
 /// The cost until nothing was left to do.
@@ -70,7 +80,7 @@ fn settle(rules: usize, table: &mut Table) -> anyhow::Result<()> {
     let serving = runtime(2, API_THREAD)?;
     let hosting = runtime(2, "host")?;
     let result = hosting.block_on(async {
-        let setting = Setting::new(rules, serving.handle().clone()).await?;
+        let setting = Setting::new(rules, Written::Alike, serving.handle().clone()).await?;
         let first = setting.settle().await?;
         setting.check()?;
         first.rows(table, &format!("{rules} rules, first time"), rules, "host < half a core");
@@ -128,18 +138,30 @@ fn made_by(
 // === impl Setting ===
 
 impl Setting {
-    pub(crate) async fn new(rules: usize, serving: Handle) -> anyhow::Result<Self> {
+    pub(crate) async fn new(
+        rules: usize,
+        written: Written,
+        serving: Handle,
+    ) -> anyhow::Result<Self> {
         let api = EmbeddedApi::new(Options::default());
         let cluster = Cluster::new(client(&api, serving));
-        let loaded = mortise_tests::loaded("guests/api-rule", "{}").await?;
+        let config = match written {
+            Written::Alike => "{}",
+            Written::InThreeVersions => r#"{"v1beta1": "allowed"}"#,
+        };
+        let loaded = mortise_tests::loaded("guests/api-rule", config).await?;
         local::apply(&cluster, mortise_tests::definitions("guests/api-rule")?).await?;
         local::serve_untyped(&api, &loaded.description, |_| false);
         local::apply(&cluster, surroundings()?).await?;
         for index in 0..rules {
-            let loaded = api.load(rule(index), true);
+            let rule = match written {
+                Written::Alike => rule(index),
+                Written::InThreeVersions => rule_of_three_versions(index)?,
+            };
+            let loaded = api.load(rule, written == Written::Alike);
             loaded.with_context(|| format!("the API refuses rule {index}"))?;
         }
-        Ok(Self { api, cluster, loaded, rules })
+        Ok(Self { api, cluster, loaded, rules, written })
     }
 
     /// Starts a host, waits until nothing is left to do, and ends it.
@@ -204,11 +226,21 @@ impl Setting {
         let text = |object: &Value, at: &str| {
             object.pointer(at).and_then(Value::as_str).map(str::to_owned)
         };
-        let ready = |object: &&Value| text(object, "/status/state").as_deref() == Some("Ready");
+        // Version v1beta1 is deprecated, and its status says so.
+        let deprecated = self.written == Written::InThreeVersions;
+        let ready = |object: &&Value| match text(object, "/status/state").as_deref() {
+            Some("Ready") => true,
+            Some("Warning") => deprecated,
+            _ => false,
+        };
         let is_produced =
             |object: &&Value| text(object, "/kind").is_some_and(|kind| PRODUCED.contains(&&*kind));
         let counts =
             (objects.iter().filter(ready).count(), objects.iter().filter(is_produced).count());
+        if deprecated {
+            anyhow::ensure!(counts.0 == self.rules, "{} rules of {}", counts.0, self.rules);
+            return Ok(());
+        }
         let expected = (self.rules, self.rules * PER_RULE);
         anyhow::ensure!(counts == expected, "ready rules, objects: {counts:?}, not {expected:?}");
         Ok(())

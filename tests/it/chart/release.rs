@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use walkdir::WalkDir;
 
 use super::{HOST, Helm, PROCESSOR, read};
+use crate::registry::{Desk, KEY, PASSWORD, PUBLIC};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The architectures, and how a program's header names them.
@@ -66,7 +67,13 @@ impl Bench {
     /// Makes a release of programs and a module that stand for built ones.
     #[track_caller]
     fn of_test_build(&self, name: &str, umask: &str) -> PathBuf {
-        fs::write(self.path("secret_copy.wasm"), "a module").unwrap();
+        self.of_module(name, umask, b"a module")
+    }
+
+    /// Makes a release of programs that stand for built ones, and of this module.
+    #[track_caller]
+    fn of_module(&self, name: &str, umask: &str, module: &[u8]) -> PathBuf {
+        fs::write(self.path("secret_copy.wasm"), module).unwrap();
         let mut arguments = Vec::new();
         for (architecture, machine) in ARCHITECTURES {
             arguments.extend(["--program".to_owned(), self.program(architecture, machine)]);
@@ -75,6 +82,25 @@ impl Bench {
         arguments.extend(["--module".to_owned(), module]);
         succeeded(&self.release(name, umask, &arguments));
         self.path(name)
+    }
+}
+
+impl Bench {
+    /// Publishes with the programs of the tests, and with the password of the registry.
+    fn publish(&self, desk: &Desk, arguments: &[&str]) -> Output {
+        let home = self.helm.home.path();
+        let program = home.join("mortise");
+        if !program.exists() {
+            symlink(env!("CARGO_BIN_EXE_mortise-tested"), program).unwrap();
+        }
+        let mut path = vec![home.to_owned()];
+        path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+        let mut command = Command::new("deploy/publish");
+        command.arg("--registry-ca").arg(desk.registry.authority()).args(arguments);
+        command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+        command.env("DOCKER_CONFIG", desk.registry.docker_config());
+        command.env("COSIGN_PASSWORD", PASSWORD).env("MORTISE_CACHE", self.path("cache"));
+        command.env("PATH", std::env::join_paths(path).unwrap()).output().unwrap()
     }
 }
 
@@ -189,6 +215,42 @@ fn skopeo_copies_the_image_as_it_is() {
     skopeo.arg(format!("oci:{}/image:{VERSION}", release.display()));
     succeeded(&skopeo.arg(format!("oci:{}:{VERSION}", copy.display())).output().unwrap());
     assert_eq!(files(&release.join("image/blobs")), files(&copy.join("blobs")));
+}
+
+#[test]
+fn a_release_is_put_into_a_registry_and_its_processors_are_signed() {
+    const TESTS: &str = "the test of it::chart::release that publishes";
+    if !tool::is_there("skopeo", TESTS) {
+        return;
+    }
+    let (Some(bench), Some(desk)) = (Bench::open(), Desk::open(TESTS)) else { return };
+    let module = fs::read(mortise_tests::guest("guests/secret-copy").unwrap()).unwrap();
+    let release = bench.of_module("release", "022", &module);
+    let registry = desk.reference("team");
+    let publish = || bench.publish(&desk, &[release.to_str().unwrap(), &registry, KEY]);
+    let output = publish();
+    succeeded(&output);
+    let said = String::from_utf8(output.stdout).unwrap();
+    let names = ["mortise", "charts/mortise", "charts/mortise-processor", "processors/secret-copy"];
+    let expected = names.map(|name| format!("{registry}/{name}:{VERSION}"));
+    let lines: Vec<&str> = said.lines().map(|line| line.split('@').next().unwrap()).collect();
+    assert_eq!(lines, expected);
+    desk.well(&["verify", &expected[3], "--key", PUBLIC]);
+    assert_eq!(String::from_utf8(publish().stdout).unwrap(), said, "the same digests again");
+
+    // A release that was changed is not put there.
+    fs::write(release.join("secret-copy.wasm"), "another").unwrap();
+    let error = String::from_utf8(publish().stderr).unwrap();
+    assert!(error.contains("are not those that were made"), "{error}");
+    for (arguments, expected) in [
+        ([".", &registry, KEY], ". is no release"),
+        ([release.to_str().unwrap(), "https://a.example.com/b", KEY], "without a scheme"),
+        ([release.to_str().unwrap(), &registry, "none"], "none cannot be read"),
+    ] {
+        let output = bench.publish(&desk, &arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && error.contains(expected), "{expected}: {error}");
+    }
 }
 
 #[test]

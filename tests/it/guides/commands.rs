@@ -106,8 +106,32 @@ const COMMANDS: &[(&str, Run)] = &[
     ),
     ("deploy/release target/release-0.1.0", By("tests/it/chart/release.rs", "exec deploy/release")),
     (
-        "skopeo copy --all oci:target/release-0.1.0/image:0.1.0 docker://registry.example.com/mortise:0.1.0",
-        Not("a test copies the image to another layout"),
+        "deploy/publish target/release-0.1.0 registry.example.com/team cosign.key",
+        By("tests/it/chart/release.rs", "deploy/publish"),
+    ),
+    (
+        "kubectl scale deployment api-gateway-controller-manager -n kyma-system --replicas=0",
+        Not("the operator cannot be had here"),
+    ),
+    (
+        "kubectl patch service api-gateway-webhook-service -n kyma-system --type=merge --patch-file selector-of-the-host.yaml",
+        By("tests/it/cluster/three_versions/hand_over.rs", "front.set(&[host.webhooks])"),
+    ),
+    (
+        "kubectl patch processor api-rule -n kyma-system --type=merge --patch '{\"spec\": {\"suspend\": false}}'",
+        By("tests/it/cluster/three_versions/hand_over.rs", "processor(MODULE, false)"),
+    ),
+    (
+        "kubectl delete processor api-rule -n kyma-system",
+        By("tests/it/cluster/three_versions/hand_over.rs", "gateway.release()"),
+    ),
+    (
+        "kubectl scale deployment api-gateway-controller-manager -n kyma-system --replicas=1",
+        Not("the operator cannot be had here"),
+    ),
+    (
+        "kubectl patch service api-gateway-webhook-service -n kyma-system --type=merge --patch-file selector-of-the-operator.yaml",
+        By("tests/it/cluster/three_versions/hand_over.rs", "front.set(&[original.address])"),
     ),
     // guests/README.md
     (
