@@ -3,8 +3,9 @@
 
 patience=600s
 plane=$work/plane
-# The processes that are ended in the end.
+# The processes that are ended in the end, and a folder that is removed.
 started=()
+temporary=
 
 say() { printf '[%4d s] %s\n' "$SECONDS" "$*"; }
 
@@ -17,6 +18,7 @@ fail() {
 end() {
   local code=$? process
   trap - EXIT
+  [ -z "$temporary" ] || rm -rf "$temporary"
   for process in "${started[@]}"; do kill -KILL "$process" 2> /dev/null || true; done
   if [ -e "$plane/cluster.json" ]; then "$work/cluster" down "$plane" || code=1; fi
   if [ "$code" != 0 ]; then

@@ -7,8 +7,10 @@
 //! | [`cache_dir`], [`debounce`] | the cache directory; bursts of file events as one |
 //! | [`metrics`], [`telemetry`] | metrics; the program's own log |
 //! | [`cluster`] | kube's client as core's `Api`, watches, the Lease, the rights of accounts |
+//! | [`oci`] | registries: requests, artifacts on disk, signatures |
 //! | [`wasm`] | loaded components, and everything that names wasmtime |
 //! | [`host`] | builds every part of a host and owns its tasks; run records on disk |
+//! | [`webhooks`] | the port that the API server asks for conversions and admissions |
 //! | [`operator`] | Processor resources: types, controllers, conditions, endpoints |
 //! | [`args`], [`serve`], [`program`] | the command line; `run`; the async runtime and the exit code |
 

@@ -234,7 +234,7 @@ mod tests {
         let cases = [
             (Method::GET, "/apis/apps/v1", true),
             (Method::GET, "/apis/apps/v1?", true),
-            (Method::GET, "/apis/networking.istio.io/v1beta1", true),
+            (Method::GET, "/apis/rules.example.com/v1beta1", true),
             (Method::GET, "/apis/apps/v1?watch=true", false),
             (Method::GET, "/apis/apps/v1/deployments", false),
             (Method::GET, "/apis/apps/v1/", false),

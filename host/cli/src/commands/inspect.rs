@@ -163,7 +163,7 @@ pub struct Match {
 pub struct WriteEntry {
     /// The objects that may be written.
     pub of: Selected,
-    /// The allowed verbs: `create`, `update`, `delete`, `evict`, `status`.
+    /// The allowed verbs: `create`, `update`, `delete`, `evict`.
     pub verbs: Vec<&'static str>,
     /// The fields that may be applied and patched; empty for all fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -88,7 +88,7 @@ pub const GRANT_ENTRIES: usize = 128;
 /// Bytes of a text of a granted rule: the longest name of an object has 253.
 pub const GRANT_TEXT: usize = 512;
 /// Single rights of all granted rules together, each of which may be a question to the API server.
-/// Istio's roles have some hundreds.
+/// An operator that installs others has some hundreds in its roles.
 pub const GRANTED_RIGHTS: usize = 4_096;
 /// Bytes of the label selector in a description: the status of the Processor repeats the selector
 /// for each finalizer.

@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn each_right_is_a_question_with_its_wildcards() {
-        let account = "shop/istio".parse().unwrap();
+        let account = "shop/meshes".parse().unwrap();
         let rules = [of(&["apps"], &["*/scale"], &["a"], &["*"]), urls(&["/a/*"], &["get"])];
         let asked: Vec<Value> = rules
             .iter()
@@ -410,10 +410,10 @@ mod tests {
     #[test]
     fn the_rules_are_printed_as_they_are_with_a_binding_for_an_account() {
         let rules = [of(&[""], &["pods"], &[], &["get"]), urls(&["/metrics"], &["get"])];
-        assert_eq!(objects("istio", &[], None), Vec::<Value>::new());
-        let printed = objects("istio", &rules, Some(&"shop/istio".parse().unwrap()));
+        assert_eq!(objects("meshes", &[], None), Vec::<Value>::new());
+        let printed = objects("meshes", &rules, Some(&"shop/meshes".parse().unwrap()));
         let [role, binding] = &printed[..] else { panic!("{printed:?}") };
-        assert_eq!(role["metadata"], json!({"name": "mortise-istio-grants"}));
+        assert_eq!(role["metadata"], json!({"name": "mortise-meshes-grants"}));
         assert_eq!(
             role["rules"],
             json!([
@@ -422,7 +422,7 @@ mod tests {
             ])
         );
         assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
-        assert_eq!(binding["subjects"][0]["name"], "istio");
+        assert_eq!(binding["subjects"][0]["name"], "meshes");
         let line = r#"- {"apiGroups":[""],"resources":["pods"],"verbs":["get"]}"#;
         assert_eq!(lines(&rules).lines().next(), Some(line));
         let many = lines(&vec![rules[0].clone(); 1_000]);

@@ -26,7 +26,7 @@ mortise_sdk::library! {
     }
 }
 
-/// What is announced.
+/// The configuration: the objects to announce.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {

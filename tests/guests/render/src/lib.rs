@@ -30,7 +30,7 @@ mortise_sdk::library! {
 pub struct Config {
     spec: String,
     cluster: Option<Cluster>,
-    /// Whether only the length of the answer is returned.
+    /// Returns only the length of the answer.
     brief: bool,
 }
 

@@ -82,7 +82,7 @@ fn nested(depth: u64) -> String {
     core::hint::black_box(text)
 }
 
-/// What the standard library and the C library under it do in other components.
+/// Replaces the parts of the standard library and of the C library that other components have.
 #[cfg(target_family = "wasm")]
 #[allow(
     unsafe_code,
