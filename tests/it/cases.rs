@@ -5,14 +5,20 @@ pub(crate) mod generated;
 
 use std::path::{Path, PathBuf};
 
-use mortise::{commands::test::run_case, guest::Guest, local};
+use api_rule::ApiRules;
+use mortise::{
+    commands::test::{ask, run_case},
+    guest::Guest,
+    local,
+};
 use mortise_host::wasm::Processor as Component;
 use mortise_sdk::{
     Processor,
-    testing::case::{self, Stage},
+    testing::case::{self, Native, Stage},
 };
 use serde_json::Value;
 use test_guest_announce::{Announcements, Double};
+use test_guest_hooks::Hooks;
 
 /// The guest whose component needs a library of 58 MB: its cases run natively, in its own tests.
 const NATIVE_ONLY: &str = "guests/istio-installation";
@@ -52,14 +58,28 @@ fn text(stage: &Stage) -> String {
     documents.join("---\n")
 }
 
-/// Runs the cases of a guest on stub and host; returns the number of cases.
+/// Runs the cases of a guest without hooks on stub and host; returns the number of cases.
 pub(crate) async fn both<P: Processor>(folder: &str) -> usize {
+    both_with::<P>(folder, &[]).await
+}
+
+/// Runs the cases of a guest on stub and host; returns the number of cases.
+async fn both_with<P: Processor>(folder: &str, natives: &[Native]) -> usize {
     let crds: Vec<Value> = mortise_tests::definitions(folder).unwrap();
-    let cases = case::all(&Guest::open(&root().join(folder)).unwrap().cases).unwrap();
+    let cases_of = Guest::open(&root().join(folder)).unwrap().cases;
+    let (cases, hooks) = (case::all(&cases_of).unwrap(), case::hooks(&cases_of).unwrap());
     let component = component(folder).await;
+    for case in &hooks {
+        let name = format!("{folder}, case `{}`", case.name);
+        let native = Native::answer(natives, case).unwrap();
+        let real = ask(component.clone(), case).await.unwrap();
+        assert_eq!(native, real, "{name}: natively (left) and as a component (right)");
+        assert_eq!(case.differences(&real), [], "{name}");
+    }
     for case in &cases {
         let name = format!("{folder}, case `{}`", case.name);
-        let native = case::run::<P>(case, &crds).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let native = case::run::<P>(case, &crds, natives);
+        let native = native.unwrap_or_else(|error| panic!("{name}: {error}"));
         let real = run_case(component.clone(), case.clone(), &crds).await;
         let real = real.unwrap_or_else(|error| panic!("{name}: {error:#}"));
         assert_eq!(
@@ -69,13 +89,14 @@ pub(crate) async fn both<P: Processor>(folder: &str) -> usize {
         );
         assert_eq!(real.differences(), [], "{name}");
     }
-    cases.len()
+    cases.len() + hooks.len()
 }
 
 #[tokio::test]
 async fn the_cases_of_all_guests_end_the_same_natively_and_as_a_component() {
     assert!(both::<api_gateway::ApiGateways>("guests/api-gateway").await >= 1);
-    assert!(both::<api_rule::ApiRules>("guests/api-rule").await >= 5);
+    let natives = [Native::conversion::<ApiRules>(), Native::admission::<ApiRules>()];
+    assert!(both_with::<ApiRules>("guests/api-rule", &natives).await >= 30);
     let folder = "guests/external-gateway";
     assert!(both::<external_gateway::ExternalGateways>(folder).await >= 1);
     assert!(both::<rate_limit::RateLimits>("guests/rate-limit").await >= 1);
@@ -90,6 +111,9 @@ async fn the_cases_of_all_guests_end_the_same_natively_and_as_a_component() {
     assert!(both::<webhook_certificate::WebhookCertificate>(folder).await >= 1);
     let announce = "tests/guests/announce";
     assert!(both::<Announcements<Double>>(announce).await >= 2);
+    let hooks = "tests/guests/hooks";
+    let natives = [Native::conversion::<Hooks>(), Native::admission::<Hooks>()];
+    assert!(both_with::<Hooks>(hooks, &natives).await >= 8);
     let tested = [
         "guests/api-gateway",
         "guests/api-rule",
@@ -101,6 +125,7 @@ async fn the_cases_of_all_guests_end_the_same_natively_and_as_a_component() {
         "guests/sidecar-restart",
         "guests/webhook-certificate",
         announce,
+        hooks,
     ];
     assert_eq!(with_cases(), tested, "each guest with cases is tested here");
 }
@@ -109,7 +134,7 @@ async fn the_cases_of_all_guests_end_the_same_natively_and_as_a_component() {
 async fn a_case_that_does_not_come_to_rest_is_told() {
     let folder = "tests/guests/puppet";
     let case = generated::restless();
-    let native = case::run::<test_guest_puppet::Puppet>(&case, &[]).unwrap_err();
+    let native = case::run::<test_guest_puppet::Puppet>(&case, &[], &[]).unwrap_err();
     let real = run_case(component(folder).await, case, &[]).await.unwrap_err().to_string();
     for error in [native, real] {
         assert!(error.starts_with("no rest: "), "{error}");

@@ -75,4 +75,4 @@ impl Processor for ApiRules {
 mortise_sdk::export!(ApiRules, conversion, admission);
 
 #[cfg(test)]
-mortise_sdk::testing::cases!(ApiRules, "cases");
+mortise_sdk::testing::cases!(ApiRules, "cases", conversion, admission);

@@ -32,7 +32,7 @@ use mortise_core::{
     reads::{self, Readable, View},
     store::{Scope, Stores, Wanted},
 };
-use mortise_embedded_api::News;
+use mortise_embedded_api::{self as api, News};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
@@ -394,14 +394,18 @@ impl State {
         let feed = stores.open(kind, &Scope::default(), &wanted);
         if self.unavailable.contains(&kind.kind) {
             stores.set_unavailable(kind, "the test makes it unavailable");
-        } else if let (Some(objects), Some(feed)) = (self.objects_of(kind), feed) {
-            feed.begin_list();
-            for object in &objects {
-                feed.list_item(object);
-            }
-            feed.end_list();
         } else {
-            stores.set_unknown(kind, &Scope::default());
+            match (self.objects_of(kind), feed) {
+                (Err(failure), _) => stores.set_unavailable(kind, failure.message()),
+                (Ok(Some(objects)), Some(feed)) => {
+                    feed.begin_list();
+                    for object in &objects {
+                        feed.list_item(object);
+                    }
+                    feed.end_list();
+                }
+                _ => stores.set_unknown(kind, &Scope::default()),
+            }
         }
         let description = match &self.declared {
             Some(declared) => declared.clone(),
@@ -413,16 +417,17 @@ impl State {
 
     /// Returns the objects of a kind as they are now, or as the test gave them before the first
     /// reconcile; `None` if the kind is not known.
-    fn objects_of(&self, kind: &contract::Kind) -> Option<Vec<Value>> {
+    fn objects_of(&self, kind: &contract::Kind) -> Result<Option<Vec<Value>>, api::Failure> {
         let contract::Kind { group, version, kind: name } = kind;
         if let Some(cluster) = &self.cluster {
-            return match cluster.api().changes_since(group, version, name, None)?.news {
+            let update = cluster.api().changes_since(group, version, name, None)?;
+            return Ok(update.and_then(|update| match update.news {
                 News::List(objects) => Some(objects),
                 News::Changes(_) => None,
-            };
+            }));
         }
         if self.without.contains(&(group.clone(), name.clone())) {
-            return None;
+            return Ok(None);
         }
         let is_of = |object: &&Value| {
             let of = Identity::of(object);
@@ -433,7 +438,7 @@ impl State {
             // Every version of a kind shows the same objects.
             object.insert("apiVersion".to_owned(), Kind::from(kind.clone()).api_version().into());
         }
-        Some(objects)
+        Ok(Some(objects))
     }
 
     fn now(&self) -> u64 {

@@ -7,6 +7,7 @@
 //! | [`commands`] | the commands, one file each |
 //! | [`desk`] | registries, with the developer's own credentials |
 //! | [`guest`], [`files`] | a guest's folder; files of objects |
+//! | [`hooks`] | the hooks of processors as webhooks of the API in memory |
 //! | [`local`] | the host and the API in memory that commands start |
 //! | [`print`](mod@print) | reports and differences, for people |
 
@@ -15,6 +16,7 @@ pub mod commands;
 pub mod desk;
 pub mod files;
 pub mod guest;
+pub mod hooks;
 pub mod local;
 pub mod print;
 

@@ -7,9 +7,11 @@
 
 mod admission;
 mod conversion;
+mod served;
 
 pub use admission::{Decision, decide, looks_at};
 pub use conversion::{Given, Target, batches, shown};
+pub use served::serve_converted;
 
 use crate::contract::{Kind, ObjectRef};
 

@@ -161,7 +161,7 @@ impl State {
             }
             _ => {}
         }
-        let mut object = State::view(resource, &image);
+        let mut object = State::plain_view(resource, &image);
         let mut finalizers = deletion.finalizers(&image);
         let was_deleting = image.head.is_deleting();
         let given = object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
@@ -185,7 +185,7 @@ impl State {
         }
         mark(&mut object, &finalizers, grace, deletion.now);
         let stays = !finalizers.is_empty() || grace.is_some_and(|grace| grace > 0);
-        let kept = if object == State::view(resource, &image) {
+        let kept = if object == State::plain_view(resource, &image) {
             image
         } else if deletion.options.dry_run {
             Arc::new(image.as_if(&mut resource.to_stored(object)))

@@ -9,7 +9,8 @@ use serde_json::Value;
 use tower::ServiceExt as _;
 
 use crate::{
-    EmbeddedApi,
+    EmbeddedApi, Failure,
+    answer::Shown,
     state::State,
     storage::{Event, Image, Table, TableId},
 };
@@ -44,37 +45,47 @@ pub enum Change {
 impl EmbeddedApi {
     /// Returns the objects of a kind in one of its versions or, given the revision of an earlier
     /// answer, the changes since then. `None` if the kind is not served in this version.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the webhooks cannot convert an object to this version.
     pub fn changes_since(
         &self,
         group: &str,
         version: &str,
         kind: &str,
         revision: Option<u64>,
-    ) -> Option<Update> {
+    ) -> Result<Option<Update>, Failure> {
         let state = self.shared.state.read();
-        let resource = state.registry.find_kind(group, version, kind)?;
-        let show = |image: &Arc<Image>| State::show(resource, image).into_value();
+        let Some(resource) = state.registry.find_kind(group, version, kind) else {
+            return Ok(None);
+        };
+        let show = |image: &Arc<Image>| State::show(resource, image).map(Shown::into_value);
         let id = TableId::new(&resource.storage_group, &resource.plural);
         let table = state.storage.table(&id);
         let last = table.map_or(0, Table::last);
         let revision = revision.filter(|revision| *revision <= last);
         let events = revision.and_then(|revision| table?.events_after(revision).ok());
         let news = match events {
-            None => News::List(
-                table.into_iter().flat_map(Table::all).map(|(_, image)| show(image)).collect(),
-            ),
+            None => {
+                let images = table.into_iter().flat_map(Table::all);
+                let images: Vec<Arc<Image>> = images.map(|(_, image)| image.clone()).collect();
+                let shown = State::show_all(resource, &images)?.into_iter();
+                News::List(shown.map(Shown::into_value).collect())
+            }
             Some(events) => {
                 let change = |event: &Event| match (&event.object, &event.previous) {
-                    (Some(image), _) => Some(Change::Stored(show(image))),
+                    (Some(image), _) => Some(show(image).map(Change::Stored)),
                     (None, Some(previous)) => {
-                        Some(Change::Deleted(show(&Arc::new(previous.at_revision(event.revision)))))
+                        let last = Arc::new(previous.at_revision(event.revision));
+                        Some(show(&last).map(Change::Deleted))
                     }
                     (None, None) => None,
                 };
-                News::Changes(events.filter_map(change).collect())
+                News::Changes(events.filter_map(change).collect::<Result<_, _>>()?)
             }
         };
-        Some(Update { revision: last, news })
+        Ok(Some(Update { revision: last, news }))
     }
 
     /// Answers one request at once: the HTTP status and the body, which is a text if it is not
@@ -132,7 +143,7 @@ mod tests {
     #[test]
     fn changes_come_in_order_after_the_list() {
         let api = EmbeddedApi::new(Options::default());
-        let since = |revision| api.changes_since("", "v1", "ConfigMap", revision);
+        let since = |revision| api.changes_since("", "v1", "ConfigMap", revision).unwrap();
         let load = |name: &str| {
             let metadata = json!({"name": name, "namespace": "default"});
             let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
@@ -165,6 +176,6 @@ mod tests {
 
         api.compact();
         assert!(matches!(since(Some(first.revision)).unwrap().news, News::List(_)), "forgotten");
-        assert_eq!(api.changes_since("", "v1", "Nothing", None), None);
+        assert_eq!(api.changes_since("", "v1", "Nothing", None).unwrap(), None);
     }
 }

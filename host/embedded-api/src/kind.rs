@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 mod check;
+mod convert;
 mod custom;
 mod described;
 mod field;
@@ -24,6 +25,7 @@ pub(crate) use write::Decoded;
 
 use crate::builtin::address::Addresses;
 use crate::schema::Schema;
+use crate::webhooks::InUse;
 
 /// A resource in one version, as a path names it: `/apis/<group>/<version>/…/<plural>`.
 #[derive(Debug)]
@@ -52,6 +54,8 @@ pub(crate) struct Resource {
     pub(crate) form: Form,
     /// The addresses in use in the cluster, shared by its resources.
     pub(crate) addresses: Arc<Addresses>,
+    /// The webhooks of the cluster, shared by its resources.
+    pub(crate) webhooks: Arc<InUse>,
 }
 
 /// The source of a resource's description.

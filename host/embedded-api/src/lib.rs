@@ -15,13 +15,18 @@
 //!
 //! # Limits
 //!
-//! The API is no server for production: no TLS, no admission or conversion webhooks, no protobuf in
-//! answers, no persistence, no aggregation. The only controllers are the garbage collector and
+//! The API is no server for production: no TLS, no protobuf in answers, no persistence, no
+//! aggregation. The only controllers are the garbage collector and
 //! those that count disruption budgets, aggregate cluster roles, and finish the deletion of
 //! namespaces, CRDs and claims that nothing uses any more. They act at once, within the request
 //! that causes them. Deployments make no pods, claims are not bound, and no node runs anything.
-//! Logs, exec, attach, port-forward, debugging and proxies are refused with a sentence. Versions of
-//! a CRD differ in nothing but `apiVersion` and schema.
+//! Logs, exec, attach, port-forward, debugging and proxies are refused with a sentence.
+//!
+//! Versions of a CRD differ in nothing but `apiVersion` and schema, unless [`Webhooks`] convert
+//! them. No server is asked for webhooks: the stanza `conversion` of a CRD and the configurations of
+//! admission are objects without an effect. Server-side apply converts the whole object before and
+//! after it merges; the fields of managers of other versions are kept as they are, and neither
+//! cause conflicts nor are removed when they are given up. Changes by admission are owned by nobody.
 //!
 //! The rules of a CRD (CEL, with `oldSelf` too) are refused if their cost, as Kubernetes estimates
 //! it, is too high; their actual cost at run time is not counted. The schemas of the built-in kinds
@@ -86,6 +91,7 @@
 //!   `access`: RBAC
 //! - `state`, `storage`: the objects and their history; `selector`: label and field selectors;
 //!   `fault`: fault injection
+//! - `webhooks`: conversion and admission by somebody else
 //! - `kind`, `builtin`, `crd`: the kinds and the rules of each; `structural`, `name`: validation of
 //!   their objects
 //! - `schema`, `typed`, `fields`, `managed_fields`, `patch`: merging objects, and the owners of
@@ -126,6 +132,7 @@ mod table;
 mod testing;
 mod typed;
 mod verbs;
+mod webhooks;
 
 #[cfg(test)]
 mod tests;
@@ -145,6 +152,7 @@ pub use fault::{Fault, Faults, Filter};
 pub use request::Verb;
 pub use selector::{LabelSelector, SelectorError};
 pub use status::{Cause, Failure};
+pub use webhooks::{Admitted, Refused, Review, Webhooks};
 
 use chance::Chance;
 use state::State;
@@ -335,6 +343,21 @@ impl EmbeddedApi {
         versions.into_iter().find(serves).map(str::to_owned)
     }
 
+    /// Replaces the webhooks; `None`: there are none, as at first.
+    pub fn set_webhooks(&self, webhooks: Option<Arc<dyn Webhooks>>) {
+        self.shared.state.write().registry.webhooks.set(webhooks);
+    }
+
+    /// Returns an object in another version of its kind.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the kind is not served in one of the versions, or if the object cannot be
+    /// converted.
+    pub fn in_version(&self, object: &Value, version: &str) -> Result<Value, Failure> {
+        self.shared.state.read().in_version(object, version)
+    }
+
     /// Serves a kind without a schema: every field is kept unchanged, lists are atomic.
     pub fn serve_untyped(
         &self,
@@ -363,7 +386,7 @@ impl EmbeddedApi {
     }
 
     /// Returns an object as it was before the write that made `object`. `None` if that write
-    /// created the object, or if the history is forgotten.
+    /// created the object, if the history is forgotten, or if the object cannot be converted.
     pub fn before(&self, object: &Value) -> Option<Value> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         let (api_version, kind) = (text("/apiVersion")?, text("/kind")?);
@@ -379,7 +402,11 @@ impl EmbeddedApi {
                 .object
                 .as_ref()
                 .is_some_and(|image| Some(&*image.head.name) == text("/metadata/name"));
-        Some(write.previous.as_ref().filter(|_| is_of)?.value(api_version, kind))
+        let previous = write.previous.as_ref().filter(|_| is_of)?;
+        if resource.is_converted() {
+            return State::view(resource, previous).ok();
+        }
+        Some(previous.value(api_version, kind))
     }
 
     /// Puts an object in as if it had been stored before: status, uid, owners, finalizers and

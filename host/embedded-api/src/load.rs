@@ -43,6 +43,9 @@ impl State {
         let namespace =
             object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
         let place = Self::place_of(&resource, namespace, &name);
+        if resource.is_converted() {
+            object = resource.convert_to_stored(object)?;
+        }
         self.insert(&resource, &place, object, now);
         if is_crd {
             self.serve_crd(&place, now);
@@ -50,7 +53,7 @@ impl State {
         Ok(())
     }
 
-    fn kind_of(&self, object: &Value) -> Result<Arc<Resource>, Failure> {
+    pub(crate) fn kind_of(&self, object: &Value) -> Result<Arc<Resource>, Failure> {
         let part = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (part("apiVersion"), part("kind"));
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));

@@ -7,8 +7,9 @@
 //! - an applier owns the fields that it applied, an updater those that it changed; an applied field
 //!   that another manager owns with another value is a conflict, unless the apply is forced;
 //! - a field that an applier no longer applies and that no other manager owns is removed;
-//! - managers of other versions are compared in the schemas of their versions. Versions differ in
-//!   nothing but their schemas.
+//! - managers of other versions are compared in the schemas of their versions, which differ in
+//!   nothing but that. If webhooks convert between the versions, the fields of managers of other
+//!   versions stay as they are: they meet no conflict, and what they give up is not removed.
 
 use serde_json::{Map, Value};
 
@@ -38,6 +39,8 @@ pub(crate) struct Target<'a> {
     pub(crate) has_status: bool,
     /// True if a CRD defines the kind.
     pub(crate) is_custom: bool,
+    /// True if webhooks convert objects between the kind's versions.
+    pub(crate) is_converted: bool,
     /// The schemas of the kind's other versions, by `apiVersion`; `None` if there is no such
     /// version.
     pub(crate) other_version: &'a dyn Fn(&str) -> Option<Schema>,

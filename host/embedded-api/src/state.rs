@@ -6,9 +6,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::Failure;
 use crate::answer::Shown;
 use crate::chance::Chance;
-use crate::kind::{Registry, Resource};
+use crate::kind::{Registry, Resource, api_version};
 use crate::storage::{Image, Place, Storage, TableId, metadata_mut};
 
 /// The API group of `CustomResourceDefinition`.
@@ -62,11 +63,30 @@ impl State {
     }
 
     /// Returns a stored object as this version of its kind shows it.
-    pub(crate) fn show(resource: &Arc<Resource>, image: &Arc<Image>) -> Shown {
+    ///
+    /// # Errors
+    /// Fails if the object cannot be converted.
+    pub(crate) fn show(resource: &Arc<Resource>, image: &Arc<Image>) -> Result<Shown, Failure> {
         if resource.shows_as_stored(image.stamp) {
-            return Shown::Image { image: image.clone(), resource: resource.clone() };
+            return Ok(Shown::Image { image: image.clone(), resource: resource.clone() });
         }
-        Self::shown(resource, Self::view(resource, image))
+        Ok(Self::shown(resource, Self::view(resource, image)?))
+    }
+
+    /// Returns stored objects as this version of their kind shows them.
+    ///
+    /// # Errors
+    /// Fails as a whole if one of the objects cannot be converted.
+    pub(crate) fn show_all(
+        resource: &Arc<Resource>,
+        images: &[Arc<Image>],
+    ) -> Result<Vec<Shown>, Failure> {
+        if !resource.is_converted() {
+            return images.iter().map(|image| Self::show(resource, image)).collect();
+        }
+        let stored = images.iter().map(|image| Self::stored(resource, image)).collect();
+        let objects = resource.convert_from_stored(stored)?;
+        Ok(objects.into_iter().map(|object| Self::shown(resource, object)).collect())
     }
 
     /// Returns an object of this version as answers show it.
@@ -76,13 +96,16 @@ impl State {
     }
 
     /// Returns a stored object as answers show it at this path: at a subresource, as it is stored.
+    ///
+    /// # Errors
+    /// Fails if the object cannot be converted.
     pub(crate) fn show_at(
         resource: &Arc<Resource>,
         image: &Arc<Image>,
         subresource: Option<&str>,
-    ) -> Shown {
+    ) -> Result<Shown, Failure> {
         match subresource {
-            Some(_) => Shown::Value(Self::view(resource, image)),
+            Some(_) => Self::view(resource, image).map(Shown::Value),
             None => Self::show(resource, image),
         }
     }
@@ -97,35 +120,86 @@ impl State {
     }
 
     /// Returns a stored object in this version: the object that a write finds.
-    pub(crate) fn view(resource: &Resource, image: &Image) -> Value {
-        let stored = image.value(&resource.storage_api_version(), &resource.kind);
+    ///
+    /// # Errors
+    /// Fails if the object cannot be converted.
+    pub(crate) fn view(resource: &Resource, image: &Image) -> Result<Value, Failure> {
+        if !resource.is_converted() {
+            return Ok(Self::plain_view(resource, image));
+        }
+        let objects = resource.convert_from_stored(vec![Self::stored(resource, image)])?;
+        Ok(objects.into_iter().next().unwrap_or_default())
+    }
+
+    /// Returns a stored object without a conversion by webhooks: the object that a controller of
+    /// the API finds. [`State::commit`] stores it.
+    pub(crate) fn plain_view(resource: &Resource, image: &Image) -> Value {
+        let stored = Self::stored(resource, image);
         if resource.shows_as_stored(image.stamp) && resource.version == resource.storage_version {
             return stored;
         }
         resource.to_version(stored)
     }
 
-    /// Stores an object of this resource, and queues the objects that the write affects.
+    fn stored(resource: &Resource, image: &Image) -> Value {
+        image.value(&resource.storage_api_version(), &resource.kind)
+    }
+
+    /// Returns an object in another version of its kind; see `EmbeddedApi::in_version`.
+    pub(crate) fn in_version(&self, object: &Value, version: &str) -> Result<Value, Failure> {
+        let from = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        let group = from.rsplit_once('/').map_or("", |(group, _)| group);
+        let mut renamed = object.clone();
+        if let Some(fields) = renamed.as_object_mut() {
+            fields.insert("apiVersion".to_owned(), Value::from(api_version(group, version)));
+        }
+        let to = self.kind_of(&renamed)?;
+        if renamed == *object || !to.has_conversion() {
+            return Ok(renamed);
+        }
+        let stored = if from == to.storage_api_version() {
+            object.clone()
+        } else {
+            self.kind_of(object)?.convert_to_stored(object.clone())?
+        };
+        let objects = to.convert_from_stored(vec![stored])?;
+        Ok(objects.into_iter().next().unwrap_or_default())
+    }
+
+    /// Stores an object of [`State::plain_view`], and queues the objects that the write affects.
     pub(crate) fn commit(
         &mut self,
         resource: &Resource,
         place: &Place,
         object: Value,
     ) -> Arc<Image> {
-        self.commit_as(resource, place, object, resource.stamp())
+        self.put(resource, place, resource.to_stored(object), resource.stamp())
     }
 
-    /// Stores an object under a stamp ([`Resource::stamp`]): 0 for an object that lacks defaults,
-    /// which are added when it is read.
+    /// Stores an object of this version under a stamp ([`Resource::stamp`]): 0 for an object that
+    /// lacks defaults, which are added when it is read.
+    ///
+    /// # Errors
+    /// Fails if the object cannot be converted.
     pub(crate) fn commit_as(
         &mut self,
         resource: &Resource,
         place: &Place,
         object: Value,
         stamp: u64,
+    ) -> Result<Arc<Image>, Failure> {
+        let stored = resource.convert_to_stored(object)?;
+        Ok(self.put(resource, place, stored, stamp))
+    }
+
+    fn put(
+        &mut self,
+        resource: &Resource,
+        place: &Place,
+        mut stored: Value,
+        stamp: u64,
     ) -> Arc<Image> {
         let previous = self.storage.get(place).cloned();
-        let mut stored = resource.to_stored(object);
         let stamp = resource.stamp_of(&stored, stamp);
         let image = self.storage.put(place, &mut stored, stamp);
         Self::note_committed(resource, previous.as_deref(), Some(&stored));
@@ -240,7 +314,8 @@ impl State {
         self.add_service_account(name, now);
     }
 
-    /// Stores an object unchanged, but with a uid and a creation time if it has none.
+    /// Stores an object of [`State::plain_view`] unchanged, but with a uid and a creation time if it
+    /// has none.
     pub(crate) fn insert(
         &mut self,
         resource: &Resource,

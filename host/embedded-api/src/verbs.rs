@@ -13,6 +13,8 @@ use crate::status::Named;
 use crate::{Failure, Shared};
 
 mod absent;
+mod admission;
+mod controller;
 mod create;
 mod decode;
 mod delete;
@@ -31,8 +33,8 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use controller::{internal_apply, internal_update, update_as};
 pub(crate) use watch::{Lines, open as open_watch, refused as refuse_watch};
-pub(crate) use write::{internal_apply, internal_update, update_as};
 
 /// A request for a resource.
 pub(crate) struct Call<'a> {

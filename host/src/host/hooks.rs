@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 use tracing::{debug, error, info, trace, warn};
 
-use super::{Host, HostState, NotServed, swap::Prepared};
+use super::{Host, HostState, Loaded, NotServed, swap::Prepared};
 use crate::wasm::{self, Line, Moment, Processor};
 use mortise_core::{
     contract::{
@@ -170,6 +170,25 @@ impl Serving {
 // === impl Hooking ===
 
 impl Hooking {
+    /// Creates the hooks of a processor that no host runs. Their reads see these stores.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the description is not valid.
+    pub fn apart(loaded: &Loaded, stores: Stores, now: Clock) -> anyhow::Result<Self> {
+        let version = Version {
+            processor: loaded.processor.clone(),
+            hooks: Arc::clone(&loaded.hooks),
+            config: Arc::clone(&loaded.config),
+            readable: Arc::new(Readable::new(&loaded.description)?),
+            rights: None,
+            stores,
+            now,
+            calls: TaskTracker::new(),
+        };
+        Ok(Self { shared: Arc::new(version) })
+    }
+
     /// Returns the kinds that are converted, and the hooks.
     pub fn hooks(&self) -> &Hooks {
         &self.shared.hooks

@@ -403,7 +403,7 @@ fn generated_outcomes_end_the_same_natively_and_as_a_component() {
     let component = runtime.block_on(super::component(FOLDER));
     let crds = crds();
     let result = runner(COMPARED).run(&cases(), |case| {
-        let native = case::run::<Puppet>(&case, &crds).map(|stage| super::text(&stage));
+        let native = case::run::<Puppet>(&case, &crds, &[]).map(|stage| super::text(&stage));
         let real = runtime.block_on(run_case(component.clone(), case, &crds));
         let real = real.map(|stage| super::text(&stage)).map_err(|error| format!("{error:#}"));
         prop_assert_eq!(native, real, "natively (left) and as a component (right)");
@@ -437,7 +437,7 @@ fn most_generated_cases_write_something() {
         let wrote = |stage: case::Stage| {
             stage.documents().iter().any(|document| !document.objects.is_empty())
         };
-        case::run::<Puppet>(&case, &crds).is_ok_and(wrote)
+        case::run::<Puppet>(&case, &crds, &[]).is_ok_and(wrote)
     });
     assert!(wrote.count() > 12);
 }

@@ -160,6 +160,7 @@ const COMMANDS: &[(&str, Run)] = &[
         By("tests/it/languages.rs", "\"--language\", word"),
     ),
     ("mortise test greeter-typescript", By("tests/it/languages.rs", "&[\"test\", name]")),
+    ("kubectl get apirules.v1beta1.gateway.kyma-project.io -A", In("guests/api-rule")),
     ("mortise dev guests/secret-copy --plain", Dev),
     ("kubectl label namespace shop team-", In("guests/secret-copy")),
     ("kubectl delete secret registry -n orders", In("guests/secret-copy")),

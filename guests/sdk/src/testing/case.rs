@@ -11,6 +11,9 @@
 //!
 //! Any other file, and any other field, is an error.
 //!
+//! The folders `convert` and `review` are no cases: they hold those of hooks, which are described
+//! below.
+//!
 //! # How a case runs
 //!
 //! The objects are loaded, then all objects are reconciled until no reconcile is due any more. Each
@@ -78,10 +81,35 @@
 //!
 //! Empty fields are left out; a document without changes is `{}`. Not compared are fields that the
 //! API server sets (uid, resourceVersion, generation, creationTimestamp, managedFields, the uids of
-//! owners), the count of an event, and the number of reconciles.
+//! owners), the count of an event, and the number of reconciles. While a case of
+//! reconciles runs, objects are converted; hooks of admission are not asked.
+//!
+//! # Cases of hooks
+//!
+//! Each folder in `convert` holds the question for an object in another version, each folder in
+//! `review` that of a hook of admission:
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `object.yaml` | the object; in a review as it is to be stored, none in a deletion |
+//! | `old.yaml` | in a review: the object as it is stored, none in a creation |
+//! | `case.yaml` | `to: v2`, the version; in a review `hook: NAME` and, if it matters, `user: jane` |
+//! | `objects.yaml`, `objects` | in a review: the objects that the hook can read |
+//! | `config.yaml` | the configuration, if the processor has one |
+//! | `expected.yaml` | the answer |
+//!
+//! ```yaml
+//! object: {…}                            # converted, or as the hook changed it; whole
+//! deny: {code: 403, message: no}         # the request is refused
+//! warnings: [it is marked]
+//! error: spec must be an object          # the conversion is refused, or the hook fails
+//! ```
+//!
+//! `{}` allows a request. The rules of the host hold: what it would not accept is an error.
 
 mod document;
 mod file;
+mod hook;
 mod stage;
 
 use std::{
@@ -96,16 +124,19 @@ use super::{Stub, cluster::declared_kinds};
 use crate::Processor;
 pub use document::{Difference, Document};
 pub use file::{Case, Expected, Refuse, Step, all, load_objects};
+pub use hook::{Deny, HookAnswer, HookCase, Native, Question, hooks};
 pub use stage::Stage;
 
 /// Defines a test that runs the cases in a folder of the package natively:
-/// `cases!(MyProcessor, "cases");`.
+/// `cases!(MyProcessor, "cases");`. Cases of hooks need the names of the interfaces that the
+/// processor exports: `cases!(MyProcessor, "cases", conversion, admission);`.
 #[macro_export]
 macro_rules! cases {
-    ($processor:ty, $folder:literal) => {
+    ($processor:ty, $folder:literal $(, $hook:ident)*) => {
         #[test]
         fn cases() {
-            $crate::testing::check_cases::<$processor>(env!("CARGO_MANIFEST_DIR"), $folder);
+            let hooks = &[$($crate::testing::case::Native::$hook::<$processor>()),*];
+            $crate::testing::check_cases::<$processor>(env!("CARGO_MANIFEST_DIR"), $folder, hooks);
         }
     };
 }
@@ -115,7 +146,7 @@ macro_rules! cases {
 const UPDATE: &str = "MORTISE_UPDATE";
 
 /// Runs the cases in a folder of a package, with the CRDs that `package.metadata.mortise` of its
-/// Cargo.toml names.
+/// Cargo.toml names. `natives` answer the cases of hooks.
 ///
 /// With `MORTISE_UPDATE=1` in the environment, the results are accepted: they are written into the
 /// `expected.yaml` of each case that differs.
@@ -124,19 +155,23 @@ const UPDATE: &str = "MORTISE_UPDATE";
 ///
 /// If a case cannot be read, or its results differ from the expected ones. The message holds the
 /// difference.
-pub fn check<P: Processor>(package: &str, folder: &str) {
+pub fn check<P: Processor>(package: &str, folder: &str, natives: &[Native]) {
     let crds = definitions(Path::new(package)).unwrap_or_else(|error| panic!("{error}"));
-    let cases = all(&Path::new(package).join(folder)).unwrap_or_else(|error| panic!("{error}"));
+    let folder = Path::new(package).join(folder);
+    let cases = all(&folder).unwrap_or_else(|error| panic!("{error}"));
+    let of_hooks = hooks(&folder).unwrap_or_else(|error| panic!("{error}"));
     let update = std::env::var_os(UPDATE).is_some_and(|value| value == "1");
+    let results =
+        cases.iter().map(|case| (&case.name, differences::<P>(case, &crds, natives, update)));
+    let of_hooks =
+        of_hooks.iter().map(|case| (&case.name, hook_differences(case, natives, update)));
+    let results: Vec<(&String, Vec<Difference>)> = results.chain(of_hooks).collect();
     let mut text = String::new();
     let mut failed = 0;
-    for case in &cases {
-        let differences = differences::<P>(case, &crds, update);
-        if !differences.is_empty() {
-            failed += 1;
-            let _ = writeln!(text, "\ncase `{}`:", case.name);
-        }
-        for difference in &differences {
+    for (name, differences) in results.iter().filter(|(_, differences)| !differences.is_empty()) {
+        failed += 1;
+        let _ = writeln!(text, "\ncase `{name}`:");
+        for difference in differences {
             let _ = write!(text, "{difference}");
         }
     }
@@ -144,38 +179,61 @@ pub fn check<P: Processor>(package: &str, folder: &str) {
         failed == 0,
         "{failed} of {} cases differ (- expected, + now)\n{text}\nAccept what is right with `mortise test {package} --update`, or with \
          {UPDATE}=1 in the environment of this test.",
-        cases.len()
+        results.len()
     );
 }
 
 /// Returns where the results of a case differ from the expected ones. With `update`, writes them
 /// into `expected.yaml` instead.
-fn differences<P: Processor>(case: &Case, crds: &[Value], update: bool) -> Vec<Difference> {
-    let stage = match run::<P>(case, crds) {
+fn differences<P: Processor>(
+    case: &Case,
+    crds: &[Value],
+    natives: &[Native],
+    update: bool,
+) -> Vec<Difference> {
+    let stage = match run::<P>(case, crds, natives) {
         Ok(stage) => stage,
         Err(error) => return vec![Difference::error(error)],
     };
-    let differences = stage.differences();
+    accepted(stage.differences(), update, &case.expected_file(), || stage.accepted())
+}
+
+/// Does the same for a case of a hook.
+fn hook_differences(case: &HookCase, natives: &[Native], update: bool) -> Vec<Difference> {
+    let answer = match Native::answer(natives, case) {
+        Ok(answer) => answer,
+        Err(error) => return vec![Difference::error(error)],
+    };
+    accepted(case.differences(&answer), update, &case.expected_file(), || answer.to_yaml())
+}
+
+fn accepted(
+    differences: Vec<Difference>,
+    update: bool,
+    file: &Path,
+    text: impl FnOnce() -> String,
+) -> Vec<Difference> {
     if !update || differences.is_empty() {
         return differences;
     }
-    match std::fs::write(case.expected_file(), stage.accepted()) {
+    match std::fs::write(file, text()) {
         Ok(()) => Vec::new(),
-        Err(error) => {
-            vec![Difference::error(format!("{}: {error}", case.expected_file().display()))]
-        }
+        Err(error) => vec![Difference::error(format!("{}: {error}", file.display()))],
     }
 }
 
-/// Runs a case natively, to its end.
+/// Runs a case natively, to its end. Objects are converted by the `natives`, if these do.
 ///
 /// # Errors
 ///
 /// The API refuses an object of the case, the processor refuses the configuration, or the
 /// reconciles do not come to rest.
-pub fn run<P: Processor>(case: &Case, crds: &[Value]) -> Result<Stage, String> {
+pub fn run<P: Processor>(case: &Case, crds: &[Value], natives: &[Native]) -> Result<Stage, String> {
     let description = crate::processor::described::<P>(&case.config)?;
-    let mut stage = Stage::open(case.clone(), crds, &declared_kinds(&description))?;
+    let mut crds = crds.to_vec();
+    let webhooks = hook::webhooks(natives, &case.config, &mut crds)?;
+    let kinds = declared_kinds(&description);
+    let mut stage = Stage::open(case.clone(), &crds, &kinds, webhooks)?;
     let stub = Stub::over(stage.cluster().clone());
     loop {
         let settled = stub.try_settle::<P>(&case.config, case.only.as_ref())?;

@@ -400,10 +400,14 @@ impl Watch {
     /// Hands the store what a watch would report since the last call.
     fn see(&mut self, cluster: &Cluster, stores: &Stores) {
         let contract::Kind { group, version, kind } = &self.kind;
-        let Some(update) = cluster.api().changes_since(group, version, kind, self.revision) else {
-            stores.set_unknown(&self.kind, &self.scope);
-            self.revision = None;
-            return;
+        let update = match cluster.api().changes_since(group, version, kind, self.revision) {
+            Ok(Some(update)) => update,
+            Ok(None) => {
+                stores.set_unknown(&self.kind, &self.scope);
+                self.revision = None;
+                return;
+            }
+            Err(failure) => return stores.set_unavailable(&self.kind, failure.message()),
         };
         let Some(feed) = stores.feed(&self.kind, &self.scope) else { return };
         self.revision = Some(update.revision);

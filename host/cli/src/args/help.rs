@@ -43,7 +43,8 @@ Exit codes:
 
 pub(super) const TEST: &str = "\
 A case is a folder: objects.yaml (or a folder objects), expected.yaml, and where there is more to say config.yaml and case.yaml (the
-time, missing kinds, refused writes, steps). mortise_sdk::testing::case documents them; the same folder runs in `cargo test`.
+time, missing kinds, refused writes, steps). The folders convert and review hold cases of the processor's webhooks: object.yaml,
+case.yaml and the answer in expected.yaml. mortise_sdk::testing::case documents them; the same folders run in `cargo test`.
 
 Examples:
   mortise test guests/my-guest                          # builds the guest, runs its cases

@@ -150,7 +150,7 @@ impl Callee {
     async fn new(loaded: Loaded, input: &Input) -> anyhow::Result<Self> {
         let now = input.now;
         let clock: Clock = Arc::new(move || now);
-        let world = World::load(&loaded.description, input, &clock).await?;
+        let world = World::load(&loaded, input, &clock).await?;
         let only = match &input.only {
             Some(only) => {
                 let objects = world.visible();

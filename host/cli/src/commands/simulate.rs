@@ -36,7 +36,7 @@ mod progress;
 mod world;
 
 pub(crate) use end::seconds;
-pub use end::{Again, Change, End, Failed};
+pub use end::{Again, Change, End, Failed, InVersion};
 pub use missing::Missing;
 pub use only::{Chosen, Only};
 pub use progress::Step;
@@ -149,7 +149,8 @@ pub async fn simulate_with_progress(
     let now = input.now;
     let clock: Clock = Arc::new(move || now);
     let description = Arc::clone(&loaded.description);
-    let world = World::load(&description, &input, &clock).await?;
+    let (processor, hooks) = (loaded.name(), Arc::clone(&loaded.hooks));
+    let world = World::load(&loaded, &input, &clock).await?;
     let before = world.visible();
     let only = match &input.only {
         Some(only) => Some(only.find(&description, &world.cluster, &before).await?),
@@ -158,6 +159,7 @@ pub async fn simulate_with_progress(
     let options = Options { now: clock, drive: Drive::Caller, ..Options::default() };
     let host = Host::start(&world.cluster, vec![loaded], &options)?;
     host.stand_still();
+    world.follow(&host, processor);
     let mut simulation = Simulation {
         host: &host,
         api: &world.api,
@@ -168,6 +170,7 @@ pub async fn simulate_with_progress(
     };
     let settled = simulation.reconcile(input.rounds.unwrap_or(ROUNDS), &mut progress).await?;
     let mut end = simulation.finish(&world);
+    end.versions = world.in_other_versions(&hooks.conversions);
     end.notes.extend(world.notes.iter().cloned());
     end.notes.extend(waiting(&world.api, &description));
     if !settled {

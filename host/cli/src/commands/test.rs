@@ -16,9 +16,10 @@ use std::{
 };
 
 use anyhow::Context as _;
+use mortise_embedded_api::Webhooks;
 use mortise_sdk::testing::{
     MAX_RUNS, Settled,
-    case::{self, Case, Difference, Stage},
+    case::{self, Case, Difference, HookCase, Stage},
     identity::Identity,
     title,
 };
@@ -30,17 +31,21 @@ use crate::{
     commands::simulate::caught_up,
     files,
     guest::Source,
+    hooks::Hooks,
     local::{self, Parts},
     print::{self, BOLD, DIM, GREEN, RED},
 };
-use mortise_core::{contract::Kind, queue::Key, write::Clock};
+use mortise_core::{contract::Kind, queue::Key, webhook::serve_converted, write::Clock};
 use mortise_host::{
     cluster::Cluster,
     host::{Drive, Host, Loaded, Options},
     wasm::Processor,
 };
 
+mod hook;
 mod junit;
+
+pub use hook::ask;
 
 /// The exit code if a case failed.
 const FAILED: u8 = 3;
@@ -68,6 +73,8 @@ struct Target {
     name: String,
     parts: Parts,
     cases: Vec<Case>,
+    /// The cases of its hooks.
+    hooks: Vec<HookCase>,
     crds: Vec<Value>,
 }
 
@@ -81,7 +88,11 @@ pub async fn run(args: &TestArgs, cache: Option<&Path>) -> anyhow::Result<ExitCo
     let target = target(args)?;
     let processor = local::component(&local::engine(cache, true)?, target.parts).await?;
     let start = Instant::now();
-    let verdicts = all(&processor, target.cases, target.crds.into(), args.update).await?;
+    let crds = target.crds.into();
+    let mut verdicts = all(&processor, target.cases, crds, args.update).await?;
+    for case in &target.hooks {
+        verdicts.push(hook::verdict(&processor, case, args.update).await?);
+    }
     let took = start.elapsed();
     let text = match args.output {
         Some(TestOutput::Junit) => junit::report(&target.name, &verdicts, took)?,
@@ -109,27 +120,31 @@ fn target(args: &TestArgs) -> anyhow::Result<Target> {
         format!("`{}` is a component: say with --cases where its cases are", path.display())
     })?;
     // Faults in the cases are reported before the user waits for a build.
-    let cases = chosen(&cases, args.filter.as_deref())?;
+    let (cases, hooks) = chosen(&cases, args.filter.as_deref())?;
     let name = match source.guest() {
         Some(guest) => guest.package.clone(),
         None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
     let parts = Parts::of(&source, source.component()?, &args.with)?;
-    Ok(Target { name, parts, cases, crds })
+    Ok(Target { name, parts, cases, hooks, crds })
 }
 
-/// Returns the cases in a folder whose names contain the filter.
-fn chosen(folder: &Path, filter: Option<&str>) -> anyhow::Result<Vec<Case>> {
+/// Returns the cases in a folder whose names contain the filter: those of reconciles, and those of
+/// hooks.
+fn chosen(folder: &Path, filter: Option<&str>) -> anyhow::Result<(Vec<Case>, Vec<HookCase>)> {
     let mut cases = case::all(folder).map_err(anyhow::Error::msg)?;
-    let Some(filter) = filter else { return Ok(cases) };
-    let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+    let mut hooks = case::hooks(folder).map_err(anyhow::Error::msg)?;
+    let Some(filter) = filter else { return Ok((cases, hooks)) };
+    let names = cases.iter().map(|case| &case.name).chain(hooks.iter().map(|case| &case.name));
+    let names: Vec<String> = names.cloned().collect();
     cases.retain(|case| case.name.contains(filter));
+    hooks.retain(|case| case.name.contains(filter));
     anyhow::ensure!(
-        !cases.is_empty(),
+        !cases.is_empty() || !hooks.is_empty(),
         "`--filter {filter}` leaves no case of: {}",
         names.join(", ")
     );
-    Ok(cases)
+    Ok((cases, hooks))
 }
 
 /// Runs cases in parallel, as many as the machine has CPUs. Returns their verdicts, sorted by name.
@@ -198,7 +213,12 @@ pub async fn run_case(processor: Processor, case: Case, crds: &[Value]) -> anyho
     let loaded = local::describe(processor, &case.config).await?;
     let kinds: Vec<_> =
         loaded.description.kinds().into_iter().map(mortise_sdk::Kind::from).collect();
-    let mut stage = Stage::open(case, crds, &kinds).map_err(anyhow::Error::msg)?;
+    let webhooks = webhooks(&loaded)?;
+    let mut crds = crds.to_vec();
+    for definition in &mut crds {
+        serve_converted(definition, &loaded.hooks);
+    }
+    let mut stage = Stage::open(case, &crds, &kinds, webhooks).map_err(anyhow::Error::msg)?;
     let driver = Driver::start(&stage, loaded)?;
     let mut settled = Settled::default();
     loop {
@@ -209,6 +229,16 @@ pub async fn run_case(processor: Processor, case: Case, crds: &[Value]) -> anyho
     }
     driver.host.stop().await?;
     Ok(stage)
+}
+
+/// Returns the conversions of a processor, if it has some.
+fn webhooks(loaded: &Loaded) -> anyhow::Result<Option<Arc<dyn Webhooks>>> {
+    if loaded.hooks.conversions.is_empty() {
+        return Ok(None);
+    }
+    let hooks = Hooks::converting_only()?;
+    hooks.begin(loaded, &Options::default().now)?;
+    Ok(Some(Arc::new(hooks)))
 }
 
 // === impl Driver ===

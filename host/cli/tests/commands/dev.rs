@@ -8,7 +8,7 @@ use std::{
 
 use kube::{
     Api, Client, Config,
-    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
     core::GroupVersionKind,
     runtime::wait::await_condition,
@@ -166,6 +166,71 @@ async fn dev_tells_its_metrics_where_it_is_asked_to() {
     assert_eq!(get("/readyz").await, "ok\n");
     let metrics = get("/metrics").await;
     assert!(metrics.contains("mortise_reconciles_total{processor=\"api-rule\""), "{metrics}");
+    assert!(dev.interrupt().success());
+}
+
+/// A definition of Rules of example.com, which a guest converts.
+fn rules() -> serde_json::Value {
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = |name: &str, is_stored: bool| {
+        json!({
+            "name": name, "served": is_stored, "storage": is_stored,
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": any}}},
+        })
+    };
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "rules.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"kind": "Rule", "listKind": "RuleList", "plural": "rules", "singular": "rule"},
+            "versions": [version("v1", true), version("v2", false)],
+        },
+    })
+}
+
+#[tokio::test]
+async fn dev_asks_the_hooks_of_the_processor_as_an_api_server_does() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("rules.json"), rules().to_string()).unwrap();
+    let dev = Dev::start(&["tests/guests/hooks", "--crds", path(folder.path())]);
+    let note = dev.line("served because the processor converts it");
+    assert!(note.ends_with("Rule example.com/v2"), "{note}");
+    let client = dev.client().await;
+    let api = |version: &str| -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("example.com", version, "Rule");
+        Api::namespaced_with(client.clone(), "default", &ApiResource::from_gvk(&kind))
+    };
+    let (stored, newer) = (api("v1"), api("v2"));
+    let rule = |name: &str, size: u64| -> DynamicObject {
+        let object = json!({
+            "apiVersion": "example.com/v1", "kind": "Rule", "metadata": {"name": name},
+            "spec": {"size": size},
+        });
+        serde_json::from_value(object).unwrap()
+    };
+    let made = async {
+        loop {
+            // The hook reads, which it cannot before the host has its first lists.
+            match stored.create(&PostParams::default(), &rule("small", 3)).await {
+                Err(kube::Error::Api(refused)) if refused.code == 500 => {}
+                made => return made,
+            }
+        }
+    };
+    let made = tokio::time::timeout(PATIENCE, made).await.unwrap().unwrap();
+    assert_eq!(made.metadata.annotations.unwrap()["example.com/marked-by"], "admin");
+    assert_eq!(newer.get("small").await.unwrap().data["spec"], json!({"length": 3}));
+    let longer = Patch::Merge(json!({"spec": {"length": 4}}));
+    newer.patch("small", &PatchParams::default(), &longer).await.unwrap();
+    assert_eq!(stored.get("small").await.unwrap().data["spec"], json!({"size": 4}));
+    let refused = stored.create(&PostParams::default(), &rule("large", 11)).await.unwrap_err();
+    let kube::Error::Api(refused) = refused else { panic!("{refused}") };
+    assert_eq!(refused.code, 422);
+    assert_eq!(
+        refused.message,
+        "admission webhook \"check.hooks.default.mortise.dev\" denied the request: spec.size is at most 10"
+    );
     assert!(dev.interrupt().success());
 }
 

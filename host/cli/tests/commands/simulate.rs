@@ -119,6 +119,43 @@ fn one_document_says_what_is_there_and_what_was_done() {
 }
 
 #[test]
+fn each_object_is_shown_in_each_version_that_the_processor_converts_it_to() {
+    let (_, end) = with(rule()).json(&[]);
+    let versions = end["versions"].as_array().unwrap();
+    let of: Vec<&Value> = versions.iter().map(|shown| &shown["of"]["apiVersion"]).collect();
+    assert_eq!(of, ["gateway.kyma-project.io/v1beta1", "gateway.kyma-project.io/v2alpha1"]);
+    let [old, stored] = [0, 1].map(|index| &versions[index]["object"]);
+    assert_eq!(stored["spec"], rule()["spec"]);
+    let annotations = &old["metadata"]["annotations"];
+    assert_eq!(annotations["gateway.kyma-project.io/original-version"], "v2");
+    assert!(annotations["gateway.kyma-project.io/v2alpha1-spec"].is_string(), "{old:#}");
+    assert_eq!(old["spec"], Value::Null);
+
+    let mut written = rule();
+    written["apiVersion"] = json!("gateway.kyma-project.io/v1beta1");
+    written["spec"] = json!({
+        "host": "orders.example.com", "gateway": "kyma-gateway.kyma-system.svc.cluster.local",
+        "service": {"name": "orders", "port": 8080},
+        "rules": [{
+            "path": "/catalogue", "methods": ["GET"],
+            "accessStrategies": [{"handler": "no_auth"}],
+        }],
+    });
+    let case = with(written.clone());
+    let (_, end) = case.json(&[]);
+    let objects = end["objects"].as_array().unwrap();
+    let shown = objects.iter().find(|object| object["kind"] == "APIRule").unwrap();
+    assert_eq!(shown["apiVersion"], "gateway.kyma-project.io/v2");
+    assert_eq!(shown["spec"]["rules"][0]["noAuth"], true, "{shown:#}");
+    assert_eq!(end["versions"][0]["object"]["spec"], written["spec"], "{end:#}");
+    let output = case.run(&[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("= gateway.kyma-project.io/v1beta1 APIRule shop/orders\n"), "{text}");
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert!(notes.contains("served because the processor converts it"), "{notes}");
+}
+
+#[test]
 fn the_same_input_gives_the_same_output() {
     let mut objects = cluster();
     for number in 0..12 {

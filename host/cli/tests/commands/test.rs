@@ -172,3 +172,60 @@ fn a_case_that_cannot_be_run_fails_alone() {
         "{stdout}"
     );
 }
+
+/// A conversion of api-rule.
+const CONVERSION: &str = "convert/written-in-v2";
+
+/// The case of the conversion, alone.
+fn case_of_a_hook() -> Cases {
+    let cases = Cases(tempfile::tempdir().unwrap());
+    let from = root().join("guests/api-rule/cases").join(CONVERSION);
+    for file in ["object.yaml", "case.yaml", "expected.yaml"] {
+        let text = std::fs::read_to_string(from.join(file)).unwrap();
+        cases.write(&format!("../{CONVERSION}/{file}"), &text);
+    }
+    std::fs::remove_dir_all(cases.file("")).unwrap();
+    cases
+}
+
+#[test]
+fn a_case_of_a_hook_passes_differs_and_is_accepted() {
+    let cases = case_of_a_hook();
+    let file = cases.0.path().join(CONVERSION).join("expected.yaml");
+    let (code, stdout, stderr) = text(&cases.run(&[]));
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    assert!(stdout.contains(CONVERSION) && stdout.contains("1 passed, 0 failed"), "{stdout}");
+
+    let right = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, right.replace("noAuth: true", "noAuth: false")).unwrap();
+    let (code, stdout, _) = text(&cases.run(&["--filter", "convert/"]));
+    assert_eq!(code, Some(3), "{stdout}");
+    for part in ["FAILED", "the answer", "noAuth: false", "noAuth: true"] {
+        assert!(stdout.contains(part), "{part}: {stdout}");
+    }
+    let (code, stdout, _) = text(&cases.run(&["--update"]));
+    assert_eq!((code, stdout.contains("updated")), (Some(0), true), "{stdout}");
+    let (code, stdout, _) = text(&cases.run(&[]));
+    assert_eq!(code, Some(0), "{stdout}");
+}
+
+#[test]
+fn a_case_of_a_hook_that_is_not_whole_is_told() {
+    for (spoilt, text_of_it, expected) in [
+        ("case.yaml", None, "case.yaml` is missing"),
+        ("object.yaml", None, "object.yaml` is missing"),
+        ("case.yaml", Some("to: v2\nhook: mark\n"), "hook"),
+        ("old.yaml", Some("{}"), "old.yaml` is unknown: a case holds object.yaml"),
+        ("../../review/x/case.yaml", Some("hook: mark\n"), "neither object.yaml nor old.yaml"),
+    ] {
+        let cases = case_of_a_hook();
+        let file = cases.0.path().join(CONVERSION).join(spoilt);
+        match text_of_it {
+            None => std::fs::remove_file(file).unwrap(),
+            Some(text) => cases.write(&format!("../{CONVERSION}/{spoilt}"), text),
+        }
+        let (code, stdout, stderr) = text(&cases.run(&[]));
+        assert_eq!(code, Some(1), "{spoilt}: {stdout}{stderr}");
+        assert!(stderr.contains(expected), "{spoilt}: {stderr}");
+    }
+}

@@ -26,7 +26,7 @@ impl State {
         image: &Arc<Image>,
         deletion: &Deletion<'_>,
     ) -> Deleted {
-        let mut namespace = State::view(deletion.resource, image);
+        let mut namespace = State::plain_view(deletion.resource, image);
         let holds = namespace
             .pointer("/spec/finalizers")
             .and_then(Value::as_array)
@@ -135,7 +135,7 @@ impl State {
         if image.head.is_deleting() {
             return Deleted::Kept(image.clone());
         }
-        let mut object = State::view(deletion.resource, image);
+        let mut object = State::plain_view(deletion.resource, image);
         let mut finalizers = image.head.finalizers().to_vec();
         if !image.head.has_finalizer(CLEANUP) {
             finalizers.push(CLEANUP.to_owned());
@@ -188,7 +188,7 @@ impl State {
     pub(crate) fn serve_crd(&mut self, place: &Place, now: Timestamp) {
         let Some(image) = self.storage.get(place).cloned() else { return };
         let Some(resource) = self.resource_of(&place.table).cloned() else { return };
-        let mut object = State::view(&resource, &image);
+        let mut object = State::plain_view(&resource, &image);
         if let Some(settled) = crd::settle(&object, &self.registry, &time_text(now)) {
             object = settled;
             update_as(self, place, ["apiserver", "status"], now, |crd| {

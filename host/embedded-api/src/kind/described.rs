@@ -147,6 +147,7 @@ fn resource(spec: &Value, version: &Value, storage: &Value, custom: CustomVersio
         schema: Schema::custom(&custom.open_api, spec["preserveUnknownFields"] == true),
         form: Form::Custom(Arc::new(custom)),
         addresses: Arc::default(),
+        webhooks: Arc::default(),
     }
 }
 

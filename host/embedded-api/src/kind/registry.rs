@@ -7,6 +7,7 @@ use super::{
 };
 use crate::builtin::address::Addresses;
 use crate::schema::Schema;
+use crate::webhooks::InUse;
 
 /// The served resources, by group and version.
 #[derive(Debug, Clone)]
@@ -15,6 +16,7 @@ pub(crate) struct Registry {
     /// The groups in the order of `/apis`: the built-in ones, then the others by name.
     order: Vec<String>,
     addresses: Arc<Addresses>,
+    pub(crate) webhooks: Arc<InUse>,
     stamp: u64,
 }
 
@@ -46,6 +48,7 @@ impl Registry {
             groups: HashMap::new(),
             order: Vec::new(),
             addresses: Arc::new(Addresses::new()),
+            webhooks: Arc::default(),
             stamp: 0,
         };
         for row in table::ROWS {
@@ -149,6 +152,7 @@ impl Registry {
 
     pub(super) fn add(&mut self, mut resource: Resource, built_in: bool) {
         resource.addresses = Arc::clone(&self.addresses);
+        resource.webhooks = Arc::clone(&self.webhooks);
         if !self.groups.contains_key(&resource.group) {
             self.insert_group(&resource.group, built_in);
         }
@@ -230,6 +234,7 @@ fn built_in(row: &Row) -> Resource {
             .unwrap_or_else(Schema::untyped),
         form: Form::BuiltIn(row.definition),
         addresses: Arc::default(),
+        webhooks: Arc::default(),
     }
 }
 
@@ -257,6 +262,7 @@ fn untyped((group, version): (&str, &str), kind: &str, plural: &str, namespaced:
         schema: Schema::untyped(),
         form: Form::Untyped,
         addresses: Arc::default(),
+        webhooks: Arc::default(),
     }
 }
 

@@ -198,8 +198,12 @@ impl Resource {
         Ok(())
     }
 
-    /// Converts an object of this version to its stored form.
+    /// Converts an object of this version to its stored form, without webhooks: an object of a
+    /// converted version is in its stored form already.
     pub(crate) fn to_stored(&self, mut object: Value) -> Value {
+        if self.is_converted() {
+            return object;
+        }
         // An object written in another version is decoded once more before it is stored.
         if self.is_custom() && self.version != self.storage_version {
             self.complete(&mut object);
@@ -216,8 +220,12 @@ impl Resource {
         object
     }
 
-    /// Converts a stored object to this version.
+    /// Converts a stored object to this version, without webhooks: for a converted version the
+    /// object stays in its stored form.
     pub(crate) fn to_version(&self, mut object: Value) -> Value {
+        if self.is_converted() {
+            return object;
+        }
         if let Form::Custom(custom) = &self.form {
             self.complete(&mut object);
             custom.schema.default(&mut object);
@@ -291,7 +299,9 @@ impl Resource {
         match &self.form {
             Form::BuiltIn(_) => self.conversion().is_none() && stamp != READ_OTHERWISE,
             Form::Untyped => true,
-            Form::Custom(custom) => custom.stamp == stamp && custom.storage_schema.is_none(),
+            Form::Custom(custom) => {
+                custom.stamp == stamp && custom.storage_schema.is_none() && !self.is_converted()
+            }
         }
     }
 

@@ -44,6 +44,7 @@ fn with_target<R>(schema: &Schema, run: impl FnOnce(&Target<'_>) -> R) -> R {
         schema,
         has_status: true,
         is_custom: true,
+        is_converted: false,
         other_version: &|_| None,
     })
 }

@@ -80,10 +80,13 @@ impl Scope<'_> {
         object
     }
 
-    /// Returns the schema of a version; `None` if the kind has no such version.
+    /// Returns the schema of a version; `None` if the kind has no such version, or if webhooks
+    /// convert its objects.
     pub(super) fn schema(&self, api_version: &str) -> Option<Schema> {
         if api_version == self.writer.api_version {
             Some(self.target.schema.clone())
+        } else if self.target.is_converted {
+            None
         } else {
             (self.target.other_version)(api_version)
         }
@@ -92,7 +95,10 @@ impl Scope<'_> {
     /// Drops managers of versions that do not exist any more, and adapts the others to their
     /// schemas.
     pub(super) fn reconcile(&self, entries: &mut Entries) {
-        entries.retain(|entry| self.schema(&entry.api_version).is_some());
+        let exists = |version: &str| {
+            version == self.writer.api_version || (self.target.other_version)(version).is_some()
+        };
+        entries.retain(|entry| exists(&entry.api_version));
         for entry in entries.iter_mut() {
             let Some(schema) = self.schema(&entry.api_version) else { continue };
             if let Some(set) = typed::reconcile(&entry.set, schema.root()) {

@@ -1,6 +1,7 @@
 //! Delete: one object, or all objects that a selector matches.
 
 use super::Call;
+use super::admission::Question;
 use super::decode::Part;
 use super::read::select;
 use super::select::Selection;
@@ -10,6 +11,7 @@ use crate::builtin::edit::{child, set};
 use crate::collect::{Deleted, Deletion};
 use crate::request::{DeleteOptions, ListOptions, WriteOptions};
 use crate::state::State;
+use crate::storage::Image;
 
 /// Kinds whose deletion is answered with the object instead of a `Status`.
 const ANSWER_OBJECT: [&str; 8] = [
@@ -35,11 +37,14 @@ pub(super) fn delete(call: &mut Call<'_>) -> Result<Answer, Failure> {
     }
     let place = call.place();
     let mut state = call.shared.state.write();
+    if let Some(image) = state.storage.get(&place).cloned() {
+        ask_webhooks(call, &image, options.dry_run)?;
+    }
     let deletion = Deletion { resource: call.resource, options: &options, now: call.now };
     let deleted = state.delete(&place, &deletion)?;
     let answer = match &deleted {
         Deleted::Gone(image) if answers_object(call) => {
-            let mut object = State::view(call.resource, image);
+            let mut object = State::view(call.resource, image)?;
             call.resource.complete(&mut object);
             if let Some(metadata) = child(&mut object, "metadata").filter(|_| !options.dry_run) {
                 set(metadata, "resourceVersion", state.storage.revision().to_string());
@@ -49,7 +54,7 @@ pub(super) fn delete(call: &mut Call<'_>) -> Result<Answer, Failure> {
         Deleted::Gone(image) => Answer::deleted(call.resource, &image.head.name, &image.head.uid),
         Deleted::Kept(image) => {
             let code = if options.orphan_dependents == Some(false) { 202 } else { 200 };
-            Answer::object(code, State::show(call.resource, image))
+            Answer::object(code, State::show(call.resource, image)?)
         }
     };
     state.settle(call.now);
@@ -62,11 +67,12 @@ pub(super) fn delete_collection(call: &mut Call<'_>) -> Result<Answer, Failure> 
     let list_options = ListOptions::of(&call.request.query, false)?;
     let selection = Selection::of(call.path, &list_options, call.resource)?;
     let mut state = call.shared.state.write();
-    let deletion = Deletion { resource: call.resource, options: &options, now: call.now };
     let mut items = Vec::new();
     for image in select(call, &state, &selection)? {
         let place = State::place_of(call.resource, image.head.namespace(), &image.head.name);
-        items.push(State::show(call.resource, &image));
+        items.push(State::show(call.resource, &image)?);
+        ask_webhooks(call, &image, options.dry_run)?;
+        let deletion = Deletion { resource: call.resource, options: &options, now: call.now };
         match state.delete(&place, &deletion) {
             Err(failure) if failure.code() != 404 => return Err(failure),
             _ => {}
@@ -80,6 +86,20 @@ pub(super) fn delete_collection(call: &mut Call<'_>) -> Result<Answer, Failure> 
         continue_token: String::new(),
         remaining: None,
     }))
+}
+
+/// Asks the webhooks about the deletion of an object. An object that cannot be converted is not
+/// deleted in this version.
+fn ask_webhooks(call: &mut Call<'_>, image: &Image, dry_run: bool) -> Result<(), Failure> {
+    let resource = call.resource;
+    if resource.webhooks.get().is_none() {
+        return Ok(());
+    }
+    let object = State::view(resource, image)?;
+    let (namespace, name) = (image.head.namespace(), image.head.name.as_str());
+    let question = Question { resource, namespace, name, user: call.user.as_ref(), dry_run };
+    call.warnings.append(&mut question.ask(None, Some(&object))?.warnings);
+    Ok(())
 }
 
 fn answers_object(call: &Call<'_>) -> bool {

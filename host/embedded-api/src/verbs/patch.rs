@@ -152,7 +152,7 @@ pub(super) fn live(call: &Call<'_>, state: &State, place: &Place) -> Result<Live
         .get(place)
         .cloned()
         .ok_or_else(|| Failure::not_found(call.named(&call.path.name)))?;
-    let value = State::view(call.resource, &image);
+    let value = State::view(call.resource, &image)?;
     Ok(Live { image, value })
 }
 
@@ -202,7 +202,10 @@ fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: &Value) -> Result
     let mut state = shared.state.write();
     let live = match live(call, &state, &call.place()) {
         Ok(live) => Some(live),
-        Err(failure) if call.subresource().is_some() && !creates_on_update(call.resource) => {
+        Err(failure)
+            if failure.code() != 404
+                || (call.subresource().is_some() && !creates_on_update(call.resource)) =>
+        {
             return Err(failure);
         }
         Err(_) => None,

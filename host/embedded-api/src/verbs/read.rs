@@ -47,7 +47,7 @@ pub(super) fn get(call: &Call<'_>) -> Result<Answer, Failure> {
         .storage
         .get(&call.place())
         .ok_or_else(|| Failure::not_found(call.named(&call.path.name)))?;
-    Ok(Answer::object(200, State::show_at(call.resource, image, call.subresource())))
+    Ok(Answer::object(200, State::show_at(call.resource, image, call.subresource())?))
 }
 
 /// Answers with the objects of a collection.
@@ -62,7 +62,7 @@ pub(super) fn list(call: &Call<'_>) -> Result<Answer, Failure> {
         Moment::At(revision) => revision,
     };
     let continue_token = page.last.map(|last| token(revision, &last)).unwrap_or_default();
-    let items = page.images.iter().map(|image| State::show(call.resource, image)).collect();
+    let items = State::show_all(call.resource, &page.images)?;
     Ok(Answer::list(List {
         items,
         resource_version: revision.to_string(),

@@ -66,7 +66,12 @@ impl Selection {
         if self.fields.is_empty() {
             return true;
         }
-        let object = if self.parses { State::view(resource, image) } else { Value::Null };
+        let object = match self.parses.then(|| State::view(resource, image)) {
+            None => Value::Null,
+            Some(Ok(object)) => object,
+            // Selected, so that the request fails when the object is shown.
+            Some(Err(_)) => return true,
+        };
         self.fields.matches(|field| match field {
             "metadata.name" => head.name.clone(),
             "metadata.namespace" => head.namespace().to_owned(),

@@ -25,7 +25,7 @@ pub(super) fn update(call: &mut Call<'_>) -> Result<Answer, Failure> {
         return writer.answer_new(call, object);
     };
     check_uid(call, &text(&new, "uid"), &image.head.uid, options.dry_run)?;
-    let value = State::view(call.resource, &image);
+    let value = State::view(call.resource, &image)?;
     let live = Live { image, value };
     let writer = Writer::new(&mut state, call, &options);
     let new = writer.track(Some(&live.value), new, call.subresource());

@@ -200,7 +200,7 @@ impl Watch {
                 Waiting::Initial(image) => self
                     .selection
                     .matches(&self.resource, &image)
-                    .then(|| self.of_shown("ADDED", State::show(&self.resource, &image))),
+                    .then(|| self.of_stored("ADDED", &image)),
             };
             if line.is_some() {
                 return line;
@@ -260,12 +260,19 @@ impl Watch {
             if is_gone { Arc::new(image.at_revision(revision)) } else { image.clone() }
         };
         if self.style.accept.form != Form::Whole || !shows_as_stored {
-            return self.of_shown(kind, State::show(&self.resource, &at_revision()));
+            return self.of_stored(kind, &at_revision());
         }
         let api_version = self.resource.api_version();
         self.shared.lines.of((revision, kind, api_version.clone()), |line| {
             at_revision().write(&api_version, &self.resource.kind, line);
         })
+    }
+
+    fn of_stored(&mut self, kind: &str, image: &Arc<Image>) -> Bytes {
+        match State::show(&self.resource, image) {
+            Ok(shown) => self.of_shown(kind, shown),
+            Err(failure) => self.failed(&failure),
+        }
     }
 
     fn of_shown(&mut self, kind: &str, shown: Shown) -> Bytes {
@@ -277,12 +284,15 @@ impl Watch {
                 self.has_columns = true;
                 value_line(kind, &object)
             }
-            Err(failure) => {
-                self.waiting.clear();
-                self.is_ended = true;
-                value_line("ERROR", &failure.to_status())
-            }
+            Err(failure) => self.failed(&failure),
         }
+    }
+
+    /// Ends the watch with an error.
+    fn failed(&mut self, failure: &Failure) -> Bytes {
+        self.waiting.clear();
+        self.is_ended = true;
+        value_line("ERROR", &failure.to_status())
     }
 
     fn add_current_bookmark(&mut self) {

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Call;
+use super::admission::Question;
 use super::metadata::{keep_system_fields, metadata_faults, text};
 use crate::access::{Grant, User};
 use crate::answer::{Answer, Shown};
@@ -18,9 +19,6 @@ use crate::state::{State, time_text};
 use crate::status::Named;
 use crate::storage::{Image, Place, metadata_mut};
 use crate::{Cause, Failure};
-
-/// The manager of writes by the controllers of Kubernetes.
-const CONTROLLER: &str = "kube-controller-manager";
 
 /// A write under the lock of the state.
 pub(super) struct Writer<'a> {
@@ -113,6 +111,9 @@ impl<'a> Writer<'a> {
         let place = self.fill_system_fields(namespace, &mut object);
         let name = text(&object, "name");
         resource.admit_create(&mut object, &finder(self.state))?;
+        if subresource.is_none() {
+            self.ask_webhooks(namespace, &name, &mut object, None)?;
+        }
         resource.prepare_create(&mut object, subresource)?;
         let faults = resource.validate_create(&object);
         self.refuse(&name, &object, faults)?;
@@ -139,11 +140,11 @@ impl<'a> Writer<'a> {
             return Ok(State::shown_at(&resource, object, subresource));
         }
         let shown = {
-            let image = self.state.commit(&resource, &place, object);
+            let image = self.state.commit_as(&resource, &place, object, resource.stamp())?;
             State::show_at(&resource, &image, subresource)
         };
         self.state.after_write(&resource, &place, self.now);
-        Ok(shown)
+        shown
     }
 
     /// Fails if admission refuses the object before anything else: its namespace does not exist, or
@@ -177,6 +178,24 @@ impl<'a> Writer<'a> {
         let ResourcePath { namespace, name, .. } = self.path;
         let grant = Grant { user, resource: self.resource, namespace, name, old, new };
         self.state.check_escalation(&grant)
+    }
+
+    /// Asks the webhooks about the object, which they may change.
+    fn ask_webhooks(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), Failure> {
+        let (resource, user, dry_run) = (self.resource, self.user.as_ref(), self.options.dry_run);
+        let question = Question { resource, namespace, name, user, dry_run };
+        let mut admitted = question.ask(Some(object), old)?;
+        self.doubts.append(&mut admitted.warnings);
+        if let Some(changed) = admitted.object {
+            *object = self.resource.decode(changed)?.object;
+        }
+        Ok(())
     }
 
     /// Sets name, uid and creation time. Returns the place of the object.
@@ -222,6 +241,9 @@ impl<'a> Writer<'a> {
         resource.settle(&mut new);
         self.check_escalation(Some(&live.value), &new)?;
         self.check_version(live, &mut new)?;
+        if subresource.is_none() {
+            self.ask_webhooks(live.image.head.namespace(), &name, &mut new, Some(&live.value))?;
+        }
         resource.prepare_update(&mut new, &live.value, subresource)?;
         keep_system_fields(&mut new, &live.value);
         self.keep_times(live, &mut new, subresource);
@@ -252,15 +274,15 @@ impl<'a> Writer<'a> {
         if resource.is_custom() && resource.version != resource.storage_version {
             resource.complete(&mut new);
         }
-        if is_same(&resource, &new, live) {
+        if is_same(&resource, &new, live)? {
             return Ok(State::shown_at(&resource, new, subresource));
         }
         // The scale writes only the replicas, without the defaults of the fields beside them.
         let stamp = if subresource == Some(super::scale::SCALE) { 0 } else { resource.stamp() };
-        let image = self.state.commit_as(&resource, place, new, stamp);
+        let image = self.state.commit_as(&resource, place, new, stamp)?;
         let shown = State::show_at(&resource, &image, subresource);
         self.state.after_write(&resource, place, self.now);
-        Ok(shown)
+        shown
     }
 
     /// Keeps the times of the managers if the write changes nothing; a write of the object itself
@@ -347,23 +369,29 @@ impl<'a> Writer<'a> {
 }
 
 /// The context for tracking fields.
-struct Tracking<'a> {
-    state: &'a State,
-    resource: &'a Resource,
-    now: Timestamp,
+pub(super) struct Tracking<'a> {
+    pub(super) state: &'a State,
+    pub(super) resource: &'a Resource,
+    pub(super) now: Timestamp,
 }
 
 // === impl Tracking ===
 
 impl Tracking<'_> {
-    fn update(&self, live: Option<&Value>, new: Value, manager: &str, subresource: &str) -> Value {
+    pub(super) fn update(
+        &self,
+        live: Option<&Value>,
+        new: Value,
+        manager: &str,
+        subresource: &str,
+    ) -> Value {
         let (api_version, now) = (self.resource.api_version(), time_text(self.now));
         let writer =
             managed_fields::Writer { manager, api_version: &api_version, subresource, now: &now };
         self.with_target(|target| managed_fields::update(live, new, target, &writer))
     }
 
-    fn with_target<T>(&self, run: impl FnOnce(&managed_fields::Target<'_>) -> T) -> T {
+    pub(super) fn with_target<T>(&self, run: impl FnOnce(&managed_fields::Target<'_>) -> T) -> T {
         let Self { state, resource, .. } = self;
         let other_version = |api_version: &str| {
             let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
@@ -375,69 +403,9 @@ impl Tracking<'_> {
             schema: &resource.schema,
             has_status: resource.has_status(),
             is_custom: resource.is_custom(),
+            is_converted: resource.has_conversion(),
             other_version: &other_version,
         })
-    }
-}
-
-/// Changes an object as a controller does: tracked under its manager, without validation. Removes
-/// the object if the change removes its last finalizer.
-pub(crate) fn internal_update(
-    state: &mut State,
-    place: &Place,
-    subresource: &str,
-    now: Timestamp,
-    change: impl FnOnce(&mut Value),
-) {
-    update_as(state, place, [CONTROLLER, subresource], now, change);
-}
-
-/// Changes an object as another manager, at a subresource (empty for the object itself).
-pub(crate) fn update_as(
-    state: &mut State,
-    place: &Place,
-    [manager, subresource]: [&str; 2],
-    now: Timestamp,
-    change: impl FnOnce(&mut Value),
-) {
-    let Some(image) = state.storage.get(place).cloned() else { return };
-    let Some(resource) = state.resource_of(&place.table).cloned() else { return };
-    let live = State::view(&resource, &image);
-    let mut new = live.clone();
-    change(&mut new);
-    if new == live {
-        return;
-    }
-    let new =
-        Tracking { state, resource: &resource, now }.update(Some(&live), new, manager, subresource);
-    if goes_now(&new, &image) {
-        state.take(&resource, place);
-    } else {
-        state.commit(&resource, place, new);
-    }
-}
-
-/// Applies to an object as a controller does, with force and without validation.
-pub(crate) fn internal_apply(
-    state: &mut State,
-    place: &Place,
-    manager: &str,
-    applied: &Value,
-    now: Timestamp,
-) {
-    let Some(image) = state.storage.get(place).cloned() else { return };
-    let Some(resource) = state.resource_of(&place.table).cloned() else { return };
-    let live = State::view(&resource, &image);
-    let (api_version, time) = (resource.api_version(), time_text(now));
-    let writer =
-        managed_fields::Writer { manager, api_version: &api_version, subresource: "", now: &time };
-    let tracking = Tracking { state, resource: &resource, now };
-    let merged = tracking
-        .with_target(|target| managed_fields::apply(Some(&live), applied, target, &writer, true));
-    match merged {
-        Ok(new) if new != live => _ = state.commit(&resource, place, new),
-        Ok(_) => {}
-        Err(fault) => tracing::error!(%fault, key = %place.key, "cannot apply as a controller"),
     }
 }
 
@@ -446,7 +414,7 @@ fn finder(state: &State) -> impl Fn(&str, &str, &str, &str) -> Option<Arc<Value>
     move |group, plural, namespace, name| {
         let resource = state.registry.stored(group, plural)?;
         let image = state.storage.get(&State::place_of(resource, namespace, name))?;
-        Some(Arc::new(State::view(resource, image)))
+        Some(Arc::new(State::plain_view(resource, image)))
     }
 }
 
@@ -457,7 +425,7 @@ fn allows_unconditional_update(resource: &Resource) -> bool {
 }
 
 /// Returns whether this update removes the last finalizer of an object that is being deleted.
-fn goes_now(new: &Value, live: &Image) -> bool {
+pub(super) fn goes_now(new: &Value, live: &Image) -> bool {
     let has_finalizers = |pointer: &str| {
         new.pointer(pointer).and_then(Value::as_array).is_some_and(|list| !list.is_empty())
     };
@@ -476,14 +444,15 @@ fn goes_now(new: &Value, live: &Image) -> bool {
             == 0
 }
 
-fn is_same(resource: &Resource, new: &Value, live: &Live) -> bool {
+/// Returns whether an object would be stored as it is stored already.
+fn is_same(resource: &Resource, new: &Value, live: &Live) -> Result<bool, Failure> {
     if resource.shows_as_stored(live.image.stamp) {
-        return *new == live.value;
+        return Ok(*new == live.value);
     }
-    let mut stored = resource.to_stored(new.clone());
+    let mut stored = resource.convert_to_stored(new.clone())?;
     if let Some(fields) = stored.as_object_mut() {
         fields.remove("apiVersion");
         fields.remove("kind");
     }
-    stored == live.image.bare()
+    Ok(stored == live.image.bare())
 }

@@ -144,6 +144,9 @@ fn misbehave(deed: &str) {
 mortise_sdk::export!(Hooks, conversion, admission);
 
 #[cfg(test)]
+mortise_sdk::testing::cases!(Hooks, "cases", conversion, admission);
+
+#[cfg(test)]
 mod tests {
     use mortise_sdk::testing::{Asked, Stub};
     use serde_json::json;

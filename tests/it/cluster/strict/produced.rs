@@ -20,14 +20,20 @@
 
 use std::{cell::RefCell, collections::BTreeMap, marker::PhantomData, path::Path};
 
+use api_rule::ApiRules;
 use ingress_gateway_restart::IngressGatewayRestarts;
 use mortise_sdk::{
     Description, Failure, Host, Manifest, Outcome, Processor, Request,
-    testing::{Stub, case, request_for},
+    testing::{
+        Stub,
+        case::{self, Native},
+        request_for,
+    },
 };
 use peer_authentication::PeerAuthentications;
 use serde_json::{Value, json};
 use test_guest_announce::{Announcements, Double};
+use test_guest_hooks::Hooks;
 use test_guest_puppet::Puppet;
 
 use crate::{
@@ -166,7 +172,10 @@ fn of_guests() -> Vec<(&'static str, Vec<Produced>)> {
     let announce = "tests/guests/announce";
     vec![
         ("guests/api-gateway", in_cases::<api_gateway::ApiGateways>("guests/api-gateway")),
-        ("guests/api-rule", in_cases::<api_rule::ApiRules>("guests/api-rule")),
+        (
+            "guests/api-rule",
+            in_cases_with::<ApiRules>("guests/api-rule", &[Native::conversion::<ApiRules>()]),
+        ),
         (
             "guests/external-gateway",
             in_cases::<external_gateway::ExternalGateways>("guests/external-gateway"),
@@ -187,6 +196,7 @@ fn of_guests() -> Vec<(&'static str, Vec<Produced>)> {
             in_cases::<webhook_certificate::WebhookCertificate>("guests/webhook-certificate"),
         ),
         (announce, in_cases::<Announcements<Double>>(announce)),
+        ("tests/guests/hooks", in_cases::<Hooks>("tests/guests/hooks")),
     ]
 }
 
@@ -213,11 +223,15 @@ fn written(case: &str, said: Said, objects: &[Value]) -> Vec<Produced> {
 }
 
 fn in_cases<P: Processor>(folder: &str) -> Vec<Produced> {
+    in_cases_with::<P>(folder, &[])
+}
+
+fn in_cases_with<P: Processor>(folder: &str, natives: &[Native]) -> Vec<Produced> {
     let crds = mortise_tests::definitions(folder).unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder);
     let mut all = Vec::new();
     for case in case::all(&root.join("cases")).unwrap() {
-        let stage = case::run::<Recorded<P>>(&case, &crds).unwrap();
+        let stage = case::run::<Recorded<P>>(&case, &crds, natives).unwrap();
         let case = format!("{folder} {}", case.name);
         all.extend(written(&case, Said::ByGuest, &stage.cluster().objects()));
     }
@@ -267,7 +281,7 @@ fn in_generated() -> Vec<Produced> {
     let mut all = Vec::new();
     for (index, case) in generated::all().iter().enumerate() {
         // A case that does not come to rest has written objects too.
-        let _ = case::run::<Recorded<Puppet>>(case, &crds);
+        let _ = case::run::<Recorded<Puppet>>(case, &crds, &[]);
         all.extend(written(&format!("generated {index}"), Said::ByTest, &case.objects));
     }
     all

@@ -13,12 +13,16 @@ use serde_json::Value;
 use super::document::Document;
 use crate::testing::{cluster::Write, identity::Pattern};
 
-const OBJECTS: &str = "objects.yaml";
-const CONFIG: &str = "config.yaml";
-const CASE: &str = "case.yaml";
-const EXPECTED: &str = "expected.yaml";
+pub(super) const OBJECTS: &str = "objects.yaml";
+pub(super) const CONFIG: &str = "config.yaml";
+pub(super) const CASE: &str = "case.yaml";
+pub(super) const EXPECTED: &str = "expected.yaml";
 /// The name of the folder of object files, which may replace the single file.
-const FOLDER: &str = "objects";
+pub(super) const FOLDER: &str = "objects";
+/// The folder of the cases of conversions.
+pub(super) const CONVERT: &str = "convert";
+/// The folder of the cases of reviews.
+pub(super) const REVIEW: &str = "review";
 const DEFAULT_NOW: &str = "2026-01-01T00:00:00Z";
 
 /// A case, as its folder describes it.
@@ -130,31 +134,61 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
     Duration::try_from(parsed).map(Some).map_err(|_| invalid())
 }
 
-/// Reads the cases in a folder, ordered by name.
+/// Reads the cases of reconciles in a folder, ordered by name.
 ///
 /// # Errors
 ///
-/// There is no such folder, it holds no case, or a case cannot be read. The text names the file and
-/// the reason.
+/// There is no such folder, it holds no case, not even of a hook, or a case cannot be read. The text
+/// names the file and the reason.
 pub fn all(folder: &Path) -> Result<Vec<Case>, String> {
-    let mut cases = Vec::new();
-    for path in entries(folder)? {
-        if path.is_dir() {
-            cases.push(Case::load(&path)?);
-        } else if path.file_name() != Some(OsStr::new("README.md")) {
-            return Err(format!(
-                "`{}`: a folder of cases holds a folder for each, and README.md",
-                path.display()
-            ));
-        }
-    }
-    if cases.is_empty() {
+    let is_of_hooks = |path: &PathBuf| [CONVERT, REVIEW].iter().any(|name| path.ends_with(name));
+    let (hooks, cases): (Vec<_>, Vec<_>) = folders(folder)?.into_iter().partition(is_of_hooks);
+    if cases.is_empty() && hooks.is_empty() {
         return Err(format!(
             "`{}` holds no case: a folder with {OBJECTS} and {EXPECTED}",
             folder.display()
         ));
     }
-    Ok(cases)
+    cases.iter().map(|path| Case::load(path)).collect()
+}
+
+/// Returns the folders of the cases in a folder, ordered by name.
+pub(super) fn folders(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut paths = entries(folder)?;
+    paths.retain(|path| path.is_dir() || path.file_name() != Some(OsStr::new("README.md")));
+    match paths.iter().find(|path| !path.is_dir()) {
+        None => Ok(paths),
+        Some(file) => Err(format!(
+            "`{}`: a folder of cases holds a folder for each, and README.md",
+            file.display()
+        )),
+    }
+}
+
+/// Fails if a folder holds anything else than these files and folders.
+pub(super) fn only(folder: &Path, known: &[&str]) -> Result<(), String> {
+    let is_known = |path: &PathBuf| known.iter().any(|known| path.ends_with(known));
+    match entries(folder)?.iter().find(|path| !is_known(path)) {
+        None => Ok(()),
+        Some(path) => {
+            let known = known.join(", ");
+            Err(format!("`{}` is unknown: a case holds {known}", path.display()))
+        }
+    }
+}
+
+/// Reads the configuration of a case, as JSON.
+pub(super) fn config(folder: &Path) -> Result<String, String> {
+    let config = one::<Value>(&folder.join(CONFIG))?;
+    Ok(config.map_or_else(|| "{}".to_owned(), |config| config.to_string()))
+}
+
+/// Reads the objects in the files of a case. There may be none.
+pub(super) fn objects_of(folder: &Path) -> Result<Vec<Value>, String> {
+    let paths = [folder.join(OBJECTS), folder.join(FOLDER)];
+    let loaded: Result<Vec<_>, _> =
+        paths.iter().filter(|path| path.exists()).map(|path| load_objects(path)).collect();
+    Ok(loaded?.concat())
 }
 
 // === impl Case ===
@@ -166,19 +200,8 @@ impl Case {
     ///
     /// A file is unknown or does not parse, or a field is unknown.
     pub fn load(folder: &Path) -> Result<Self, String> {
-        let known = [OBJECTS, CONFIG, CASE, EXPECTED];
-        let mut objects = Vec::new();
-        for path in entries(folder)? {
-            let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-            if name == OBJECTS || (name == FOLDER && path.is_dir()) {
-                objects.extend(load_objects(&path)?);
-            } else if !known.contains(&name) {
-                return Err(format!(
-                    "`{}` is unknown: a case holds {OBJECTS} or a folder {FOLDER}, {CONFIG}, {CASE} and {EXPECTED}",
-                    path.display()
-                ));
-            }
-        }
+        only(folder, &[OBJECTS, FOLDER, CONFIG, CASE, EXPECTED])?;
+        let objects = objects_of(folder)?;
         let how: How = one(&folder.join(CASE))?.unwrap_or_default();
         let wrong = |error: String| format!("`{}`: {error}", folder.join(CASE).display());
         let now = how.now.as_deref().unwrap_or(DEFAULT_NOW);
@@ -186,8 +209,7 @@ impl Case {
         let case = Self {
             name: folder.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned(),
             folder: folder.to_owned(),
-            config: one::<Value>(&folder.join(CONFIG))?
-                .map_or_else(|| "{}".to_owned(), |config| config.to_string()),
+            config: config(folder)?,
             now: now.parse().map_err(|error| wrong(format!("now: `{now}`: {error}")))?,
             only: how
                 .only
@@ -362,7 +384,7 @@ fn read(path: &Path) -> Result<String, String> {
 }
 
 /// Reads the only document of a file; `None` if the file does not exist or holds no document.
-fn one<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
+pub(super) fn one<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
     if !path.exists() {
         return Ok(None);
     }

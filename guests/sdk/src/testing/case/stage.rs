@@ -1,7 +1,8 @@
 //! A running case: the cluster, the steps so far, and their results.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
+use mortise_embedded_api::Webhooks;
 use serde_json::Value;
 
 use super::{
@@ -31,16 +32,22 @@ pub struct Stage {
 
 impl Stage {
     /// Loads the objects of a case into a new cluster, which knows the built-in kinds, those that
-    /// `crds` define, and the declared `kinds`.
+    /// `crds` define, and the declared `kinds`. The `webhooks` convert them.
     ///
     /// # Errors
     ///
     /// The API refuses an object or a definition, or the case names a kind that no definition
     /// covers.
-    pub fn open(case: Case, crds: &[Value], kinds: &[Kind]) -> Result<Self, String> {
+    pub fn open(
+        case: Case,
+        crds: &[Value],
+        kinds: &[Kind],
+        webhooks: Option<Arc<dyn Webhooks>>,
+    ) -> Result<Self, String> {
         let first = case.steps.first().cloned().unwrap_or_default();
         let missing = first.missing.clone().unwrap_or_default();
         let mut cluster = Cluster::new(case.now, crds, kinds, &missing)?;
+        cluster.api().set_webhooks(webhooks);
         let mut objects = case.objects.clone();
         objects.sort_by_key(|object| match object.get("kind").and_then(Value::as_str) {
             Some("Namespace") => 0,

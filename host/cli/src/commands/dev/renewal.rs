@@ -19,6 +19,7 @@ use crate::{
     args::ModuleArgs,
     files,
     guest::Guest,
+    hooks,
     local::{self, Parts},
 };
 use mortise_host::{
@@ -146,6 +147,11 @@ impl Renewal {
             anyhow::bail!(
                 "the processor of `{folder}` is called `{name}` too: rename one in its description"
             );
+        }
+        let served = hooks::serve_converted_of(&self.api, &loaded.hooks)?;
+        if !served.is_empty() {
+            // A closed channel means that the program ends.
+            let _ = self.messages.send(Message::Note(hooks::served_note(&served)));
         }
         for kind in local::serve_untyped(&self.api, &loaded.description, |_| false) {
             // A closed channel means that the program ends.

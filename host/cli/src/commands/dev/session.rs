@@ -24,7 +24,11 @@ use super::{
     objects, ready,
     renewal::{Renewal, Renewed, Version},
 };
-use crate::{guest::Guest, local};
+use crate::{
+    guest::Guest,
+    hooks::{self, Hooks},
+    local,
+};
 use mortise_core::reconcile::Report;
 use mortise_host::{
     cluster::Cluster,
@@ -52,6 +56,8 @@ pub(super) struct Session {
 struct Work {
     seats: Vec<Seat>,
     host: Option<Arc<Host>>,
+    /// The hooks of the processors, as webhooks of the API.
+    hooks: Arc<Hooks>,
     /// Serves the host's metrics.
     admin: Option<BoxFuture<'static, std::io::Result<()>>>,
     changes: Option<Changes>,
@@ -140,6 +146,7 @@ impl Work {
         let mut work = Self {
             seats,
             host: None,
+            hooks: Hooks::of_api(&session.api)?,
             admin: None,
             changes: None,
             job: None,
@@ -286,6 +293,7 @@ impl Work {
             }
             Renewed::Swapped { guest, sources, running, version } => {
                 (seat.guest, seat.sources, seat.version) = (guest, sources, Some(version));
+                self.follow();
                 self.session.send(Message::Running(running));
             }
         }
@@ -314,6 +322,11 @@ impl Work {
             }
         }
         for (loaded, _) in self.seats.iter().filter_map(|seat| seat.first.as_ref()) {
+            self.hooks.begin(loaded, &Options::default().now)?;
+            let served = hooks::serve_converted_of(&self.session.api, &loaded.hooks)?;
+            if !served.is_empty() {
+                self.session.send(Message::Note(hooks::served_note(&served)));
+            }
             for kind in local::serve_untyped(&self.session.api, &loaded.description, |_| false) {
                 self.session.send(Message::Note(local::untyped(&kind)));
             }
@@ -343,7 +356,16 @@ impl Work {
             self.admin = Some(Box::pin(serve));
         }
         self.host = Some(Arc::new(host));
+        self.follow();
         Ok(())
+    }
+
+    /// Answers webhooks with the versions that run now.
+    fn follow(&self) {
+        let Some(host) = &self.host else { return };
+        let versions = self.seats.iter().filter_map(|seat| seat.version.as_ref());
+        let names: Vec<Arc<str>> = versions.map(|version| version.name.as_str().into()).collect();
+        self.hooks.follow(host, &names);
     }
 
     async fn put_objects(&mut self) -> anyhow::Result<()> {

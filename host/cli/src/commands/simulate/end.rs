@@ -5,7 +5,10 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Number, Value, json};
 
-use crate::print::{self, BOLD, DIM, RED, Secrets};
+use crate::{
+    local,
+    print::{self, BOLD, DIM, RED, Secrets},
+};
 use mortise_core::{
     contract::{Kind, ObjectRef},
     write::{self, Action},
@@ -25,6 +28,9 @@ pub struct End {
     pub requeues: Vec<Again>,
     /// The reconciles whose last run failed.
     pub failures: Vec<Failed>,
+    /// The objects in the other versions that the processor converts them to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub versions: Vec<InVersion>,
     /// The number of times that all waiting keys were run.
     pub rounds: u32,
     /// Notes for the user.
@@ -66,6 +72,20 @@ pub struct Failed {
     pub message: String,
 }
 
+/// An object in another version.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InVersion {
+    /// The object in another version: `apiVersion`, `kind`, `namespace`, `name`.
+    pub of: Value,
+    /// The object; `None` if it cannot be converted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<Value>,
+    /// The reason why it cannot be converted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 // === impl Change ===
 
 impl Change {
@@ -93,6 +113,46 @@ impl Again {
     }
 }
 
+// === impl InVersion ===
+
+impl InVersion {
+    pub(super) fn new(of: &Value, version: &str, shown: Result<Value, String>) -> Self {
+        let text = |pointer: &str| of.pointer(pointer).and_then(Value::as_str);
+        let mut kind = local::kind_of(of);
+        version.clone_into(&mut kind.version);
+        let of = reference(&ObjectRef {
+            cluster: String::new(),
+            kind,
+            namespace: text("/metadata/namespace").map(str::to_owned),
+            name: text("/metadata/name").unwrap_or_default().to_owned(),
+        });
+        let (object, error) = match shown {
+            Ok(mut object) => {
+                drop_managed_fields(&mut object);
+                (Some(object), None)
+            }
+            Err(error) => (None, Some(error)),
+        };
+        Self { of, object, error }
+    }
+
+    /// Writes the object for people.
+    fn write(&self, text: &mut String, secrets: Secrets) {
+        use std::fmt::Write as _;
+        let of = short(&self.of);
+        let version = self.of.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        let _ = writeln!(text, "{DIM}={DIM:#} {version} {of}");
+        if let Some(error) = &self.error {
+            let _ = writeln!(text, "  {RED}not shown{RED:#}: {error}");
+        }
+        let object = self.object.as_ref().map(|object| print::printable(object, secrets));
+        let lines = object.map(|object| print::yaml(&object)).unwrap_or_default();
+        for line in lines.lines() {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+}
+
 // === impl Failed ===
 
 impl Failed {
@@ -113,6 +173,9 @@ impl End {
         {
             *object = print::printable(object, secrets);
         }
+        for object in end.versions.iter_mut().filter_map(|shown| shown.object.as_mut()) {
+            *object = print::printable(object, secrets);
+        }
         end
     }
 
@@ -127,6 +190,9 @@ impl End {
                 .collect()
         };
         let mut text = print::difference(&keyed(&self.before), &keyed(&self.objects), secrets);
+        for shown in &self.versions {
+            shown.write(&mut text, secrets);
+        }
         for event in &self.events {
             let _ = writeln!(text, "{DIM}event{DIM:#} {}", print::event(event));
         }

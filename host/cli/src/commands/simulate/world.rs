@@ -1,19 +1,29 @@
 //! The cluster of a simulation: an API in memory with the given CRDs and objects.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use mortise_embedded_api::EmbeddedApi;
 use serde_json::{Value, json};
 
-use super::{Input, Missing};
-use crate::{local, print};
+use super::{Input, Missing, end::InVersion};
+use crate::{
+    hooks::{self, Hooks},
+    local, print,
+};
 use mortise_core::{
-    contract::{Description, Kind},
+    contract::{Description, Kind, hooks::Converted},
     grant::display_kind,
+    webhook::serve_converted,
     write::Clock,
 };
-use mortise_host::cluster::Cluster;
+use mortise_host::{
+    cluster::Cluster,
+    host::{Host, Loaded},
+};
 
 /// The seed of uids.
 const SEED: u64 = 0;
@@ -32,6 +42,8 @@ pub struct World {
     /// Notes for the user.
     pub notes: Vec<String>,
     given: BTreeSet<Identity>,
+    /// The hooks of the processor; `None` if it has none.
+    hooks: Option<Arc<Hooks>>,
     /// The objects that the API and this module have made themselves, and that the user did not ask
     /// for.
     hidden: BTreeSet<Identity>,
@@ -40,17 +52,15 @@ pub struct World {
 // === impl World ===
 
 impl World {
-    /// Loads CRDs, namespaces and objects.
+    /// Loads CRDs, namespaces and objects, with the help of the hooks of a processor that reconciles
+    /// them.
     ///
     /// # Errors
     ///
     /// Fails for objects that the API refuses, and for a missing kind that is unknown or that every
     /// cluster has.
-    pub async fn load(
-        description: &Description,
-        input: &Input,
-        clock: &Clock,
-    ) -> anyhow::Result<Self> {
+    pub async fn load(loaded: &Loaded, input: &Input, clock: &Clock) -> anyhow::Result<Self> {
+        let description = &loaded.description;
         let api = EmbeddedApi::new(mortise_embedded_api::Options {
             now: Clock::clone(clock),
             seed: Some(SEED),
@@ -58,15 +68,24 @@ impl World {
         });
         let all = input.crds.iter().chain(&input.objects);
         let missing = Missing::find(&api, description, all.clone(), &input.missing_kinds)?;
-        let objects = all.filter(|object| !missing.takes(object)).cloned().collect();
+        let mut objects: Vec<Value> =
+            all.filter(|object| !missing.takes(object)).cloned().collect();
+        let hooks = hooks_of(&api, loaded, clock)?;
+        let served = objects.iter_mut();
+        let served = served.flat_map(|object| serve_converted(object, &loaded.hooks));
+        let served: Vec<String> = served.collect();
         let mut world = Self {
             cluster: Cluster::new(kube::Client::new(api.router(), "default")),
             api,
             untyped: Vec::new(),
             notes: left_out(&missing, &input.objects),
             given: input.objects.iter().map(identity).collect(),
+            hooks,
             hidden: BTreeSet::new(),
         };
+        if !served.is_empty() {
+            world.notes.push(hooks::served_note(&served));
+        }
         world.fill(description, objects, &missing, input.validate).await?;
         let made = world.api.objects().iter().map(identity).collect::<BTreeSet<_>>();
         world.hidden = made.difference(&world.given).cloned().collect();
@@ -115,11 +134,38 @@ impl World {
         self.api.load(object, validate).with_context(|| format!("{title} is refused{hint}"))
     }
 
+    /// Answers with the hooks of the processor as a host runs it.
+    pub fn follow(&self, host: &Host, processor: Arc<str>) {
+        if let Some(hooks) = &self.hooks {
+            hooks.follow(host, &[processor]);
+        }
+    }
+
+    /// Returns the objects of converted kinds in those of their versions in which
+    /// [`World::visible`] does not show them.
+    pub fn in_other_versions(&self, converted: &[Converted]) -> Vec<InVersion> {
+        let mut all = Vec::new();
+        // As they are stored: on the way through another version something may be lost.
+        for object in self.stored() {
+            let kind = local::kind_of(&object);
+            let of = converted.iter().find(|of| of.group == kind.group && of.kind == kind.kind);
+            let shown = self.api.preferred_version(&kind.group, &kind.kind);
+            let versions = of.map_or(&[][..], |of| &of.versions).iter();
+            let others = versions.filter(|version| {
+                shown.as_ref() != Some(version) && self.api.serves(&kind.group, version, &kind.kind)
+            });
+            all.extend(others.map(|version| {
+                let shown = self.api.in_version(&object, version);
+                InVersion::new(&object, version, shown.map_err(|error| error.to_string()))
+            }));
+        }
+        all
+    }
+
     /// Returns the objects that matter to a user, in the version that kubectl would show, without
     /// the managed fields of server-side apply.
     pub fn visible(&self) -> Vec<Value> {
-        let mut objects = self.api.objects();
-        objects.retain(|object| !self.hidden.contains(&identity(object)));
+        let mut objects = self.stored();
         for object in &mut objects {
             self.in_preferred_version(object);
             super::end::drop_managed_fields(object);
@@ -127,15 +173,20 @@ impl World {
         objects
     }
 
-    /// Changes an object to the version in which its kind is shown if no version is asked for.
+    fn stored(&self) -> Vec<Value> {
+        let mut objects = self.api.objects();
+        objects.retain(|object| !self.hidden.contains(&identity(object)));
+        objects
+    }
+
+    /// Changes an object to the version in which its kind is shown if no version is asked for. An
+    /// object that cannot be converted stays as it is.
     pub fn in_preferred_version(&self, object: &mut Value) {
         let kind = local::kind_of(object);
         let preferred = self.api.preferred_version(&kind.group, &kind.kind);
-        // Versions of a kind differ only in their names here.
-        if let (Some(version), Some(object)) = (preferred, object.as_object_mut()) {
-            let version =
-                if kind.group.is_empty() { version } else { format!("{}/{version}", kind.group) };
-            object.insert("apiVersion".to_owned(), Value::from(version));
+        let shown = preferred.map(|version| self.api.in_version(object, &version));
+        if let Some(Ok(shown)) = shown {
+            *object = shown;
         }
     }
 
@@ -143,6 +194,20 @@ impl World {
     pub fn was_given(&self, object: &Value) -> bool {
         self.given.contains(&identity(object))
     }
+}
+
+/// Returns the webhooks of an API, if the processor has hooks.
+fn hooks_of(
+    api: &EmbeddedApi,
+    loaded: &Loaded,
+    clock: &Clock,
+) -> anyhow::Result<Option<Arc<Hooks>>> {
+    if loaded.hooks.is_empty() {
+        return Ok(None);
+    }
+    let hooks = Hooks::of_api(api)?;
+    hooks.begin(loaded, clock)?;
+    Ok(Some(hooks))
 }
 
 /// Returns notes about objects whose kinds are missing.

@@ -118,8 +118,14 @@ impl World {
         let (schema, has_status) = self.schema(&request.api_version, kind)?;
         let other_version = |version: &str| self.schema(version, kind).map(|(schema, _)| schema);
         let is_custom = kind != "Deployment";
-        let target =
-            Target { kind, schema: &schema, has_status, is_custom, other_version: &other_version };
+        let target = Target {
+            kind,
+            schema: &schema,
+            has_status,
+            is_custom,
+            is_converted: false,
+            other_version: &other_version,
+        };
         let writer = Writer {
             manager: request.manager.as_deref()?,
             api_version: &request.api_version,
