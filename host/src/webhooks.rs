@@ -16,6 +16,7 @@ mod certificate;
 mod conversion;
 mod listener;
 mod path;
+mod review;
 #[cfg(test)]
 mod tests;
 

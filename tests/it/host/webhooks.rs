@@ -263,10 +263,10 @@ async fn what_is_no_review_is_told_what_is() {
     let cases = [
         (CONVERT, "", 400, "this is no ConversionReview"),
         (CONVERT, "[1", 400, "this is no ConversionReview"),
-        (CONVERT, "{}", 400, "a ConversionReview of apiextensions.k8s.io/v1 or"),
+        (CONVERT, "{}", 400, "a review of kind ConversionReview of apiextensions.k8s.io/v1 or"),
         (CONVERT, &deletion.to_string(), 400, "kind `AdmissionReview` of `admission.k8s.io/v1`"),
         (CONVERT, &good.replace("k8s.io/v1", "k8s.io/v2"), 400, "of `apiextensions.k8s.io/v2`"),
-        (check, &good, 400, "a AdmissionReview of admission.k8s.io/v1"),
+        (check, &good, 400, "a review of kind AdmissionReview of admission.k8s.io/v1"),
         (check, &pod.to_string(), 400, "not at Pod of example.com/v1"),
         (check, &connect.to_string(), 400, "CREATE, UPDATE and DELETE are looked at"),
         (check, &status.to_string(), 400, "hooks look at no subresource"),
