@@ -31,11 +31,13 @@ impl Object for Rule {
 pub struct Config {
     /// The versions that are converted.
     versions: Vec<String>,
+    /// The rounds of work before the kinds that are converted, and the hooks, are told.
+    rounds: u64,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { versions: vec!["v1".to_owned(), "v2".to_owned()] }
+        Self { versions: vec!["v1".to_owned(), "v2".to_owned()], rounds: 0 }
     }
 }
 
@@ -59,6 +61,7 @@ impl Processor for Hooks {
 
 impl Converts for Hooks {
     fn conversions(config: &Config) -> Vec<Converted> {
+        work(config.rounds);
         let versions: Vec<&str> = config.versions.iter().map(String::as_str).collect();
         vec![Converted::new(Rule::GROUP, Rule::KIND, &versions)]
     }
@@ -84,7 +87,8 @@ impl Converts for Hooks {
 }
 
 impl Admits for Hooks {
-    fn hooks(_config: &Config) -> Vec<Hook> {
+    fn hooks(config: &Config) -> Vec<Hook> {
+        work(config.rounds);
         let of = Selection::of::<Rule>();
         vec![
             Hook::new("mark", of.clone(), &[Operation::Create, Operation::Update]).changes(),
@@ -125,6 +129,12 @@ fn limit(review: &Review, host: &Host) -> Result<u64, String> {
     let limits = limits.map_err(|error| error.to_string())?;
     let size = limits.as_ref().and_then(|limits| limits.data.get("size"));
     Ok(size.and_then(|size| size.parse().ok()).unwrap_or(10))
+}
+
+fn work(rounds: u64) {
+    for round in 0..rounds {
+        std::hint::black_box(round);
+    }
 }
 
 fn deed(object: &Value) -> &str {
