@@ -19,13 +19,12 @@ use crate::wasm::{self, Line, Moment, Processor};
 use mortise_core::{
     contract::{
         Level,
-        hooks::{Conversion, Hooks, Review},
+        hooks::{self, Conversion, Decision, Given, Hooks, Review, Target},
     },
     error_chain,
     grant::rights::Rights,
     reads::{PAGE_BYTES, Readable, View},
     store::Stores,
-    webhook::{self, Decision, Given, Target},
     write::Clock,
 };
 
@@ -190,7 +189,7 @@ impl Hooking {
     ) -> Result<Vec<String>, NoAnswer> {
         Target::new(self.hooks(), kind, to).map_err(NoAnswer::NotAsked)?;
         let sizes: Vec<usize> = objects.iter().map(Bytes::len).collect();
-        let batches = webhook::batches(&sizes).into_iter();
+        let batches = hooks::batches(&sizes).into_iter();
         // Each batch in a task: together they take as many threads as there are, and a caller that
         // goes away breaks none off.
         let tasks = batches.map(|batch| {
@@ -280,7 +279,7 @@ impl Hooking {
             let message = format!("there is no hook `{}`; there are: {all}", review.hook);
             return Err(NoAnswer::NotAsked(message));
         };
-        if !webhook::looks_at(hook, &review).map_err(NoAnswer::NotAsked)? {
+        if !hooks::looks_at(hook, &review).map_err(NoAnswer::NotAsked)? {
             return Ok(Decision { denial: None, patch: None, warnings: Vec::new() });
         }
         let review = Review { config: self.shared.config.to_string(), ..review };
@@ -294,7 +293,7 @@ impl Hooking {
         let called = called.map_err(|error| NoAnswer::Broken(error.to_string()))?;
         self.log(&hook.name, &called.log);
         let answer = called.answer?.map_err(NoAnswer::Refused)?;
-        webhook::decide(hook, &review, answer).map_err(NoAnswer::Broken)
+        hooks::decide(hook, &review, answer).map_err(NoAnswer::Broken)
     }
 
     fn view(&self) -> View {

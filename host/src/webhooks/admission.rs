@@ -9,12 +9,9 @@ use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{Refused, WAY_BACK, review::Form, short};
 use crate::host::{Hooking, NoAnswer};
-use mortise_core::{
-    contract::{
-        Kind, ObjectRef,
-        hooks::{self, Operation},
-    },
-    webhook::{Decision, shown},
+use mortise_core::contract::{
+    Kind, ObjectRef,
+    hooks::{self, Decision, Operation, shown},
 };
 
 const REVIEW: Form =

@@ -8,11 +8,10 @@ use std::{collections::BTreeMap, ops::Range};
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::api_version;
+use super::{Converted, Hooks, api_version};
 use crate::contract::{
     Kind,
     bounds::{CONVERTED_BYTES, CONVERTED_OBJECTS, text::quoted},
-    hooks::{Converted, Hooks},
 };
 
 /// The fields of a JSON object, as they stand in the text.
