@@ -296,7 +296,8 @@ impl Hooking {
         hooks::decide(hook, &review, answer).map_err(NoAnswer::Broken)
     }
 
-    fn view(&self) -> View {
+    /// Returns a view in which the version may read what it declares.
+    pub(super) fn view(&self) -> View {
         let Version { stores, readable, rights, .. } = &*self.shared;
         View::new(stores.clone(), Arc::clone(readable), PAGE_BYTES).with_rights(rights.clone())
     }

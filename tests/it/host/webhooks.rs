@@ -135,6 +135,11 @@ async fn answer(mut stream: TlsStream<TcpStream>) -> Answer {
 
 /// Loads the guest `hooks` as the Processor `default/hooks`.
 pub(crate) async fn hooks() -> Loaded {
+    hooks_with("").await
+}
+
+/// Loads the guest `hooks` with a configuration.
+pub(crate) async fn hooks_with(config: &str) -> Loaded {
     let path = tokio::task::spawn_blocking(|| guest("tests/guests/hooks")).await.unwrap();
     let cache = mortise_tests::code_cache();
     let engine = mortise::local::engine(Some(&cache), false).unwrap();
@@ -146,7 +151,7 @@ pub(crate) async fn hooks() -> Loaded {
     let processor =
         mortise_host::wasm::Processor::load(&engine, "hooks", module.into(), limits).await.unwrap();
     let settings = Settings { name: Some("hooks".into()), ..Settings::in_namespace("default") };
-    Loaded::describe(processor, "", settings).await.unwrap()
+    Loaded::describe(processor, config, settings).await.unwrap()
 }
 
 fn rule(name: &str, version: &str, spec: &Value) -> Value {

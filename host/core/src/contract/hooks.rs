@@ -7,9 +7,11 @@
 
 mod admission;
 mod conversion;
+mod round_trip;
 
 pub use admission::{Decision, decide, looks_at};
 pub use conversion::{Given, Target, batches, shown};
+pub use round_trip::first_difference;
 
 use super::{Kind, ObjectRef, Selection};
 

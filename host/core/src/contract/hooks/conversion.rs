@@ -44,7 +44,7 @@ struct TypeMeta {
 }
 
 /// The fields of metadata that a component may change.
-const OF_COMPONENT: [&str; 2] = ["labels", "annotations"];
+pub(super) const OF_COMPONENT: [&str; 2] = ["labels", "annotations"];
 /// The fields of metadata that must be in the answer as they were.
 const IDENTITY: [&str; 3] = ["name", "namespace", "uid"];
 
