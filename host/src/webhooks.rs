@@ -13,10 +13,12 @@
 mod admission;
 mod body;
 mod certificate;
+mod client_config;
 mod conversion;
 mod listener;
 mod path;
 mod review;
+mod serving;
 #[cfg(test)]
 mod tests;
 
@@ -87,6 +89,12 @@ impl Webhooks {
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
         listener::serve(self, listener, certificate, stop).await
+    }
+
+    /// Tells the host whether the API server gets answers with this certificate, whenever that may
+    /// have changed. Does not end.
+    pub async fn tell_state(&self, certificate: Certificate) {
+        serving::tell(&self.shared.host, &self.shared.paths, certificate).await;
     }
 
     /// Answers a request.

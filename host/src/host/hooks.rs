@@ -70,8 +70,9 @@ pub enum NoAnswer {
     Failed(#[from] wasm::Error),
 }
 
-/// Returns the reason why the port of hooks cannot answer, if it cannot.
-pub type Port = super::Source<Option<NotServed>>;
+/// Returns the reason why the API server gets no answers from the hooks of a processor, if it does
+/// not.
+pub type Port = Arc<dyn Fn(&str) -> Option<NotServed> + Send + Sync>;
 
 /// The hooks of all processors, by their names.
 #[derive(Default)]
@@ -90,11 +91,17 @@ impl Host {
         self.shared.hooks.of.lock().get(processor).cloned()
     }
 
+    /// Returns the hooks of all processors, each with the name of its processor.
+    pub fn all_hooks(&self) -> Vec<(Arc<str>, Hooking)> {
+        let all = self.shared.hooks.of.lock();
+        all.iter().map(|(name, hooking)| (Arc::clone(name), hooking.clone())).collect()
+    }
+
     /// Sets the port that serves the hooks, or tells that its state has changed: the statuses of
     /// processors are computed anew.
     pub fn hooks_served_at(&self, port: Port) {
         *self.shared.hooks.port.lock() = Some(port);
-        self.shared.circumstances.send_modify(|count| *count += 1);
+        self.shared.moved();
     }
 
     /// Returns the source of the kinds that are converted here, each as group and kind.
@@ -156,7 +163,7 @@ impl Serving {
     /// port.
     pub(super) fn state_of(&self, processor: &str) -> Option<Result<(), NotServed>> {
         let port = self.port.lock().clone()?;
-        self.of.lock().contains_key(processor).then(|| port().map_or(Ok(()), Err))
+        self.of.lock().contains_key(processor).then(|| port(processor).map_or(Ok(()), Err))
     }
 
     fn converted(&self) -> Vec<(String, String)> {

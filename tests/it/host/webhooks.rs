@@ -183,6 +183,86 @@ fn response(answer: &Answer) -> Value {
     serde_json::from_str::<Value>(&answer.1).unwrap()["response"].clone()
 }
 
+/// Returns the definition of Rules, whose conversions a Service of this name is asked for.
+fn definition(service: &str, bundle: &str) -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = |name: &str| {
+        json!({
+            "name": name, "served": true, "storage": name == "v1",
+            "schema": {"openAPIV3Schema": schema},
+        })
+    };
+    let service = json!({"namespace": "mortise", "name": service, "path": CONVERT, "port": 443});
+    let client = json!({"service": service, "caBundle": STANDARD.encode(bundle)});
+    let webhook = json!({"clientConfig": client, "conversionReviewVersions": ["v1"]});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "rules.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "rules", "singular": "rule", "kind": "Rule", "listKind": "RuleList"},
+            "versions": [version("v1"), version("v2")],
+            "conversion": {"strategy": "Webhook", "webhook": webhook},
+        },
+    })
+}
+
+/// A certificate may be good, and yet not the one that the API server expects.
+#[tokio::test]
+async fn callers_that_do_not_accept_the_certificate_are_told() {
+    let (issued, other) = (issued_for(NAME, -1, 1), issued_for(NAME, -1, 1));
+    let early = issued_for(NAME, 1, 2);
+    let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
+    let cluster = super::cluster(&api);
+    let apply = async |of: Value| mortise::local::apply(&cluster, vec![of]).await.unwrap();
+    apply(secret(&issued)).await;
+    apply(definition("webhooks", &issued.authority)).await;
+    let host = Arc::new(Host::start(&cluster, vec![hooks().await], &Options::default()).unwrap());
+    let place: SecretName = "default/certificate".parse().unwrap();
+    let (certificate, kept) = Certificate::watch(cluster.client().clone(), place);
+    let webhooks = Webhooks::new(&host, Paths::default());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(kept);
+    tasks.spawn(async move {
+        webhooks.tell_state(certificate).await;
+        Ok(())
+    });
+    let until = async |expected: Option<(&str, &str)>| {
+        let mut activity = host.activity();
+        let told = async {
+            loop {
+                let hooks = host.status_of("default/hooks").and_then(|status| status.hooks);
+                let is_told = match (&hooks, expected) {
+                    (Some(Ok(())), None) => true,
+                    (Some(Err(not)), Some((reason, part))) => {
+                        not.reason == reason && not.message.contains(part)
+                    }
+                    _ => false,
+                };
+                if is_told {
+                    return;
+                }
+                activity.changed().await.unwrap();
+            }
+        };
+        let is_told = timeout(Duration::from_secs(30), told).await.is_ok();
+        assert!(is_told, "{expected:?}: {:?}", host.status_of("default/hooks").unwrap().hooks);
+    };
+    until(None).await;
+    apply(definition("hooks", &issued.authority)).await;
+    let expected =
+        "not for `hooks.mortise.svc`, which CustomResourceDefinition `rules.example.com`";
+    until(Some(("CertificateOfOtherName", expected))).await;
+    apply(definition("webhooks", &other.authority)).await;
+    until(Some(("CaBundleInvalid", "does not verify the certificate"))).await;
+    apply(definition("webhooks", &(other.authority.clone() + &issued.authority))).await;
+    until(None).await;
+    apply(secret(&early)).await;
+    until(Some(("CertificateInvalid", "not valid yet"))).await;
+    apply(secret(&other)).await;
+    until(None).await;
+}
+
 #[tokio::test]
 async fn a_review_is_answered_with_as_many_objects_in_the_version_that_was_asked() {
     let port = Port::open().await;
