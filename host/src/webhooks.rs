@@ -38,7 +38,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::host::{Host, Source};
+use crate::host::{Hooking, Host, Source};
 use body::Held;
 use path::Path;
 
@@ -59,6 +59,13 @@ struct State {
     host: Arc<Host>,
     paths: Paths,
     held: Held,
+}
+
+/// The review that answers a question.
+struct Answered {
+    body: Bytes,
+    /// True if the processor refuses the conversion or the request.
+    is_refused: bool,
 }
 
 /// A question without an answer: an HTTP status, and what is wrong.
@@ -133,12 +140,34 @@ impl Webhooks {
             let message = format!("no version of processor `{processor}` with hooks is loaded");
             return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, message));
         };
+        let answered = self.ask_hook(&hooking, &path, body, (asked, ends)).await;
+        // The series of a processor that is removed meanwhile are gone.
+        if self.shared.host.hooking(&processor).is_some() {
+            let result = match &answered {
+                Ok(Answered { is_refused: false, .. }) => "success",
+                Ok(_) => "refused",
+                Err(refused) if refused.status.is_server_error() => "failed",
+                Err(_) => "invalid",
+            };
+            let metrics = &self.shared.host.options().metrics;
+            metrics.hooked(&processor, path.hook_of(hooking.hooks()), result, asked.elapsed());
+        }
+        answered.map(|answered| answered.body)
+    }
+
+    async fn ask_hook(
+        &self,
+        hooking: &Hooking,
+        path: &Path<'_>,
+        body: Incoming,
+        (asked, ends): (Instant, Instant),
+    ) -> Result<Answered, Refused> {
         // The bytes count as held until the answer is made.
         let (body, _held) = self.shared.held.read(body, ends).await?;
         match path {
-            Path::Convert { .. } => conversion::answer(&hooking, body, ends).await,
+            Path::Convert { .. } => conversion::answer(hooking, body, ends).await,
             Path::Admit { hook, .. } => {
-                admission::answer(&hooking, hook, &body, (asked, ends)).await
+                admission::answer(hooking, hook, &body, (asked, ends)).await
             }
         }
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::{Refused, WAY_BACK, review::Form, short};
+use super::{Answered, Refused, WAY_BACK, review::Form, short};
 use crate::host::{Hooking, NoAnswer};
 use mortise_core::contract::{
     Kind, ObjectRef,
@@ -62,14 +62,17 @@ pub(super) async fn answer(
     hook: &str,
     body: &Bytes,
     (asked, ends): (Instant, Instant),
-) -> Result<Bytes, Refused> {
+) -> Result<Answered, Refused> {
     let (api_version, request): (_, Request<'_>) = REVIEW.parse(body)?;
     let timeout = hooking.hooks().hook(hook).map(|hook| Duration::from_millis(hook.timeout));
     let own = timeout.map(|timeout| asked + timeout.saturating_sub(WAY_BACK));
     let ends = own.map_or(ends, |own| own.min(ends));
     let uid = request.uid.clone();
     match hooking.admit(review(hook, request)?, ends).await {
-        Ok(decision) => response(api_version, &uid, &decision),
+        Ok(decision) => {
+            let body = response(api_version, &uid, &decision)?;
+            Ok(Answered { body, is_refused: decision.denial.is_some() })
+        }
         Err(NoAnswer::NotAsked(message)) => Err(Refused::bad(message)),
         Err(error) => Err(Refused::unavailable(error.message())),
     }

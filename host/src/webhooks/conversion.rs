@@ -6,7 +6,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
-use super::{Refused, review::Form};
+use super::{Answered, Refused, review::Form};
 use crate::host::{Hooking, NoAnswer};
 
 /// A definition that names only `v1beta1` among the versions that the API server knows is asked in
@@ -37,20 +37,28 @@ pub(super) async fn answer(
     hooking: &Hooking,
     body: Bytes,
     ends: Instant,
-) -> Result<Bytes, Refused> {
+) -> Result<Answered, Refused> {
     let (api_version, request): (_, Request<'_>) = REVIEW.parse(&body)?;
     let kind = match request.objects.first() {
         Some(first) => serde_json::from_str::<Kind>(first.get()).map(|of| of.kind),
-        None => return Ok(success(api_version, &request.uid, Vec::new())),
+        None => {
+            return Ok(Answered {
+                body: success(api_version, &request.uid, Vec::new()),
+                is_refused: false,
+            });
+        }
     };
     let kind = kind.map_err(|error| Refused::bad(format!("an object cannot be read: {error}")))?;
     let objects = request.objects.iter().map(|object| body.slice_ref(object.get().as_bytes()));
     let objects: Vec<Bytes> = objects.collect();
     let converted = hooking.convert(&kind, &request.desired_api_version, objects, ends).await;
     match converted {
-        Ok(objects) => Ok(success(api_version, &request.uid, objects)),
+        Ok(objects) => {
+            Ok(Answered { body: success(api_version, &request.uid, objects), is_refused: false })
+        }
         Err(error @ (NoAnswer::NotAsked(_) | NoAnswer::Refused(_))) => {
-            Ok(failure(api_version, &request.uid, &error.message()))
+            let body = failure(api_version, &request.uid, &error.message());
+            Ok(Answered { body, is_refused: true })
         }
         Err(error) => Err(Refused::unavailable(error.message())),
     }

@@ -12,6 +12,7 @@ use certificate::{Server, issue::issue};
 use mortise_host::{
     cluster::SecretName,
     host::{Host, Loaded, Options, Settings},
+    metrics::Sample,
     webhooks::{Alias, Certificate, Paths, Webhooks},
 };
 use mortise_tests::guest;
@@ -38,7 +39,7 @@ struct Port {
     authority: String,
     stop: CancellationToken,
     tasks: JoinSet<anyhow::Result<()>>,
-    _host: Arc<Host>,
+    host: Arc<Host>,
 }
 
 /// An answer: the status and the body.
@@ -84,7 +85,7 @@ impl Port {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tasks.spawn(webhooks.serve(listener, certificate.source(), stop.clone()));
-        Self { address, authority: issued.authority, stop, tasks, _host: host }
+        Self { address, authority: issued.authority, stop, tasks, host }
     }
 
     async fn connect(&self) -> TlsStream<TcpStream> {
@@ -416,6 +417,40 @@ async fn a_bad_component_is_a_503_and_never_a_wrong_object() {
         let answer = port.post("/admit/default/hooks/mark", &review.to_string()).await;
         assert!(answer.0 == 503 && answer.1.contains(expected), "{deed}: {answer:?}");
     }
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_hook_and_result_and_no_caller_makes_up_labels() {
+    let port = Port::open().await;
+    let good = |deed: &str| conversion("example.com/v2", &[rule("a", "v1", &json!({"do": deed}))]);
+    for body in [good(""), good("refuse"), good("panic"), "{}".to_owned()] {
+        port.post(CONVERT, &body).await;
+    }
+    let large = rule("a", "v1", &json!({"size": 11}));
+    let review = admission("CREATE", &large, &Value::Null).to_string();
+    for hook in ["mark", "check", "made-up-1", "made-up-2"] {
+        port.post(&format!("/admit/default/hooks/{hook}"), &review).await;
+    }
+    port.post("/convert/default/made-up", &good("")).await;
+    let text = port.host.options().metrics.text(&Sample::default()).unwrap();
+    let mut found: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("mortise_hook_requests_total")).collect();
+    found.sort_unstable();
+    let line = |hook: &str, result: &str, count: u32| {
+        format!(
+            r#"mortise_hook_requests_total{{processor="default/hooks",hook="{hook}",result="{result}"}} {count}"#
+        )
+    };
+    let expected = [
+        line("admit/check", "refused", 1),
+        line("admit/mark", "success", 1),
+        line("convert", "failed", 1),
+        line("convert", "invalid", 1),
+        line("convert", "refused", 1),
+        line("convert", "success", 1),
+        line("other", "invalid", 2),
+    ];
+    assert_eq!(found, expected);
 }
 
 #[tokio::test]
