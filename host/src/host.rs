@@ -93,6 +93,8 @@ pub struct Host {
     /// The locks by processor name: the swaps of one processor are made one after the other.
     turns: Mutex<BTreeMap<Arc<str>, Arc<tokio::sync::Mutex<()>>>>,
     users: AtomicU64,
+    /// Changes with each change of a `CustomResourceDefinition`.
+    definitions: latest::Receiver<u64>,
     stop: CancellationToken,
     /// Cancelled when no new run may begin: together with `stop`, or earlier.
     begin_nothing: CancellationToken,
@@ -145,7 +147,7 @@ impl Host {
         let (crds, changes) = latest::channel(0);
         let (report, reports) = mpsc::channel(REPORTS);
         let (open, opened) = mpsc::unbounded_channel();
-        let host = Self::idle(cluster, options, open, reports);
+        let host = Self::idle(cluster, options, (open, reports), changes.clone());
         let mut names = BTreeSet::new();
         for loaded in &processors {
             let name = loaded.name();
@@ -185,8 +187,8 @@ impl Host {
     fn idle(
         cluster: &Cluster,
         options: &Options,
-        open: mpsc::UnboundedSender<Opened>,
-        reports: mpsc::Receiver<Report>,
+        (open, reports): (mpsc::UnboundedSender<Opened>, mpsc::Receiver<Report>),
+        definitions: latest::Receiver<u64>,
     ) -> Self {
         let dispatch = Arc::new(Dispatch::new(&Stores::new()));
         let parts = Parts::new(&dispatch, Arc::new(cluster.clone()), &options.now);
@@ -208,6 +210,7 @@ impl Host {
             reports: tokio::sync::Mutex::new(reports),
             turns: Mutex::default(),
             users: AtomicU64::new(0),
+            definitions,
             begin_nothing: stop.child_token(),
             stop,
         }
@@ -391,6 +394,11 @@ impl Host {
     pub fn waiting_source(&self) -> Source<Vec<(Arc<str>, usize)>> {
         let shared = Arc::clone(&self.shared);
         Arc::new(move || shared.waiting_calls())
+    }
+
+    /// Returns a counter that changes with each change of a `CustomResourceDefinition`.
+    pub fn definitions(&self) -> latest::Receiver<u64> {
+        self.definitions.clone()
     }
 
     /// Returns a counter that changes with each event that a store has taken in.

@@ -29,12 +29,16 @@ use mortise_core::{
 };
 
 pub(crate) mod dropped_lines;
+mod hooks;
 mod labels;
 mod series;
 #[cfg(test)]
 mod tests;
 
+pub use hooks::HookRequest;
+
 use self::{
+    hooks::Hooks,
     labels::{
         Compiled, Denied, Ended, Keys, LibraryCall, LookedUp, NotSkipped, OfKind, OfProcessor,
         OfVerb, Stored, Trapped,
@@ -92,6 +96,7 @@ struct All {
     library_calls: Series<LibraryCall, Counter>,
     calls_waiting: Family<OfProcessor, Gauge>,
     call_wait: Series<OfProcessor, Histogram>,
+    hooks: Hooks,
     reads: Series<OfProcessor, Counter>,
     read_bytes: Series<OfProcessor, Counter>,
     writes: Series<OfVerb, Counter>,
@@ -233,6 +238,7 @@ impl Metrics {
         all.calls_trapped.forget(processor);
         all.library_calls.forget(processor);
         all.call_wait.forget(processor);
+        all.hooks.forget(processor);
         all.reads.forget(processor);
         all.read_bytes.forget(processor);
         all.writes.forget(processor);
@@ -328,6 +334,7 @@ impl All {
             library_calls: Series::default(),
             calls_waiting: Family::default(),
             call_wait: Series::new(Family::new_with_constructor(histogram)),
+            hooks: Hooks::new(histogram),
             reads: Series::default(),
             read_bytes: Series::default(),
             writes: Series::default(),
@@ -407,6 +414,7 @@ impl All {
         );
         self.register_of_log();
         self.register_of_calls();
+        self.register_of_hooks();
         self.register_of_host();
     }
 
@@ -451,6 +459,21 @@ impl All {
             "How long calls waited for a slot that found none free",
             Unit::Seconds,
             self.call_wait.family.clone(),
+        );
+    }
+
+    fn register_of_hooks(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "hook_requests",
+            "Conversions and admissions that the API server asked for, by result",
+            self.hooks.requests.family.clone(),
+        );
+        registry.register_with_unit(
+            "hook_duration",
+            "How long conversions and admissions took, with their bodies and the wait for a slot",
+            Unit::Seconds,
+            self.hooks.duration.family.clone(),
         );
     }
 

@@ -39,7 +39,7 @@ use crate::{
         Cluster, SecretName,
         lease::{self, Guard, Lease, Lost, Times},
     },
-    host::{Host, Options, Port, Skip},
+    host::{Host, Options, Skip},
     metrics::Metrics,
     oci::Store,
     operator::{
@@ -205,16 +205,16 @@ impl Server {
         paths: Paths,
     ) {
         let (certificate, kept) = Certificate::watch(client, secret);
-        let told = tell_state(Arc::clone(&self.host), certificate.clone());
+        let webhooks = Webhooks::new(&self.host, paths);
+        let (told, current) = (webhooks.clone(), certificate.clone());
         let stop = self.stop_webhooks.clone();
         self.webhooks.spawn(async move {
             tokio::select! {
                 () = stop.closed.cancelled() => Ok(()),
                 ended = kept => ended,
-                () = told => Ok(()),
+                () = told.tell_state(current) => Ok(()),
             }
         });
-        let webhooks = Webhooks::new(&self.host, paths);
         let served = webhooks.serve(listener, certificate.source(), self.stop_webhooks.clone());
         self.webhooks.spawn(async move { served.await.context("webhooks are no longer served") });
     }
@@ -337,18 +337,6 @@ impl Server {
         }
         self.stop_webhooks.closed.cancel();
         ended.and(all_ended(&mut self.webhooks).await)
-    }
-}
-
-/// Tells the host whether webhooks can be answered, whenever the certificate changes.
-async fn tell_state(host: Arc<Host>, mut certificate: Certificate) {
-    let (now, current) = (Options::default().now, certificate.clone());
-    let port: Port = Arc::new(move || {
-        current.not_served(Duration::try_from(now().as_duration()).unwrap_or_default())
-    });
-    loop {
-        host.hooks_served_at(Arc::clone(&port));
-        certificate.changed().await;
     }
 }
 

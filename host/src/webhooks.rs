@@ -13,9 +13,12 @@
 mod admission;
 mod body;
 mod certificate;
+mod client_config;
 mod conversion;
 mod listener;
 mod path;
+mod review;
+mod serving;
 #[cfg(test)]
 mod tests;
 
@@ -35,7 +38,7 @@ use hyper::body::Incoming;
 use tokio::net::TcpListener;
 use tracing::{debug, warn};
 
-use crate::host::{Host, Source};
+use crate::host::{Hooking, Host, Source};
 use body::Held;
 use path::Path;
 
@@ -56,6 +59,13 @@ struct State {
     host: Arc<Host>,
     paths: Paths,
     held: Held,
+}
+
+/// The review that answers a question.
+struct Answered {
+    body: Bytes,
+    /// True if the processor refuses the conversion or the request.
+    is_refused: bool,
 }
 
 /// A question without an answer: an HTTP status, and what is wrong.
@@ -86,6 +96,12 @@ impl Webhooks {
         stop: Stop,
     ) -> anyhow::Result<()> {
         listener::serve(self, listener, certificate, stop).await
+    }
+
+    /// Tells the host whether the API server gets answers with this certificate, whenever that may
+    /// have changed. Does not end.
+    pub async fn tell_state(&self, certificate: Certificate) {
+        serving::tell(&self.shared.host, &self.shared.paths, certificate).await;
     }
 
     /// Answers a request.
@@ -124,12 +140,34 @@ impl Webhooks {
             let message = format!("no version of processor `{processor}` with hooks is loaded");
             return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, message));
         };
+        let answered = self.ask_hook(&hooking, &path, body, (asked, ends)).await;
+        // The series of a processor that is removed meanwhile are gone.
+        if self.shared.host.hooking(&processor).is_some() {
+            let result = match &answered {
+                Ok(Answered { is_refused: false, .. }) => "success",
+                Ok(_) => "refused",
+                Err(refused) if refused.status.is_server_error() => "failed",
+                Err(_) => "invalid",
+            };
+            let metrics = &self.shared.host.options().metrics;
+            metrics.hooked(&processor, path.hook_of(hooking.hooks()), result, asked.elapsed());
+        }
+        answered.map(|answered| answered.body)
+    }
+
+    async fn ask_hook(
+        &self,
+        hooking: &Hooking,
+        path: &Path<'_>,
+        body: Incoming,
+        (asked, ends): (Instant, Instant),
+    ) -> Result<Answered, Refused> {
         // The bytes count as held until the answer is made.
         let (body, _held) = self.shared.held.read(body, ends).await?;
         match path {
-            Path::Convert { .. } => conversion::answer(&hooking, body, ends).await,
+            Path::Convert { .. } => conversion::answer(hooking, body, ends).await,
             Path::Admit { hook, .. } => {
-                admission::answer(&hooking, hook, &body, (asked, ends)).await
+                admission::answer(hooking, hook, &body, (asked, ends)).await
             }
         }
     }

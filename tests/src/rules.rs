@@ -28,12 +28,19 @@ pub fn surroundings() -> Result<Vec<Value>> {
 /// six objects for it: a `VirtualService`, a policy for each open path and each authorization, and
 /// one for the tokens.
 pub fn rule(index: usize) -> Value {
+    json!({
+        "apiVersion": "gateway.kyma-project.io/v2", "kind": "APIRule",
+        "metadata": {"name": format!("shop-{index}"), "namespace": NAMESPACE}, "spec": spec(index),
+    })
+}
+
+fn spec(index: usize) -> Value {
     let issuer = "https://id.example.com";
     let jwt = json!({
         "authentications": [{"issuer": issuer, "jwksUri": "https://id.example.com/.well-known/jwks.json"}],
         "authorizations": [{"requiredScopes": ["warehouse"]}, {"audiences": ["warehouse.example.com"]}],
     });
-    let spec = json!({
+    json!({
         "hosts": [format!("shop-{index}.local.kyma.dev")], "gateway": "kyma-system/kyma-gateway",
         "service": {"name": "orders", "port": 8000},
         "rules": [
@@ -41,10 +48,6 @@ pub fn rule(index: usize) -> Value {
             {"path": "/pictures/{**}", "methods": ["GET", "HEAD"], "noAuth": true},
             {"path": "/orders/{**}", "methods": ["POST", "PUT"], "jwt": jwt},
         ],
-    });
-    json!({
-        "apiVersion": "gateway.kyma-project.io/v2", "kind": "APIRule",
-        "metadata": {"name": format!("shop-{index}"), "namespace": NAMESPACE}, "spec": spec,
     })
 }
 
@@ -55,15 +58,17 @@ pub fn rule(index: usize) -> Value {
 ///
 /// Fails if the rule cannot be converted.
 pub fn rule_of_three_versions(index: usize) -> Result<Value> {
-    let mut rule = rule(index);
-    match index % 3 {
-        0 => {}
-        1 => rule["apiVersion"] = json!("gateway.kyma-project.io/v2alpha1"),
-        _ => {
-            rule["apiVersion"] = json!("gateway.kyma-project.io/v1beta1");
-            rule["spec"] = in_v1beta1(index);
-        }
-    }
+    let written = |version: &str, spec: &Value| {
+        json!({
+            "apiVersion": format!("gateway.kyma-project.io/{version}"), "kind": "APIRule",
+            "metadata": {"name": format!("shop-{index}"), "namespace": NAMESPACE}, "spec": spec,
+        })
+    };
+    let rule = match index % 3 {
+        0 => written("v2", &spec(index)),
+        1 => written("v2alpha1", &spec(index)),
+        _ => written("v1beta1", &in_v1beta1(index)),
+    };
     api_rule::conversion::convert(&rule, "v2alpha1").map_err(Error::msg)
 }
 

@@ -20,10 +20,9 @@ use tokio::runtime::{Builder, Runtime};
 use mortise_core::{
     contract::{
         Kind, ObjectRef,
-        hooks::{self, Hook, Operation, Otherwise},
+        hooks::{self, Decision, Hook, Operation, Otherwise, serve_converted, shown},
     },
     store::Stores,
-    webhook::{Decision, serve_converted, shown},
     write::Clock,
 };
 use mortise_host::host::{Hooking, Host, Loaded, NoAnswer};

@@ -5,7 +5,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`contract`] | plain types of wit/, and the bounds on what a guest hands over |
+//! | [`contract`] | plain types of wit/, the bounds on what a guest hands over, and the rules around hooks |
 //! | [`key`] | the unit that is queued and run |
 //! | [`path`], [`labels`] | places in objects; label selectors |
 //! | [`error_chain`] | an error and its causes, on one line |
@@ -19,7 +19,6 @@
 //! | [`queue`] | the keys that wait |
 //! | [`dispatch`] | stores, triggers and queue, and their handshake with a run |
 //! | [`write`](mod@write) | carries a plan out |
-//! | [`webhook`] | what hooks of a processor are shown, and what their answers may change |
 //! | [`reconcile`] | one reconcile: read, call, check, write, requeue |
 
 pub mod applied_fields;
@@ -39,5 +38,4 @@ pub mod reconcile;
 pub mod resource;
 pub mod store;
 pub mod triggers;
-pub mod webhook;
 pub mod write;

@@ -11,8 +11,9 @@ use super::impersonate::IMPERSONATE_USER;
 use mortise_core::contract::bounds::text::is_label;
 
 /// The allowed methods and paths. A word in capitals stands for a segment of that form. A path with
-/// `?` may have a query; so may a path with `#`, which has to ask for metadata alone.
-const ALLOWED: [(&[Method], &str); 22] = [
+/// `?` may have a query; so may a path with `#`, which has to ask for metadata alone, or for one
+/// definition by its name.
+const ALLOWED: [(&[Method], &str); 24] = [
     (&[Method::GET], "/version"),
     (&[Method::GET], "/readyz"),
     (&[Method::GET], "/api"),
@@ -29,6 +30,8 @@ const ALLOWED: [(&[Method], &str); 22] = [
     (&[Method::GET], "/api/v1/serviceaccounts#"),
     (&[Method::GET], "/api/v1/namespaces/NAME/serviceaccounts#"),
     (&[Method::GET], "/apis/apiextensions.k8s.io/v1/customresourcedefinitions#"),
+    (&[Method::GET], "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations?"),
+    (&[Method::GET], "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations?"),
     (&[Method::GET], "/apis/rbac.authorization.k8s.io/v1/roles#"),
     (&[Method::GET], "/apis/rbac.authorization.k8s.io/v1/clusterroles#"),
     (&[Method::GET], "/apis/rbac.authorization.k8s.io/v1/rolebindings#"),
@@ -36,6 +39,7 @@ const ALLOWED: [(&[Method], &str); 22] = [
     (&[Method::GET, Method::POST], "/apis/coordination.k8s.io/v1/namespaces/NAME/leases?"),
     (&[Method::GET, Method::PUT], "/apis/coordination.k8s.io/v1/namespaces/NAME/leases/NAME?"),
 ];
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// The keys that a query of the host may have: those of lists and watches, and of patches.
 const QUERY: [&str; 12] = [
     "allowWatchBookmarks",
@@ -73,8 +77,11 @@ pub fn only_own(client: &Client) -> Client {
         async move {
             let headers = request.headers();
             let is_allowed = headers.contains_key(IMPERSONATE_USER)
-                || pattern_of(request.method(), request.uri())
-                    .is_some_and(|pattern| !pattern.ends_with('#') || is_of_metadata(headers));
+                || pattern_of(request.method(), request.uri()).is_some_and(|pattern| {
+                    !pattern.ends_with('#')
+                        || is_of_metadata(headers)
+                        || is_one_definition(request.uri())
+                });
             if !is_allowed {
                 return Err(tower::BoxError::from(NotOwn::of(&request)));
             }
@@ -168,6 +175,13 @@ fn pattern_of(method: &Method, uri: &Uri) -> Option<&'static str> {
 fn is_of_metadata(headers: &HeaderMap) -> bool {
     let accepts = headers.get(ACCEPT).and_then(|accepts| accepts.to_str().ok());
     accepts.is_some_and(|accepts| accepts.contains("as=PartialObjectMetadata"))
+}
+
+/// Returns whether this is a list of one definition: it says where the API server asks for
+/// conversions.
+fn is_one_definition(uri: &Uri) -> bool {
+    let name = uri.query().and_then(|query| query.strip_prefix("fieldSelector=metadata.name%3D"));
+    uri.path() == DEFINITIONS && name.is_some_and(is_subdomain)
 }
 
 fn fits(pattern: &str, path: &str) -> bool {
@@ -284,6 +298,29 @@ mod tests {
         assert_eq!(sent.load(Ordering::Relaxed), 0);
         let kind = Kind { group: "apps".into(), version: "v1".into(), kind: "Deployment".into() };
         assert_eq!(cluster.resolve(&kind).await.unwrap(), None);
+        assert_eq!(sent.load(Ordering::Relaxed), 1);
+    }
+
+    /// All definitions together are large, and one that is asked for by its name says where the API
+    /// server asks for conversions.
+    #[tokio::test]
+    async fn definitions_are_read_one_by_one() {
+        let (cluster, sent) = counted();
+        let get = async |query: &str| {
+            cluster.send(&Outgoing::get(format!("{DEFINITIONS}{query}"))).await.is_ok()
+        };
+        assert!(get("?fieldSelector=metadata.name%3Drules.example.com").await);
+        assert_eq!(sent.load(Ordering::Relaxed), 1);
+        for query in [
+            "",
+            "?limit=500",
+            "?fieldSelector=metadata.name%3D",
+            "?fieldSelector=metadata.name%3Da&fieldSelector=",
+            "?fieldSelector=metadata.name%21%3Da",
+            "?watch=true&fieldSelector=metadata.name%3Da",
+        ] {
+            assert!(!get(query).await, "{query}");
+        }
         assert_eq!(sent.load(Ordering::Relaxed), 1);
     }
 

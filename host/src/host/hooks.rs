@@ -19,13 +19,12 @@ use crate::wasm::{self, Line, Moment, Processor};
 use mortise_core::{
     contract::{
         Level,
-        hooks::{Conversion, Hooks, Review},
+        hooks::{self, Conversion, Decision, Given, Hooks, Review, Target},
     },
     error_chain,
     grant::rights::Rights,
     reads::{PAGE_BYTES, Readable, View},
     store::Stores,
-    webhook::{self, Decision, Given, Target},
     write::Clock,
 };
 
@@ -71,8 +70,9 @@ pub enum NoAnswer {
     Failed(#[from] wasm::Error),
 }
 
-/// Returns the reason why the port of hooks cannot answer, if it cannot.
-pub type Port = super::Source<Option<NotServed>>;
+/// Returns the reason why the API server gets no answers from the hooks of a processor, if it does
+/// not.
+pub type Port = Arc<dyn Fn(&str) -> Option<NotServed> + Send + Sync>;
 
 /// The hooks of all processors, by their names.
 #[derive(Default)]
@@ -91,11 +91,17 @@ impl Host {
         self.shared.hooks.of.lock().get(processor).cloned()
     }
 
+    /// Returns the hooks of all processors, each with the name of its processor.
+    pub fn all_hooks(&self) -> Vec<(Arc<str>, Hooking)> {
+        let all = self.shared.hooks.of.lock();
+        all.iter().map(|(name, hooking)| (Arc::clone(name), hooking.clone())).collect()
+    }
+
     /// Sets the port that serves the hooks, or tells that its state has changed: the statuses of
     /// processors are computed anew.
     pub fn hooks_served_at(&self, port: Port) {
         *self.shared.hooks.port.lock() = Some(port);
-        self.shared.circumstances.send_modify(|count| *count += 1);
+        self.shared.moved();
     }
 
     /// Returns the source of the kinds that are converted here, each as group and kind.
@@ -157,7 +163,7 @@ impl Serving {
     /// port.
     pub(super) fn state_of(&self, processor: &str) -> Option<Result<(), NotServed>> {
         let port = self.port.lock().clone()?;
-        self.of.lock().contains_key(processor).then(|| port().map_or(Ok(()), Err))
+        self.of.lock().contains_key(processor).then(|| port(processor).map_or(Ok(()), Err))
     }
 
     fn converted(&self) -> Vec<(String, String)> {
@@ -209,7 +215,7 @@ impl Hooking {
     ) -> Result<Vec<String>, NoAnswer> {
         Target::new(self.hooks(), kind, to).map_err(NoAnswer::NotAsked)?;
         let sizes: Vec<usize> = objects.iter().map(Bytes::len).collect();
-        let batches = webhook::batches(&sizes).into_iter();
+        let batches = hooks::batches(&sizes).into_iter();
         // Each batch in a task: together they take as many threads as there are, and a caller that
         // goes away breaks none off.
         let tasks = batches.map(|batch| {
@@ -299,7 +305,7 @@ impl Hooking {
             let message = format!("there is no hook `{}`; there are: {all}", review.hook);
             return Err(NoAnswer::NotAsked(message));
         };
-        if !webhook::looks_at(hook, &review).map_err(NoAnswer::NotAsked)? {
+        if !hooks::looks_at(hook, &review).map_err(NoAnswer::NotAsked)? {
             return Ok(Decision { denial: None, patch: None, warnings: Vec::new() });
         }
         let review = Review { config: self.shared.config.to_string(), ..review };
@@ -313,10 +319,11 @@ impl Hooking {
         let called = called.map_err(|error| NoAnswer::Broken(error.to_string()))?;
         self.log(&hook.name, &called.log);
         let answer = called.answer?.map_err(NoAnswer::Refused)?;
-        webhook::decide(hook, &review, answer).map_err(NoAnswer::Broken)
+        hooks::decide(hook, &review, answer).map_err(NoAnswer::Broken)
     }
 
-    fn view(&self) -> View {
+    /// Returns a view in which the version may read what it declares.
+    pub(super) fn view(&self) -> View {
         let Version { stores, readable, rights, .. } = &*self.shared;
         View::new(stores.clone(), Arc::clone(readable), PAGE_BYTES).with_rights(rights.clone())
     }

@@ -32,7 +32,7 @@ pub(super) struct Prepared {
     pub(super) wanted: Vec<Want>,
     pub(super) registrations: Vec<Registration>,
     /// The reconcilers in its description.
-    reconcilers: Vec<contract::Reconciler>,
+    pub(super) reconcilers: Vec<contract::Reconciler>,
     settings: Settings,
 }
 

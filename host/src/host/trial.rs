@@ -1,9 +1,12 @@
 //! The checks before a version replaces one that works: it declares no more than its account may
-//! do, the kinds that it reconciles are served, it declares the finalizers that objects hold, and
-//! it does not break on most of the objects that it is tried with.
+//! do, the kinds that it reconciles are served, it declares the finalizers that objects hold, it
+//! does not break on most of the objects that it is tried with, and it converts objects to other
+//! versions and back as they were.
 //!
 //! *Guarantee.* A version that is refused has written nothing, and leaves nothing behind but the
 //! requests to the API server.
+
+mod conversions;
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -80,6 +83,12 @@ pub enum NotSwapped {
     )]
     #[expect(missing_docs, reason = "the message says what the fields are")]
     TrialFailed { version: String, broke: usize, tried: usize, key: Key, message: String },
+
+    /// The version breaks an object on the way to another version and back, which the former one
+    /// does not, or not in this way.
+    #[error("version {version} breaks {object} on the way to {to} and back: {problem}")]
+    #[expect(missing_docs, reason = "the message says what the fields are")]
+    ConversionFailed { version: String, object: String, to: String, problem: String },
 }
 
 // === impl Host ===
@@ -91,7 +100,8 @@ impl Host {
     /// nothing to protect, and nothing is tried.
     ///
     /// The trial ends after three calls that tell something about the version, and makes nine calls
-    /// at most; each call lasts as long as its deadline at most.
+    /// at most; each call lasts as long as its deadline at most. Conversions are tried for half a
+    /// minute at most.
     ///
     /// # Errors
     ///
@@ -105,7 +115,9 @@ impl Host {
             None => None,
             Some(former) => {
                 self.compare(former, &prepared).await?;
-                Some(self.try_out(former, &prepared).await?)
+                let probation = self.try_out(former, &prepared).await?;
+                self.try_conversions(&prepared).await?;
+                Some(probation)
             }
         };
         if let Some(probation) = probation {

@@ -77,6 +77,19 @@ pub(super) struct Stored {
     pub(super) kind: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct OfHook {
+    pub(super) processor: Arc<str>,
+    pub(super) hook: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct Answered {
+    pub(super) processor: Arc<str>,
+    pub(super) hook: String,
+    pub(super) result: &'static str,
+}
+
 // === impl Labels ===
 
 impl Labels for OfProcessor {
@@ -156,5 +169,25 @@ impl Labels for Denied {
 
     fn other(self) -> Self {
         Self { kind: OTHER.to_owned(), ..self }
+    }
+}
+
+impl Labels for OfHook {
+    fn processor(&self) -> &Arc<str> {
+        &self.processor
+    }
+
+    fn other(self) -> Self {
+        Self { hook: OTHER.to_owned(), ..self }
+    }
+}
+
+impl Labels for Answered {
+    fn processor(&self) -> &Arc<str> {
+        &self.processor
+    }
+
+    fn other(self) -> Self {
+        Self { hook: OTHER.to_owned(), ..self }
     }
 }

@@ -53,6 +53,10 @@ fn busy() -> Metrics {
     metrics.log_dropped(&key("hidden"), 7);
     metrics.forced(&key("hidden"), &kind("Thing"));
     metrics.watch_restarted(&kind("Thing"));
+    let second = Duration::from_secs(1);
+    metrics.hooked("p", HookRequest::Convert, "success", second);
+    metrics.hooked("p", HookRequest::Admit("mark"), "refused", second);
+    metrics.hooked("p", HookRequest::Unknown, "invalid", second);
     metrics.looked_for_code("miss");
     metrics.compiled(Duration::from_secs(1), "memory");
     metrics
@@ -86,6 +90,10 @@ fn what_a_run_did_is_counted() {
         r#"mortise_writes_total{processor="p",kind="Rule.g",verb="status"} 1"#,
         r#"mortise_writes_skipped_total{processor="p"} 3"#,
         r#"mortise_conflicts_forced_total{processor="p",kind="Thing.g"} 1"#,
+        r#"mortise_hook_requests_total{processor="p",hook="convert",result="success"} 1"#,
+        r#"mortise_hook_requests_total{processor="p",hook="admit/mark",result="refused"} 1"#,
+        r#"mortise_hook_requests_total{processor="p",hook="other",result="invalid"} 1"#,
+        r#"mortise_hook_duration_seconds_count{processor="p",hook="admit/mark"} 1"#,
         r#"mortise_watch_restarts_total{kind="Thing.g"} 1"#,
         r#"mortise_log_lines_dropped_total{processor="p"} 7"#,
         r#"mortise_code_lookups_total{result="miss"} 1"#,
@@ -156,7 +164,12 @@ fn descriptions_that_are_swapped_without_end_make_series_with_an_end() {
         let text = lines(&metrics, &Sample::default());
         text.iter().filter(|line| line.starts_with(name)).count()
     };
+    for number in 0..9000 {
+        let hook = format!("hook-{number}");
+        metrics.hooked("p", HookRequest::Admit(&hook), "success", Duration::ZERO);
+    }
     assert_eq!(series("mortise_reconciles_total"), 513);
+    assert_eq!(series("mortise_hook_requests_total"), 513);
     assert_eq!(series("mortise_watch_restarts_total"), 0, "none of them is watched any more");
 }
 
@@ -181,7 +194,7 @@ fn every_metric_says_what_it_means() {
     let lines = || text.lines().filter(|line| !of_log(line));
     let helps: Vec<&str> = lines().filter(|line| line.starts_with("# HELP ")).collect();
     let types = lines().filter(|line| line.starts_with("# TYPE ")).count();
-    assert_eq!((helps.len(), types), (22, 22), "{text}");
+    assert_eq!((helps.len(), types), (24, 24), "{text}");
     assert!(helps.iter().all(|help| help.starts_with("# HELP mortise_")), "{text}");
 }
 

@@ -141,7 +141,9 @@ impl Fault {
             }
             NotSwapped::FinalizersHeld { .. } => Self::passing("FinalizersHeld", message),
             // Another time, other objects or a freer machine can help.
-            NotSwapped::TrialFailed { .. } => Self::passing("TrialFailed", message),
+            NotSwapped::TrialFailed { .. } | NotSwapped::ConversionFailed { .. } => {
+                Self::passing("TrialFailed", message)
+            }
         }
     }
 

@@ -11,7 +11,11 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::Store;
 
 use super::{
-    Error, LONG_WAIT, Limits, Line, Moment, Processor, State, library::Caller, shares::Slot, until,
+    Error, LONG_WAIT, Limits, Line, Moment, Processor, State,
+    bindings::exports::mortise::host::{admission, conversion},
+    library::Caller,
+    shares::Slot,
+    until,
 };
 use mortise_core::{
     contract::bounds::{self, ENTRY, HOOK_ANSWER},
@@ -47,15 +51,18 @@ impl Processor {
     async fn hooks_in_slot(&self, config: &str) -> Result<Hooks, Error> {
         let _slot = self.slot(self.tenant.setup_id()).await;
         let _ticks = self.shared.engine.tick();
-        let mut store = self.setup_store();
-        let conversions = self.ask_conversions(&mut store, config).await;
-        let conversions = conversions.map_err(|source| self.setup_error(&store, source))?;
-        // It may have a turn, for which the next call would wait until its deadline.
-        drop(store);
-        let mut store = self.setup_store();
-        let admission = self.ask_hooks(&mut store, config).await;
-        let admission = admission.map_err(|source| self.setup_error(&store, source))?;
-        let hooks = Hooks { conversions, admission };
+        let mut hooks = Hooks::default();
+        if self.shared.linked.exports.conversion.is_some() {
+            let asked = self.ask(async |store| {
+                self.conversion(store).await?.call_conversions(store, config).await
+            });
+            hooks.conversions = asked.await?.into_iter().map(Into::into).collect();
+        }
+        if self.shared.linked.exports.admission.is_some() {
+            let asked = self
+                .ask(async |store| self.admission(store).await?.call_hooks(store, config).await);
+            hooks.admission = asked.await?.into_iter().map(Into::into).collect();
+        }
         match bounds::check_hooks(&hooks) {
             Ok(()) => Ok(hooks),
             Err(found) => {
@@ -64,28 +71,31 @@ impl Processor {
         }
     }
 
-    async fn ask_conversions(
+    /// Makes one call that follows from the configuration alone. Its store ends with it: the store
+    /// may have a turn, for which that of another call would wait until its deadline.
+    async fn ask<T>(
         &self,
-        store: &mut Store<State>,
-        config: &str,
-    ) -> wasmtime::Result<Vec<mortise_core::contract::hooks::Converted>> {
-        let Some(export) = &self.shared.linked.exports.conversion else { return Ok(Vec::new()) };
-        let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
-        let guest = export.load(&mut *store, &instance)?;
-        let kinds = guest.call_conversions(store, config).await?;
-        Ok(kinds.into_iter().map(Into::into).collect())
+        call: impl AsyncFnOnce(&mut Store<State>) -> wasmtime::Result<T>,
+    ) -> Result<T, Error> {
+        let mut store = self.setup_store();
+        let answer = call(&mut store).await;
+        answer.map_err(|source| self.setup_error(&store, source))
     }
 
-    async fn ask_hooks(
-        &self,
-        store: &mut Store<State>,
-        config: &str,
-    ) -> wasmtime::Result<Vec<mortise_core::contract::hooks::Hook>> {
-        let Some(export) = &self.shared.linked.exports.admission else { return Ok(Vec::new()) };
+    /// Makes an instance, and returns its export `conversion`.
+    async fn conversion(&self, store: &mut Store<State>) -> wasmtime::Result<conversion::Guest> {
+        let export = self.shared.linked.exports.conversion.as_ref();
+        let export = export.ok_or_else(|| not_exported("conversion"))?;
         let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
-        let guest = export.load(&mut *store, &instance)?;
-        let hooks = guest.call_hooks(store, config).await?;
-        Ok(hooks.into_iter().map(Into::into).collect())
+        export.load(store, &instance)
+    }
+
+    /// Makes an instance, and returns its export `admission`.
+    async fn admission(&self, store: &mut Store<State>) -> wasmtime::Result<admission::Guest> {
+        let export = self.shared.linked.exports.admission.as_ref();
+        let export = export.ok_or_else(|| not_exported("admission"))?;
+        let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
+        export.load(store, &instance)
     }
 
     /// Converts a batch of objects. `ends` is the time until which the caller waits; the deadline
@@ -97,11 +107,7 @@ impl Processor {
         let moment = Moment { now_ms: 0, seed: 0 };
         let mut hooked = self
             .hooked(None, moment, ends, async |store| {
-                let export = self.shared.linked.exports.conversion.as_ref();
-                let export = export.ok_or_else(|| not_exported("conversion"))?;
-                let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
-                let guest = export.load(&mut *store, &instance)?;
-                guest.call_convert(store, &of.into()).await
+                self.conversion(store).await?.call_convert(store, &of.into()).await
             })
             .await;
         if let Ok(Ok(objects)) = &hooked.answer {
@@ -130,11 +136,7 @@ impl Processor {
     ) -> Hooked<Answer> {
         let hooked = self
             .hooked(Some(view), moment, ends, async |store| {
-                let export = self.shared.linked.exports.admission.as_ref();
-                let export = export.ok_or_else(|| not_exported("admission"))?;
-                let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
-                let guest = export.load(&mut *store, &instance)?;
-                guest.call_admit(store, &of.into()).await
+                self.admission(store).await?.call_admit(store, &of.into()).await
             })
             .await;
         let Hooked { answer, log } = hooked;

@@ -7,30 +7,15 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::{Refused, WAY_BACK, short};
+use super::{Answered, Refused, WAY_BACK, review::Form, short};
 use crate::host::{Hooking, NoAnswer};
-use mortise_core::{
-    contract::{
-        Kind, ObjectRef,
-        hooks::{self, Operation},
-    },
-    webhook::{Decision, shown},
+use mortise_core::contract::{
+    Kind, ObjectRef,
+    hooks::{self, Decision, Operation, shown},
 };
 
-const KIND: &str = "AdmissionReview";
-/// The versions of the review, whose fields used here are the same.
-const VERSIONS: [&str; 2] = ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"];
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Review<'a> {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(borrow)]
-    request: Option<&'a RawValue>,
-}
+const REVIEW: Form =
+    Form { kind: "AdmissionReview", versions: ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"] };
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -77,34 +62,20 @@ pub(super) async fn answer(
     hook: &str,
     body: &Bytes,
     (asked, ends): (Instant, Instant),
-) -> Result<Bytes, Refused> {
-    let (api_version, request) = parse(body)?;
+) -> Result<Answered, Refused> {
+    let (api_version, request): (_, Request<'_>) = REVIEW.parse(body)?;
     let timeout = hooking.hooks().hook(hook).map(|hook| Duration::from_millis(hook.timeout));
     let own = timeout.map(|timeout| asked + timeout.saturating_sub(WAY_BACK));
     let ends = own.map_or(ends, |own| own.min(ends));
     let uid = request.uid.clone();
     match hooking.admit(review(hook, request)?, ends).await {
-        Ok(decision) => response(api_version, &uid, &decision),
+        Ok(decision) => {
+            let body = response(api_version, &uid, &decision)?;
+            Ok(Answered { body, is_refused: decision.denial.is_some() })
+        }
         Err(NoAnswer::NotAsked(message)) => Err(Refused::bad(message)),
         Err(error) => Err(Refused::unavailable(error.message())),
     }
-}
-
-fn parse(body: &Bytes) -> Result<(&'static str, Request<'_>), Refused> {
-    let no_review = |error| Refused::bad(format!("this is no {KIND}: {error}"));
-    let review: Review<'_> = serde_json::from_slice(body).map_err(no_review)?;
-    let Review { api_version, kind, request } = review;
-    let known = VERSIONS.into_iter().find(|known| *known == api_version);
-    let (Some(known), KIND) = (known, kind.as_str()) else {
-        return Err(Refused::bad(format!(
-            "kind {} of {}: a {KIND} of {} is expected",
-            short(&kind),
-            short(&api_version),
-            VERSIONS.join(" or ")
-        )));
-    };
-    let request = request.ok_or_else(|| Refused::bad(format!("the {KIND} has no request")))?;
-    Ok((known, serde_json::from_str(request.get()).map_err(no_review)?))
 }
 
 fn review(hook: &str, request: Request<'_>) -> Result<hooks::Review, Refused> {
@@ -160,6 +131,6 @@ fn response(api_version: &str, uid: &str, decision: &Decision) -> Result<Bytes, 
     if !warnings.is_empty() {
         set("warnings", warnings.iter().map(String::as_str).map(Value::from).collect());
     }
-    let answer = json!({"apiVersion": api_version, "kind": KIND, "response": response});
+    let answer = json!({"apiVersion": api_version, "kind": REVIEW.kind, "response": response});
     Ok(answer.to_string().into())
 }

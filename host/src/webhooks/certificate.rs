@@ -15,16 +15,17 @@ use kube::{
     },
 };
 use rustls::{
-    RootCertStore,
-    client::verify_server_cert_signed_by_trust_anchor,
+    CertificateError, RootCertStore,
+    client::{verify_server_cert_signed_by_trust_anchor, verify_server_name},
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject as _},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
     server::ParsedCertificate,
     sign::CertifiedKey,
 };
 use tokio::sync::watch as latest;
 use tracing::{debug, info, warn};
 
+use super::client_config::ClientConfig;
 use crate::{
     cluster::SecretName,
     host::{NotServed, Source},
@@ -172,7 +173,12 @@ fn load(secret: &Secret) -> Result<Served, String> {
     Ok(Served { key: Arc::new(key), authorities })
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+/// Reads certificates in PEM.
+///
+/// # Errors
+///
+/// Fails if there are none, or if one cannot be read.
+pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let all = all.map_err(|error| format!("cannot be read: {error}"))?;
     if all.is_empty() {
@@ -184,22 +190,68 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 // === impl Served ===
 
 impl Served {
-    /// Returns the reason why clients that trust the authority do not accept the certificate at
-    /// this time since 1970, if they do not. The names are theirs to compare.
+    /// Returns the reason why clients that trust the Secret's authority do not accept the certificate
+    /// at this time since 1970, if they do not. The names are theirs to compare.
     fn fault(&self, now: Duration) -> Option<String> {
-        let (first, others) = self.key.cert.split_first()?;
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(self.authorities.iter().chain(others).cloned());
-        if roots.is_empty() {
-            return None;
-        }
-        let algorithms = ring::default_provider().signature_verification_algorithms.all;
-        let checked = ParsedCertificate::try_from(first).and_then(|parsed| {
-            let now = UnixTime::since_unix_epoch(now);
-            verify_server_cert_signed_by_trust_anchor(&parsed, &roots, others, now, algorithms)
-        });
-        checked.err().map(|error| error.to_string())
+        let others = self.key.cert.iter().skip(1);
+        let trusted: Vec<_> = self.authorities.iter().chain(others).cloned().collect();
+        let error = self.check(&trusted, now).err()?;
+        // Without an authority, clients may know one that is not here.
+        (!trusted.is_empty() || is_of_time(&error)).then(|| error.to_string())
     }
+
+    /// Returns the reason why the API server does not accept the certificate when it calls a hook as
+    /// this `clientConfig` says, if it does not.
+    pub(super) fn not_accepted(&self, config: &ClientConfig, now: Duration) -> Option<NotServed> {
+        let ClientConfig { of, host, bundle, .. } = config;
+        if !self.is_for(host) {
+            let message =
+                format!("the certificate that is served is not for `{host}`, which {of} names");
+            return Some(NotServed { reason: "CertificateOfOtherName", message });
+        }
+        let bundle = bundle.as_ref()?;
+        let problem = if bundle.is_empty() {
+            "holds no certificate".to_owned()
+        } else {
+            let error = self.check(bundle, now).err()?;
+            format!("does not verify the certificate that is served: {error}")
+        };
+        let message = format!("the caBundle in {of} {problem}");
+        Some(NotServed { reason: "CaBundleInvalid", message })
+    }
+
+    fn is_for(&self, host: &str) -> bool {
+        let certificate = self.key.cert.first().map(ParsedCertificate::try_from);
+        let (Some(Ok(certificate)), Ok(name)) = (certificate, ServerName::try_from(host)) else {
+            return false;
+        };
+        verify_server_name(&certificate, &name).is_ok()
+    }
+
+    /// Checks the certificate against authorities.
+    fn check(
+        &self,
+        trusted: &[CertificateDer<'static>],
+        now: Duration,
+    ) -> Result<(), rustls::Error> {
+        let Some((first, others)) = self.key.cert.split_first() else { return Ok(()) };
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(trusted.iter().cloned());
+        let algorithms = ring::default_provider().signature_verification_algorithms.all;
+        let (parsed, now) = (ParsedCertificate::try_from(first)?, UnixTime::since_unix_epoch(now));
+        match verify_server_cert_signed_by_trust_anchor(&parsed, &roots, others, now, algorithms) {
+            // A certificate that is its own authority: the API server takes it if it is trusted.
+            Err(error) if trusted.contains(first) && !is_of_time(&error) => Ok(()),
+            checked => checked,
+        }
+    }
+}
+
+/// Returns whether a certificate has expired, or is not valid yet.
+fn is_of_time(error: &rustls::Error) -> bool {
+    use CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+    let rustls::Error::InvalidCertificate(error) = error else { return false };
+    matches!(error, Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. })
 }
 
 #[cfg(test)]

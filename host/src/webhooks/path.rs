@@ -3,7 +3,8 @@
 use http::StatusCode;
 
 use super::{MAX_PATH_BYTES, Refused, short};
-use mortise_core::contract::bounds::text::is_label;
+use crate::metrics::HookRequest;
+use mortise_core::contract::{bounds::text::is_label, hooks::Hooks};
 
 /// A path that is served as another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +93,15 @@ impl<'a> Path<'a> {
             ("convert", None) => Some(Self::Convert { namespace, name }),
             ("admit", Some(hook)) => Some(Self::Admit { namespace, name, hook }),
             _ => None,
+        }
+    }
+
+    /// Returns the hook as metrics name it, of a processor with these hooks.
+    pub(super) fn hook_of(&self, hooks: &Hooks) -> HookRequest<'_> {
+        match self {
+            Self::Convert { .. } => HookRequest::Convert,
+            Self::Admit { hook, .. } if hooks.hook(hook).is_some() => HookRequest::Admit(hook),
+            Self::Admit { .. } => HookRequest::Unknown,
         }
     }
 

@@ -1,5 +1,5 @@
 //! The costs of calls, reads, stores, whole reconciles, Istio's renderer, the embedded API, the developer commands,
-//! swaps, registries, starts, a host on a real control plane, `mortise run` on one, and hostile neighbours
+//! swaps, registries, webhooks, starts, a host on a real control plane, `mortise run` on one, and hostile neighbours
 //! there:
 //! `cargo bench -p mortise-tests`, or only some parts: `cargo bench -p mortise-tests -- api rules`.
 //! Prints a table for each part. Budgets are for the reader: a figure over its budget fails
@@ -32,6 +32,8 @@ mod settle;
 mod start;
 mod swap;
 mod table;
+#[expect(clippy::indexing_slicing, reason = "objects of the benchmarks have what they index")]
+mod webhooks;
 
 use std::process::Command;
 
@@ -43,7 +45,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Part = fn(&mut Table) -> anyhow::Result<()>;
 
-const PARTS: [(&str, Part); 14] = [
+const PARTS: [(&str, Part); 15] = [
     ("memory", samples::memory),
     ("calls", calls::run),
     ("reads", reads::run),
@@ -54,6 +56,7 @@ const PARTS: [(&str, Part); 14] = [
     ("desk", desk::run),
     ("swap", swap::run),
     ("registry", registry::run),
+    ("webhooks", webhooks::run),
     ("start", start::run),
     ("command", command::run),
     ("cluster", cluster::run),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mortise_core::contract::hooks::{Conversion, Operation, Review, Verdict};
 use mortise_core::contract::{Kind, ObjectRef};
 use mortise_core::reads::View;
-use mortise_host::wasm::{Error, Limits, Processor};
+use mortise_host::wasm::{Engine, Error, Limits, Options, Processor};
 use serde_json::{Value, json};
 
 use super::{MOMENT, misbehave, processor};
@@ -60,6 +60,17 @@ async fn hooks_over_the_bounds_are_refused() {
     let error = processor.hooks(r#"{"versions": ["v1"]}"#).await.unwrap_err();
     assert!(matches!(&error, Error::DescriptionRefused { .. }), "{error}");
     assert!(error.to_string().contains("two or more versions"), "{error}");
+}
+
+/// With one thread there is one turn to compute for longer than a millisecond, which a call has until
+/// its store ends.
+#[tokio::test]
+async fn a_component_that_thinks_about_its_hooks_tells_them_on_one_thread() {
+    let engine = Engine::new(Options::default()).unwrap();
+    let limits = Limits { deadline: Duration::from_secs(5), ..Limits::default() };
+    let processor = super::processor_in(&engine, "hooks", limits).await;
+    let told = processor.hooks(r#"{"rounds": 20000000}"#).await.unwrap();
+    assert_eq!((told.conversions.len(), told.admission.len()), (1, 2));
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mortise::local;
 use mortise_core::{queue::Cause, reconcile::Report};
 use mortise_embedded_api::{Fault, Filter, Verb};
 use mortise_host::{
@@ -18,6 +19,7 @@ use super::{
     scripted, selection,
     skipped::Cache,
     text,
+    webhooks::hooks_with,
 };
 
 const SECRET: &str = "v1/Secret";
@@ -455,4 +457,29 @@ async fn of_kind_any_more_is_read_than_another_watches() {
     stage.apply(&[reader]).await;
     let reports = stage.noticed().await;
     assert!(text(&answers(last(&reports))[0], "/Ok").contains("than that"), "{reports:#?}");
+}
+
+/// Another processor holds objects in the stores of the host. What becomes of one in a conversion
+/// would tell its fields to somebody who may not read them.
+#[tokio::test]
+async fn conversions_are_tried_only_with_objects_that_the_account_may_read() {
+    for (rules, is_refused) in [(&[][..], false), (&[("rules", "get list watch")], true)] {
+        let scene = Scene::new(vec![hooks_with("{}").await]);
+        local::serve_untyped(&scene.api, &scene.loaded[0].description, |_| false);
+        let rule = object("example.com/v1/Rule", "rule", &json!({"spec": {"note": "secret"}}));
+        for object in [rule, role("hooks", rules), binding("hooks")] {
+            scene.load(&object);
+        }
+        let stage = scene.start(Drive::Caller);
+        stage.settle().await;
+        let version = async |config: &str| {
+            let mut loaded = hooks_with(config).await;
+            loaded.settings.account = Some(format!("{NAMESPACE}/hooks").parse().unwrap());
+            loaded.settings.namespace = NAMESPACE.into();
+            loaded
+        };
+        stage.host.swap(version("{}").await).await.unwrap();
+        let swapped = stage.host.swap_tried(version(r#"{"do": "forget"}"#).await).await;
+        assert_eq!(swapped.is_err(), is_refused, "{rules:?}: {swapped:?}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Processors that are added, swapped and removed while the host runs.
 
+mod conversions;
 mod under_load;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -12,6 +12,7 @@ use certificate::{Server, issue::issue};
 use mortise_host::{
     cluster::SecretName,
     host::{Host, Loaded, Options, Settings},
+    metrics::Sample,
     webhooks::{Alias, Certificate, Paths, Stop, Webhooks},
 };
 use mortise_tests::guest;
@@ -37,7 +38,7 @@ struct Port {
     authority: String,
     stop: Stop,
     tasks: JoinSet<anyhow::Result<()>>,
-    _host: Arc<Host>,
+    host: Arc<Host>,
 }
 
 /// An answer: the status and the body.
@@ -83,7 +84,7 @@ impl Port {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tasks.spawn(webhooks.serve(listener, certificate.source(), stop.clone()));
-        Self { address, authority: issued.authority, stop, tasks, _host: host }
+        Self { address, authority: issued.authority, stop, tasks, host }
     }
 
     async fn connect(&self) -> TlsStream<TcpStream> {
@@ -134,6 +135,11 @@ async fn answer(mut stream: TlsStream<TcpStream>) -> Answer {
 
 /// Loads the guest `hooks` as the Processor `default/hooks`.
 pub(crate) async fn hooks() -> Loaded {
+    hooks_with("").await
+}
+
+/// Loads the guest `hooks` with a configuration.
+pub(crate) async fn hooks_with(config: &str) -> Loaded {
     let path = tokio::task::spawn_blocking(|| guest("tests/guests/hooks")).await.unwrap();
     let cache = mortise_tests::code_cache();
     let engine = mortise::local::engine(Some(&cache), false).unwrap();
@@ -145,7 +151,7 @@ pub(crate) async fn hooks() -> Loaded {
     let processor =
         mortise_host::wasm::Processor::load(&engine, "hooks", module.into(), limits).await.unwrap();
     let settings = Settings { name: Some("hooks".into()), ..Settings::in_namespace("default") };
-    Loaded::describe(processor, "", settings).await.unwrap()
+    Loaded::describe(processor, config, settings).await.unwrap()
 }
 
 fn rule(name: &str, version: &str, spec: &Value) -> Value {
@@ -175,6 +181,86 @@ fn admission(operation: &str, object: &Value, old: &Value) -> Value {
 fn response(answer: &Answer) -> Value {
     assert_eq!(answer.0, 200, "{}", answer.1);
     serde_json::from_str::<Value>(&answer.1).unwrap()["response"].clone()
+}
+
+/// Returns the definition of Rules, whose conversions a Service of this name is asked for.
+fn definition(service: &str, bundle: &str) -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = |name: &str| {
+        json!({
+            "name": name, "served": true, "storage": name == "v1",
+            "schema": {"openAPIV3Schema": schema},
+        })
+    };
+    let service = json!({"namespace": "mortise", "name": service, "path": CONVERT, "port": 443});
+    let client = json!({"service": service, "caBundle": STANDARD.encode(bundle)});
+    let webhook = json!({"clientConfig": client, "conversionReviewVersions": ["v1"]});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "rules.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "rules", "singular": "rule", "kind": "Rule", "listKind": "RuleList"},
+            "versions": [version("v1"), version("v2")],
+            "conversion": {"strategy": "Webhook", "webhook": webhook},
+        },
+    })
+}
+
+/// A certificate may be good, and yet not the one that the API server expects.
+#[tokio::test]
+async fn callers_that_do_not_accept_the_certificate_are_told() {
+    let (issued, other) = (issued_for(NAME, -1, 1), issued_for(NAME, -1, 1));
+    let early = issued_for(NAME, 1, 2);
+    let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
+    let cluster = super::cluster(&api);
+    let apply = async |of: Value| mortise::local::apply(&cluster, vec![of]).await.unwrap();
+    apply(secret(&issued)).await;
+    apply(definition("webhooks", &issued.authority)).await;
+    let host = Arc::new(Host::start(&cluster, vec![hooks().await], &Options::default()).unwrap());
+    let place: SecretName = "default/certificate".parse().unwrap();
+    let (certificate, kept) = Certificate::watch(cluster.client().clone(), place);
+    let webhooks = Webhooks::new(&host, Paths::default());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(kept);
+    tasks.spawn(async move {
+        webhooks.tell_state(certificate).await;
+        Ok(())
+    });
+    let until = async |expected: Option<(&str, &str)>| {
+        let mut activity = host.activity();
+        let told = async {
+            loop {
+                let hooks = host.status_of("default/hooks").and_then(|status| status.hooks);
+                let is_told = match (&hooks, expected) {
+                    (Some(Ok(())), None) => true,
+                    (Some(Err(not)), Some((reason, part))) => {
+                        not.reason == reason && not.message.contains(part)
+                    }
+                    _ => false,
+                };
+                if is_told {
+                    return;
+                }
+                activity.changed().await.unwrap();
+            }
+        };
+        let is_told = timeout(Duration::from_secs(30), told).await.is_ok();
+        assert!(is_told, "{expected:?}: {:?}", host.status_of("default/hooks").unwrap().hooks);
+    };
+    until(None).await;
+    apply(definition("hooks", &issued.authority)).await;
+    let expected =
+        "not for `hooks.mortise.svc`, which CustomResourceDefinition `rules.example.com`";
+    until(Some(("CertificateOfOtherName", expected))).await;
+    apply(definition("webhooks", &other.authority)).await;
+    until(Some(("CaBundleInvalid", "does not verify the certificate"))).await;
+    apply(definition("webhooks", &(other.authority.clone() + &issued.authority))).await;
+    until(None).await;
+    apply(secret(&early)).await;
+    until(Some(("CertificateInvalid", "not valid yet"))).await;
+    apply(secret(&other)).await;
+    until(None).await;
 }
 
 #[tokio::test]
@@ -262,10 +348,10 @@ async fn what_is_no_review_is_told_what_is() {
     let cases = [
         (CONVERT, "", 400, "this is no ConversionReview"),
         (CONVERT, "[1", 400, "this is no ConversionReview"),
-        (CONVERT, "{}", 400, "a ConversionReview of apiextensions.k8s.io/v1 or"),
+        (CONVERT, "{}", 400, "a review of kind ConversionReview of apiextensions.k8s.io/v1 or"),
         (CONVERT, &deletion.to_string(), 400, "kind `AdmissionReview` of `admission.k8s.io/v1`"),
         (CONVERT, &good.replace("k8s.io/v1", "k8s.io/v2"), 400, "of `apiextensions.k8s.io/v2`"),
-        (check, &good, 400, "a AdmissionReview of admission.k8s.io/v1"),
+        (check, &good, 400, "a review of kind AdmissionReview of admission.k8s.io/v1"),
         (check, &pod.to_string(), 400, "not at Pod of example.com/v1"),
         (check, &connect.to_string(), 400, "CREATE, UPDATE and DELETE are looked at"),
         (check, &status.to_string(), 400, "hooks look at no subresource"),
@@ -330,6 +416,40 @@ async fn a_bad_component_is_a_503_and_never_a_wrong_object() {
         let answer = port.post("/admit/default/hooks/mark", &review.to_string()).await;
         assert!(answer.0 == 503 && answer.1.contains(expected), "{deed}: {answer:?}");
     }
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_hook_and_result_and_no_caller_makes_up_labels() {
+    let port = Port::open().await;
+    let good = |deed: &str| conversion("example.com/v2", &[rule("a", "v1", &json!({"do": deed}))]);
+    for body in [good(""), good("refuse"), good("panic"), "{}".to_owned()] {
+        port.post(CONVERT, &body).await;
+    }
+    let large = rule("a", "v1", &json!({"size": 11}));
+    let review = admission("CREATE", &large, &Value::Null).to_string();
+    for hook in ["mark", "check", "made-up-1", "made-up-2"] {
+        port.post(&format!("/admit/default/hooks/{hook}"), &review).await;
+    }
+    port.post("/convert/default/made-up", &good("")).await;
+    let text = port.host.options().metrics.text(&Sample::default()).unwrap();
+    let mut found: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("mortise_hook_requests_total")).collect();
+    found.sort_unstable();
+    let line = |hook: &str, result: &str, count: u32| {
+        format!(
+            r#"mortise_hook_requests_total{{processor="default/hooks",hook="{hook}",result="{result}"}} {count}"#
+        )
+    };
+    let expected = [
+        line("admit/check", "refused", 1),
+        line("admit/mark", "success", 1),
+        line("convert", "failed", 1),
+        line("convert", "invalid", 1),
+        line("convert", "refused", 1),
+        line("convert", "success", 1),
+        line("other", "invalid", 2),
+    ];
+    assert_eq!(found, expected);
 }
 
 #[tokio::test]

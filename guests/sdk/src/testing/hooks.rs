@@ -1,11 +1,8 @@
 //! Calls of the hooks of a processor as native functions, by the rules of the host.
 
-use mortise_core::{
-    contract::{
-        bounds,
-        hooks::{self, Hooks},
-    },
-    webhook::{self, Given, Target},
+use mortise_core::contract::{
+    bounds,
+    hooks::{self, Given, Hooks, Target},
 };
 use serde_json::Value;
 
@@ -79,7 +76,7 @@ impl Stub {
         let hook = hook.ok_or_else(|| format!("there is no hook `{}`", asked.hook))?;
         let review = review_of(asked, config)?;
         let unchanged = Reviewed { denial: None, object: asked.object.cloned(), warnings: vec![] };
-        if !webhook::looks_at(hook, &review)? {
+        if !hooks::looks_at(hook, &review)? {
             return Ok(unchanged);
         }
         let description = processor::described::<P>(config)?;
@@ -87,7 +84,7 @@ impl Stub {
         let answer = admitted::<P>(&to_guest(&review), &self.host())?;
         let mut answer = hooks::Answer::from(answer);
         bounds::shorten_answer(&mut answer);
-        let decision = webhook::decide(hook, &review, answer)?;
+        let decision = hooks::decide(hook, &review, answer)?;
         let mut object = unchanged.object.filter(|_| decision.denial.is_none());
         if let (Some(object), Some(patch)) = (&mut object, &decision.patch) {
             json_patch::patch(object, patch).map_err(|error| error.to_string())?;
@@ -118,7 +115,7 @@ fn review_of(asked: &Asked<'_>, config: &str) -> Result<hooks::Review, String> {
         (None, Some(old)) => (Operation::Delete, old),
         (None, None) => return Err("a review is of an object".to_owned()),
     };
-    let shown = |of: &&Value| webhook::shown(&of.to_string());
+    let shown = |of: &&Value| hooks::shown(&of.to_string());
     let ref_ = identity::reference_of(of).into();
     Ok(hooks::Review {
         hook: (*hook).to_owned(),

@@ -35,7 +35,11 @@ use crate::{
     local::{self, Parts},
     print::{self, BOLD, DIM, GREEN, RED},
 };
-use mortise_core::{contract::Kind, queue::Key, webhook::serve_converted, write::Clock};
+use mortise_core::{
+    contract::{Kind, hooks::serve_converted},
+    queue::Key,
+    write::Clock,
+};
 use mortise_host::{
     cluster::Cluster,
     host::{Drive, Host, Loaded, Options},

@@ -1,6 +1,21 @@
-//! The types of wit/conversion.wit and wit/admission.wit.
+//! The types of wit/conversion.wit and wit/admission.wit, and the rules around hooks: what a
+//! component is shown of an object, and what its answer may change.
+//!
+//! Metadata and managed fields are the host's; labels and annotations are the component's, and in
+//! an admission finalizers and owner references too. An answer that breaks a rule is an error and
+//! never an object: whoever serves the hook says so.
 
-use super::{ObjectRef, Selection};
+mod admission;
+mod conversion;
+mod round_trip;
+mod served;
+
+pub use admission::{Decision, decide, looks_at};
+pub use conversion::{Given, Target, batches, shown};
+pub use round_trip::first_difference;
+pub use served::serve_converted;
+
+use super::{Kind, ObjectRef, Selection};
 
 /// What a component exports beside `reconciliation`: the kinds that it converts, and its hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,5 +125,22 @@ impl Hooks {
     /// Returns whether there are neither conversions nor hooks.
     pub fn is_empty(&self) -> bool {
         self.conversions.is_empty() && self.admission.is_empty()
+    }
+}
+
+/// Returns the apiVersion of a kind as an object has it.
+fn api_version(kind: &Kind) -> String {
+    if kind.group.is_empty() {
+        kind.version.clone()
+    } else {
+        format!("{}/{}", kind.group, kind.version)
+    }
+}
+
+/// Returns how messages name an object.
+fn named(of: &ObjectRef) -> String {
+    match &of.namespace {
+        Some(namespace) => format!("{} `{namespace}/{}`", of.kind.kind, of.name),
+        None => format!("{} `{}`", of.kind.kind, of.name),
     }
 }

@@ -1,6 +1,6 @@
 //! A processor with hooks: it converts Rules between `spec.size` (v1) and `spec.length` (v2), marks
 //! them when they are stored, and refuses those that are too large. `spec.do` of a Rule says how it
-//! misbehaves.
+//! misbehaves, and `do` of the configuration how conversions of all of them do.
 
 #![expect(clippy::indexing_slicing, reason = "an object without the field panics, as it should")]
 
@@ -31,11 +31,16 @@ impl Object for Rule {
 pub struct Config {
     /// The versions that are converted.
     versions: Vec<String>,
+    /// The rounds of work before the kinds that are converted, and the hooks, are told.
+    rounds: u64,
+    /// The misbehaviour of all conversions.
+    #[serde(rename = "do")]
+    deed: String,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { versions: vec!["v1".to_owned(), "v2".to_owned()] }
+        Self { versions: vec!["v1".to_owned(), "v2".to_owned()], rounds: 0, deed: String::new() }
     }
 }
 
@@ -59,15 +64,19 @@ impl Processor for Hooks {
 
 impl Converts for Hooks {
     fn conversions(config: &Config) -> Vec<Converted> {
+        work(config.rounds);
         let versions: Vec<&str> = config.versions.iter().map(String::as_str).collect();
         vec![Converted::new(Rule::GROUP, Rule::KIND, &versions)]
     }
 
-    fn convert(object: &Value, to: &str, _config: &Config) -> Result<Value, String> {
+    fn convert(object: &Value, to: &str, config: &Config) -> Result<Value, String> {
         let mut object = object.clone();
         object["apiVersion"] = format!("{}/{to}", Rule::GROUP).into();
-        match deed(&object) {
+        match deed(&object).unwrap_or(&config.deed) {
             "refuse" => return Err("told to refuse".to_owned()),
+            "forget" => drop(object["spec"].as_object_mut().and_then(|spec| spec.remove("note"))),
+            "annotate" => object["metadata"]["annotations"]["example.com/from"] = to.into(),
+            "swell" if to == "v1" => object["spec"]["length"] = "x".repeat(2 << 20).into(),
             "rename" => object["metadata"]["name"] = "other".into(),
             "grow" => object["spec"]["size"] = "x".repeat(9 << 20).into(),
             "stay" => object["apiVersion"] = "example.com/v1".into(),
@@ -84,7 +93,8 @@ impl Converts for Hooks {
 }
 
 impl Admits for Hooks {
-    fn hooks(_config: &Config) -> Vec<Hook> {
+    fn hooks(config: &Config) -> Vec<Hook> {
+        work(config.rounds);
         let of = Selection::of::<Rule>();
         vec![
             Hook::new("mark", of.clone(), &[Operation::Create, Operation::Update]).changes(),
@@ -96,7 +106,7 @@ impl Admits for Hooks {
         let object: Option<Value> = review.new_object()?;
         let old: Option<Value> = review.old_object()?;
         let object = object.or(old).ok_or("no object")?;
-        match deed(&object) {
+        match deed(&object).unwrap_or_default() {
             "refuse" => return Err("told to refuse".to_owned()),
             "rename" => {
                 let mut other = object.clone();
@@ -127,8 +137,14 @@ fn limit(review: &Review, host: &Host) -> Result<u64, String> {
     Ok(size.and_then(|size| size.parse().ok()).unwrap_or(10))
 }
 
-fn deed(object: &Value) -> &str {
-    object.pointer("/spec/do").and_then(Value::as_str).unwrap_or_default()
+fn work(rounds: u64) {
+    for round in 0..rounds {
+        std::hint::black_box(round);
+    }
+}
+
+fn deed(object: &Value) -> Option<&str> {
+    object.pointer("/spec/do").and_then(Value::as_str)
 }
 
 fn misbehave(deed: &str) {

@@ -5,9 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use mortise_core::{
-    contract::{bounds, hooks::Hooks},
-    webhook::serve_converted,
+use mortise_core::contract::{
+    bounds,
+    hooks::{Hooks, serve_converted},
 };
 use mortise_embedded_api::{self as api, Admitted, Refused, Webhooks};
 use serde::{Deserialize, Serialize};

@@ -15,9 +15,11 @@ use crate::{
     local, print,
 };
 use mortise_core::{
-    contract::{Description, Kind, hooks::Converted},
+    contract::{
+        Description, Kind,
+        hooks::{Converted, serve_converted},
+    },
     grant::display_kind,
-    webhook::serve_converted,
     write::Clock,
 };
 use mortise_host::{

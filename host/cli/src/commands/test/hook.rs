@@ -19,11 +19,10 @@ use crate::local;
 use mortise_core::{
     contract::{
         Description, ObjectRef,
-        hooks::{Operation, Review},
+        hooks::{Operation, Review, shown},
     },
     path::Fields,
     store::{Scope, Stores, Wanted},
-    webhook::shown,
 };
 use mortise_host::{
     host::{Hooking, Loaded},

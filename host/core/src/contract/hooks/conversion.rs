@@ -8,11 +8,10 @@ use std::{collections::BTreeMap, ops::Range};
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::api_version;
+use super::{Converted, Hooks, api_version};
 use crate::contract::{
     Kind,
     bounds::{CONVERTED_BYTES, CONVERTED_OBJECTS, text::quoted},
-    hooks::{Converted, Hooks},
 };
 
 /// The fields of a JSON object, as they stand in the text.
@@ -45,7 +44,7 @@ struct TypeMeta {
 }
 
 /// The fields of metadata that a component may change.
-const OF_COMPONENT: [&str; 2] = ["labels", "annotations"];
+pub(super) const OF_COMPONENT: [&str; 2] = ["labels", "annotations"];
 /// The fields of metadata that must be in the answer as they were.
 const IDENTITY: [&str; 3] = ["name", "namespace", "uid"];
 

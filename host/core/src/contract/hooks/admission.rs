@@ -3,11 +3,8 @@
 use json_patch::Patch;
 use serde_json::Value;
 
-use super::{api_version, named};
-use crate::{
-    contract::hooks::{Answer, Denial, Hook, Operation, Review, Verdict},
-    labels::LabelSelector,
-};
+use super::{Answer, Denial, Hook, Operation, Review, Verdict, api_version, named};
+use crate::labels::LabelSelector;
 
 /// The fate of a request.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,0 +1,233 @@
+//! The trial of the conversions of a version: objects are converted to each version and back, and
+//! compared with what they were.
+//!
+//! *Guarantees.* Objects that the processor's account may not read are not tried: what becomes of
+//! them is told in a message. An object that the former version breaks in the same way is no fault
+//! of the new one. Time, memory and the message are bounded, whatever the objects are; what there
+//! was no time for counts as tried.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{Host, NotSwapped, Prepared, rank};
+use crate::host::{Hooking, NoAnswer};
+use mortise_core::{
+    contract::{
+        Kind,
+        hooks::{Converted, batches, first_difference},
+    },
+    grant::display_ref,
+    reconcile::Fault,
+};
+
+/// The objects of a kind that a version is tried with.
+const OBJECTS: usize = 100;
+/// The objects of a kind that are looked for: some of them the account may not read.
+const CANDIDATES: usize = 3 * OBJECTS;
+/// The bytes of the objects of a kind, past which no further one is taken.
+const BYTES: usize = 8 << 20;
+/// The bytes that may be added to an object on its way: the API server takes 256 KiB of annotations.
+const ADDED_BYTES: usize = 1 << 20;
+/// The time for all conversions of a trial.
+const TIME: Duration = Duration::from_secs(30);
+
+/// The conversions of a version and those of the former one.
+struct Trial<'a> {
+    new: &'a Hooking,
+    /// `None` if the former version converts nothing.
+    former: Option<&'a Hooking>,
+    ends: Instant,
+}
+
+/// An object as its store has it.
+struct Held {
+    name: String,
+    json: Bytes,
+}
+
+/// A way to another version and back.
+struct Way<'a> {
+    kind: &'a str,
+    /// The apiVersion of the objects.
+    from: String,
+    /// The other apiVersion.
+    to: String,
+}
+
+/// A conversion that breaks an object.
+struct Broken {
+    object: String,
+    problem: String,
+}
+
+// === impl Host ===
+
+impl Host {
+    /// Converts objects that the version reconciles, up to [`OBJECTS`] of a kind, to each version of
+    /// their kind and back. Nothing is written, recorded or counted.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an object is not as it was, though the former version converts it.
+    pub(super) async fn try_conversions(&self, new: &Prepared) -> Result<(), NotSwapped> {
+        let former = self.hooking(new.name());
+        let ends = Instant::now() + TIME;
+        let trial = Trial { new: &new.hooking, former: former.as_ref(), ends };
+        for reconciler in &new.reconcilers {
+            let kind = &reconciler.of.kind;
+            let Some(of) = new.hooking.hooks().converted(&kind.group, &kind.kind) else { continue };
+            let objects = self.at_hand(new, &reconciler.name).await;
+            for way in ways(kind, of) {
+                if let Some(Broken { object, problem }) = trial.first_broken(&way, &objects).await {
+                    let version = new.active.version.version.clone();
+                    return Err(NotSwapped::ConversionFailed {
+                        version,
+                        object,
+                        to: way.to,
+                        problem,
+                    });
+                }
+            }
+        }
+        if trial.is_over() {
+            tracing::warn!(processor = %new.name(), "not all conversions were tried in time");
+        }
+        Ok(())
+    }
+
+    /// Returns objects of a reconciler, as far as their list has come and the account may read them.
+    async fn at_hand(&self, new: &Prepared, reconciler: &str) -> Vec<Held> {
+        let mut registrations = new.reconcilers.iter().zip(&new.registrations);
+        let registration = registrations.find(|(of, _)| of.name == *reconciler);
+        let Some((_, registration)) = registration else { return Vec::new() };
+        let mut view = new.hooking.view();
+        let (mut held, mut bytes) = (Vec::new(), 0);
+        let keys = registration.ranked_keys(&self.shared.dispatch.stores, rank);
+        for key in keys.iter().take(CANDIDATES) {
+            let Some(of) = new.active.reconciler.object_of(key) else { continue };
+            if view.check_reconciled(&of).await.is_err() {
+                continue;
+            }
+            let found = view.reconciled(&of, reconciler).ok().and_then(|object| object.json);
+            let Some(json) = found else { continue };
+            bytes += json.len();
+            held.push(Held { name: display_ref(&of), json: json.into() });
+            if held.len() == OBJECTS || bytes > BYTES {
+                break;
+            }
+        }
+        held
+    }
+}
+
+/// Returns the ways from the version of a kind to all others.
+fn ways<'a>(kind: &'a Kind, of: &'a Converted) -> impl Iterator<Item = Way<'a>> {
+    let api_version = |version: &str| format!("{}/{version}", kind.group);
+    let others = of.versions.iter().filter(|version| **version != kind.version);
+    others.map(move |to| Way {
+        kind: &kind.kind,
+        from: api_version(&kind.version),
+        to: api_version(to),
+    })
+}
+
+// === impl Trial ===
+
+impl Trial<'_> {
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.ends
+    }
+
+    /// Returns the first object that the new version breaks on a way, if there is one. All go in
+    /// batches, as they do when they are listed; those that are not as they were go once more, each
+    /// alone.
+    async fn first_broken(&self, way: &Way<'_>, objects: &[Held]) -> Option<Broken> {
+        let sizes: Vec<usize> = objects.iter().map(|object| object.json.len()).collect();
+        for batch in batches(&sizes) {
+            let batch = objects.get(batch).unwrap_or_default();
+            let back = self.there_and_back(self.new, way, batch).await;
+            let is_suspect = |at: usize, object: &Held| match &back {
+                Ok(back) => back.get(at).is_none_or(|back| object.damage(back, None).is_some()),
+                Err(_) => true,
+            };
+            for (at, object) in batch.iter().enumerate() {
+                if self.is_over() {
+                    return None;
+                }
+                if is_suspect(at, object)
+                    && let Some(problem) = self.problem(way, object).await
+                {
+                    return Some(Broken { object: object.name.clone(), problem });
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns what the new version breaks of an object, unless the former version does so, too.
+    async fn problem(&self, way: &Way<'_>, object: &Held) -> Option<String> {
+        let only = std::slice::from_ref(object);
+        let found = self.there_and_back(self.new, way, only).await;
+        let former = match self.former {
+            Some(former) => self.there_and_back(former, way, only).await,
+            None => Err(NoAnswer::NotAsked(String::new())),
+        };
+        let former = match &former {
+            Ok(former) => former.first(),
+            // The former version does not convert this kind, or not to this version.
+            Err(NoAnswer::NotAsked(_)) => None,
+            Err(_) => return None,
+        };
+        match found {
+            Ok(back) => object.damage(back.first()?, former),
+            Err(error) if self.is_of_version(&error) => Some(error.message()),
+            Err(_) => None,
+        }
+    }
+
+    /// Returns whether an error tells something about the version.
+    fn is_of_version(&self, error: &NoAnswer) -> bool {
+        match error {
+            NoAnswer::Failed(error) => error.fault() == Fault::Processor && !self.is_over(),
+            NoAnswer::NotAsked(_) | NoAnswer::Refused(_) | NoAnswer::Broken(_) => true,
+        }
+    }
+
+    async fn there_and_back(
+        &self,
+        by: &Hooking,
+        Way { kind, from, to }: &Way<'_>,
+        objects: &[Held],
+    ) -> Result<Vec<String>, NoAnswer> {
+        let objects = objects.iter().map(|object| object.json.clone()).collect();
+        let there = by.convert(kind, to, objects, self.ends).await?;
+        let there = there.into_iter().map(Bytes::from).collect();
+        by.convert(kind, from, there, self.ends).await
+    }
+}
+
+// === impl Held ===
+
+impl Held {
+    /// Returns what is not as it was; what `former`, the answer of the former version, has not as it
+    /// was either does not count.
+    fn damage(&self, back: &str, former: Option<&String>) -> Option<String> {
+        if former.is_some_and(|former| self.is_outgrown_by(former)) {
+            return None;
+        }
+        if self.is_outgrown_by(back) {
+            return Some(format!("it grows from {} to {} bytes", self.json.len(), back.len()));
+        }
+        let parsed = |text: &[u8]| serde_json::from_slice::<Value>(text).unwrap_or_default();
+        let former = former.map(|former| parsed(former.as_bytes()));
+        let path = first_difference(&parsed(&self.json), parsed(back.as_bytes()), former)?;
+        Some(format!("`{path}` is not as it was"))
+    }
+
+    /// Returns whether an object is larger than one that is as it was can be: it is not parsed.
+    fn is_outgrown_by(&self, back: &str) -> bool {
+        back.len() > self.json.len() + ADDED_BYTES
+    }
+}
