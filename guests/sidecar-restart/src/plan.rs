@@ -178,6 +178,11 @@ impl Due {
         self.roll_outs.len() + self.evictions.len()
     }
 
+    /// Returns the number of restarts that are due or under way.
+    pub(crate) fn all(&self) -> usize {
+        self.len() + self.under_way.len()
+    }
+
     /// Leaves the Pods that are not of Kyma's modules alone.
     pub fn hold_customers(&mut self) {
         self.roll_outs.retain(|one| one.phase == Phase::Kyma);

@@ -526,6 +526,32 @@ fn a_sidecar_that_cannot_be_removed_holds_nothing_up_for_ever() {
 }
 
 #[test]
+fn a_removal_in_turns_lasts_until_each_workload_had_its_turn() {
+    let config = r#"{"restarts": 2, "patienceMinutes": 10}"#;
+    // Roll-outs that come to their end, and such that take longer than they are awaited.
+    for (minutes, are_slow) in [(4, false), (11, true)] {
+        let workloads =
+            (0..8).flat_map(|number| deployment("shop", &format!("w{number}"), 1, IMAGE));
+        let cluster = Cluster::new(workloads.collect());
+        cluster.run();
+        cluster.stub.delete("Istio/kyma-system/default");
+        cluster.uninstalled();
+        for turn in 1..=4 {
+            let run = cluster.run_with(config);
+            assert_eq!(run.again, Some(Duration::from_secs(30)), "{minutes} minutes, {turn}");
+            assert_eq!(cluster.all_restarted().len(), 2 * turn, "{minutes} minutes, {turn}");
+            cluster.stub.advance(Duration::from_mins(minutes));
+            if !are_slow {
+                cluster.roll("none");
+            }
+        }
+        let changes = cluster.run_with(config).changes;
+        assert!(changes.iter().all(|change| change.action != "event"), "{changes:?}");
+        assert!(cluster.stub.object(&reference()).is_none(), "nothing is held up");
+    }
+}
+
+#[test]
 fn an_eviction_that_a_budget_refuses_is_tried_again() {
     let cluster = Cluster::new(vec![
         replication_controller("shop"),
