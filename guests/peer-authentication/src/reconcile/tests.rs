@@ -126,6 +126,24 @@ fn a_read_without_an_answer_is_tried_again_and_leaves_the_status() {
 }
 
 #[test]
+fn without_the_namespace_and_the_rights_in_it_the_rest_is_deleted() {
+    let mut istio = istio(INSTALLED, &json!({"networkPoliciesEnabled": true}));
+    let applied = run(&istio, &cluster(&istio)).unwrap().apply.into_iter();
+    let applied: Vec<Value> =
+        applied.map(|one| serde_json::from_str(&one.object).unwrap()).collect();
+    istio["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    istio["metadata"]["finalizers"] = json!([FINALIZER]);
+    let mut rights = PeerAuthentications::describe(&Config::default()).unwrap();
+    rights.reads.retain(|read| read.namespace.as_deref() != Some(ISTIO_NAMESPACE));
+    let here = |object: &Value| object["metadata"]["namespace"] != ISTIO_NAMESPACE;
+    let left: Vec<Value> = applied.into_iter().filter(here).collect();
+    let cluster = Stub::new().declared(rights).objects([istio.clone()]).objects(left.clone());
+    let outcome = run(&istio, &cluster).unwrap();
+    assert_eq!((outcome.delete.len(), outcome.finalizers), (left.len(), Some(vec![])));
+    assert!(!left.is_empty());
+}
+
+#[test]
 fn failed_writes_are_named_once_for_each_sort() {
     let failure = |kind: &str, name: &str, message: &str| WriteFailure {
         action: Action::Apply,
