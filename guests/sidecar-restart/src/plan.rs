@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{
     config::Config,
-    record::{Causes, Record, Skew},
+    record::{Cause, Causes, Record, Skew},
     survey::{Affected, Group, Owner, Survey},
     workload::{self, Workload, Workloads},
 };
@@ -51,6 +51,8 @@ struct RollOut {
     phase: Phase,
     workload: Object,
     uid: Option<String>,
+    /// Sidecars are missing.
+    is_missing: bool,
 }
 
 /// A Pod to evict.
@@ -245,10 +247,15 @@ impl Due {
         for pod in &pods {
             causes.add_all(left(pod, record, Skew::Allowed));
         }
-        if !is_excluded && !record.due(causes, restarted_at.as_deref()).is_empty() {
+        let mut due = record.due(causes, restarted_at.as_deref());
+        if record.was_restarted(uid.as_deref()) {
+            due = due.without_missing();
+        }
+        if !is_excluded && !due.is_empty() {
             // A roll-out for another reason comes to its end first.
             if matches!(workloads.action_beside_siblings(&first)?, Action::RollOut(_)) {
-                self.roll_outs.push(RollOut { phase, workload: object, uid });
+                let is_missing = due.has(Cause::Missing);
+                self.roll_outs.push(RollOut { phase, workload: object, uid, is_missing });
             }
         } else if pods.iter().any(|pod| pod.restarted_at != restarted_at) {
             // Pods of a former template: their roll-out is under way.
@@ -334,6 +341,12 @@ impl Plan {
     /// Returns whether the run restarts nothing.
     pub fn is_empty(&self) -> bool {
         self.roll_outs.is_empty() && self.evictions.is_empty()
+    }
+
+    /// Returns the uids of the workloads that are restarted because sidecars are missing.
+    pub(crate) fn for_missing(&self) -> Vec<String> {
+        let missing = self.roll_outs.iter().filter(|one| one.is_missing);
+        missing.filter_map(|one| one.uid.clone()).collect()
     }
 
     /// Adds the writes to an outcome. `now` is the time that templates get.

@@ -303,6 +303,67 @@ fn a_workload_without_a_sidecar_is_restarted_once_if_it_should_have_one() {
 }
 
 #[test]
+fn a_controller_that_takes_the_annotation_away_makes_no_loop_for_missing_sidecars_either() {
+    let mut objects = deployment("shop", "web", 1, "none");
+    objects.extend([injector(), namespace("shop", &json!({"istio-injection": "enabled"}))]);
+    let cluster = Cluster::new(objects);
+    let strip = || {
+        cluster.stub.patch(&json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: null}}}},
+        }));
+    };
+    cluster.run();
+    assert_eq!(cluster.all_restarted().len(), 1);
+    // It comes up without a sidecar again, or its roll-out is taken back at once.
+    for rolls in [true, false] {
+        if rolls {
+            cluster.roll("none");
+        }
+        strip();
+        cluster.stub.advance(Duration::from_hours(1));
+        assert_eq!(cluster.run().changes, [], "once");
+    }
+    // A workload of the same name is another one, and that which is gone is forgotten.
+    let known = record(&cluster).unwrap()["missing"]["workloads"].clone();
+    cluster.stub.delete("Deployment/shop/web");
+    for object in deployment("shop", "web", 1, "none") {
+        cluster.add(object);
+    }
+    cluster.run();
+    assert_eq!(cluster.all_restarted().len(), 1);
+    let now = record(&cluster).unwrap()["missing"]["workloads"].clone();
+    assert_eq!((known.as_array().unwrap().len(), now.as_array().unwrap().len()), (1, 1));
+    assert_ne!(known, now);
+}
+
+#[test]
+fn a_restart_for_a_missing_sidecar_that_is_refused_is_tried_again() {
+    let mut objects = deployment("shop", "web", 1, "none");
+    objects.extend([injector(), namespace("shop", &json!({"istio-injection": "enabled"}))]);
+    let cluster = Cluster::new(objects);
+    cluster.run();
+    cluster.stub.patch(&json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: null}}}},
+    }));
+    let refused = WriteFailure {
+        action: Action::Patch,
+        ref_: ObjectRef::new(workload::kind("Deployment"), Some("shop"), "web"),
+        code: 500,
+        reason: String::new(),
+        message: "no".to_owned(),
+        conflicting_managers: Vec::new(),
+    };
+    let request = Request { failed_writes: vec![refused], ..cluster.request() };
+    let outcome = Sidecars::reconcile(&request, &Config::default(), &cluster.stub.host()).unwrap();
+    let of_web = |patch: &&mortise_sdk::Manifest| patch.object.contains(r#""name":"web""#);
+    assert_eq!(outcome.patch.iter().filter(of_web).count(), 1, "{:?}", outcome.patch);
+}
+
+#[test]
 fn an_annotation_excludes_a_pod_a_workload_and_a_namespace() {
     let mut objects = [
         deployment("shop", "workload", 1, OLD),
