@@ -463,8 +463,15 @@ fn pods_of_another_version_are_an_error() {
 
 #[test]
 fn an_istio_of_somebody_else_is_named_and_not_touched() {
+    let component = json!({"operator.istio.io/component": "Pilot"});
     let labels = [
         json!({}),
+        component,
+        json!({
+            "operator.istio.io/component": "Pilot",
+            "install.operator.istio.io/owning-resource": "default-operator",
+            "install.operator.istio.io/owning-resource-namespace": "elsewhere",
+        }),
         json!({
             "operator.istio.io/component": "Pilot",
             "install.operator.istio.io/owning-resource": "unknown",
