@@ -33,6 +33,8 @@ pub struct Due {
     roll_outs: Vec<RollOut>,
     /// The Pods to evict, in the same order.
     evictions: Vec<Eviction>,
+    /// The workloads that come after a roll-out for another reason.
+    waiting: Vec<Object>,
     /// The workloads whose roll-outs have not come to their end, with the times of their restarts.
     under_way: BTreeMap<Object, u64>,
     /// Pods that were made by a restart and are not ready, by owner, with the times of the restarts.
@@ -180,9 +182,14 @@ impl Due {
         self.roll_outs.len() + self.evictions.len()
     }
 
-    /// Returns the number of restarts that are due or under way.
+    /// Returns the number of restarts that are due now or later, or under way.
     pub(crate) fn all(&self) -> usize {
-        self.len() + self.under_way.len()
+        self.len() + self.waiting.len() + self.under_way.len()
+    }
+
+    /// Returns whether there is nothing to restart, neither now nor after another roll-out.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_empty() && self.waiting.is_empty()
     }
 
     /// Leaves the Pods that are not of Kyma's modules alone.
@@ -193,12 +200,11 @@ impl Due {
 
     /// Returns the names of what is due.
     pub fn names(&self) -> Vec<String> {
-        let roll_outs = self.roll_outs.iter().map(|RollOut { workload, .. }| {
-            format!("{} {}/{}", workload.kind, workload.namespace, workload.name)
-        });
+        let workloads = self.roll_outs.iter().map(|one| &one.workload).chain(&self.waiting);
+        let workloads = workloads.map(|of| format!("{} {}/{}", of.kind, of.namespace, of.name));
         let evictions =
             self.evictions.iter().map(|pod| format!("Pod {}/{}", pod.namespace, pod.name));
-        roll_outs.chain(evictions).collect()
+        workloads.chain(evictions).collect()
     }
 
     fn warn(&mut self, phase: Phase, warning: Warning) {
@@ -256,6 +262,8 @@ impl Due {
             if matches!(workloads.action_beside_siblings(&first)?, Action::RollOut(_)) {
                 let is_missing = due.has(Cause::Missing);
                 self.roll_outs.push(RollOut { phase, workload: object, uid, is_missing });
+            } else {
+                self.waiting.push(object);
             }
         } else if pods.iter().any(|pod| pod.restarted_at != restarted_at) {
             // Pods of a former template: their roll-out is under way.

@@ -613,6 +613,41 @@ fn a_removal_in_turns_lasts_until_each_workload_had_its_turn() {
 }
 
 #[test]
+fn a_roll_out_that_is_under_way_is_waited_for_before_a_removal() {
+    let mut objects = deployment("shop", "web", 1, IMAGE);
+    let mut other = objects[1].clone();
+    other["metadata"]["name"] = "web-2".into();
+    other["metadata"]["uid"] = "u-web-2".into();
+    other["status"]["readyReplicas"] = 0.into();
+    objects.push(other);
+    for gets_ready in [true, false] {
+        let cluster = Cluster::new(objects.clone());
+        cluster.run();
+        cluster.stub.delete("Istio/kyma-system/default");
+        cluster.uninstalled();
+        assert_eq!(cluster.run().again, Some(Duration::from_secs(30)));
+        assert_eq!(cluster.all_restarted(), BTreeMap::new());
+        if gets_ready {
+            cluster.stub.patch(&json!({
+                "apiVersion": "apps/v1", "kind": "ReplicaSet",
+                "metadata": {"name": "web-2", "namespace": "shop"},
+                "status": {"readyReplicas": 1},
+            }));
+            cluster.run();
+            assert_eq!(cluster.all_restarted().len(), 1);
+            continue;
+        }
+        cluster.stub.advance(Duration::from_mins(11));
+        let changes = cluster.run().changes;
+        let events = changes.iter().filter(|change| change.action == "event");
+        let messages: Vec<&str> =
+            events.filter_map(|event| event.object["message"].as_str()).collect();
+        assert_eq!(messages, ["still have sidecars: Deployment shop/web"]);
+        assert!(cluster.stub.object(&reference()).is_none());
+    }
+}
+
+#[test]
 fn an_eviction_that_a_budget_refuses_is_tried_again() {
     let cluster = Cluster::new(vec![
         replication_controller("shop"),

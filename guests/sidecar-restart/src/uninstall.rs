@@ -92,7 +92,7 @@ fn remove(
             format!("{} {}/{}", warning.pod.kind, warning.pod.namespace, warning.pod.name)
         })
         .collect();
-    if due.is_empty() {
+    if due.is_done() {
         return Ok(done(outcome, left));
     }
     let all = restarted.borrow().len() + due.all();
