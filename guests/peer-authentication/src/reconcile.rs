@@ -11,6 +11,7 @@ use istio::{
 use mortise_sdk::{
     Error, Failure, Host, Outcome, Request, Selection, WriteFailure, kubernetes::Namespace,
 };
+use serde_json::Value;
 
 use crate::{
     Config,
@@ -135,7 +136,8 @@ fn delete(istio: &Istio, host: &Host) -> Result<Outcome, Stop> {
     });
     if !has_namespace(host).map_err(Stop::begin)? {
         // All in it goes with it, and so do the rights to read it.
-        plan.delete.retain(|object| object["metadata"]["namespace"] != ISTIO_NAMESPACE);
+        let namespace = |object: &Value| object.pointer("/metadata/namespace").cloned();
+        plan.delete.retain(|object| namespace(object) != Some(ISTIO_NAMESPACE.into()));
     }
     Ok(object::carry_out(&plan, Outcome::new().finalizers::<&str>([]), host)?)
 }

@@ -2,7 +2,7 @@ use mortise_sdk::{
     Action, ObjectRef, Processor as _,
     testing::{Stub, request_for},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 use crate::PeerAuthentications;
