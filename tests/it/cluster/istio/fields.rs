@@ -267,5 +267,19 @@ async fn each_field_of_the_resource_has_its_effect_once() {
         mesh.until_state("Ready").await;
         mesh.until_idle().await;
     }
+    let everything = json!({
+        "components": {"egressGateway": {"enabled": true}},
+        "experimental": {
+            "enableAmbient": true,
+            "pilot": {
+                "enableAlphaGatewayAPI": true, "enableMultiNetworkDiscoverGatewayAPI": true,
+            },
+        },
+    });
+    mesh.edit(&everything).await;
+    mesh.until_state("Ready").await;
+    mesh.until_idle().await;
+    let [printed, held] = mesh.grants().await;
+    assert_eq!(printed, held, "what is handed on (left) is what Istio's roles hold (right)");
     assert_eq!(mesh.forbidden().await, Vec::<String>::new());
 }

@@ -75,12 +75,16 @@ async fn an_installation_gets_ready_with_the_printed_rights_repairs_itself_and_g
     mesh.ground.apply(vec![old]).await;
     mesh.start().await;
     mesh.processors().await;
-    mesh.istio(json!({"networkPoliciesEnabled": true})).await;
+    let egress = json!({"egressGateway": {"enabled": true}});
+    mesh.istio(json!({"networkPoliciesEnabled": true, "components": egress})).await;
     let took = mesh.until_state("Ready").await;
     mesh.until("the old sidecar is replaced", async || mesh.restarted_at().await.is_some()).await;
     let restarted_at = mesh.restarted_at().await;
     mesh.until_idle().await;
     println!("ready after {took:?}, runs and renderings: {:?}", mesh.work().await);
+
+    let [printed, held] = mesh.grants().await;
+    assert_eq!(printed, held, "what is handed on (left) is what Istio's roles hold (right)");
 
     // Whatever is changed is repaired, from what was rendered before.
     let made = mesh.made().await;
