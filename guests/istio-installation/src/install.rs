@@ -91,11 +91,6 @@ impl Target {
         let last = LastApplied::read(istio)
             .map_err(|error| failed(format!("Istio install check failed: {error}")))?;
         check_update(last.as_ref(), &tag)?;
-        if is_of_others(run)? {
-            return Err(failed(format!(
-                "{FAILED}: Deployment {ISTIO_NAMESPACE}/{CONTROL_PLANE} was installed by somebody else, remove that Istio first"
-            )));
-        }
         let images =
             config.images(&release).map_err(|error| failed(format!("{FAILED}: {error}")))?;
         let input = Input {
@@ -110,6 +105,11 @@ impl Target {
             let description = format!("Could not merge Istio operator configuration: {error}");
             Summary::error(condition::MISCONFIGURED, description)
         })?;
+        if is_of_others(run)? {
+            return Err(failed(format!(
+                "{FAILED}: Deployment {ISTIO_NAMESPACE}/{CONTROL_PLANE} was installed by somebody else, remove that Istio first"
+            )));
+        }
         let components = render::render::<R>(&operator, surroundings.version.as_ref(), &release)
             .map_err(|error| failed(format!("{FAILED}: {error}")))?;
         Ok(Self { tag, components, last })

@@ -463,8 +463,15 @@ fn pods_of_another_version_are_an_error() {
 
 #[test]
 fn an_istio_of_somebody_else_is_named_and_not_touched() {
+    let component = json!({"operator.istio.io/component": "Pilot"});
     let labels = [
         json!({}),
+        component,
+        json!({
+            "operator.istio.io/component": "Pilot",
+            "install.operator.istio.io/owning-resource": "default-operator",
+            "install.operator.istio.io/owning-resource-namespace": "elsewhere",
+        }),
         json!({
             "operator.istio.io/component": "Pilot",
             "install.operator.istio.io/owning-resource": "unknown",
@@ -587,6 +594,28 @@ fn everything_that_was_installed_goes_and_look_alikes_stay() {
 }
 
 #[test]
+fn without_the_namespace_and_the_rights_in_it_the_rest_is_uninstalled() {
+    let applied = applied(&installed(json!({})));
+    let is_left = |object: &Value| object["metadata"]["namespace"].is_null();
+    let left = applied.into_iter().filter(|one| is_left(one) && one["kind"] != "Namespace");
+    let mut istio = istio();
+    istio["metadata"]["finalizers"] = json!([FINALIZER]);
+    let mut rights = Installation::describe(&Config::default()).unwrap();
+    rights.reads.retain(|read| read.namespace.as_deref() != Some(ISTIO_NAMESPACE));
+    let left: Vec<Value> = left.collect();
+    let gone = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    for (left, finalizers) in [(left, None), (Vec::new(), Some(Vec::new()))] {
+        let expected = (left.len(), finalizers);
+        let stub = cluster(left).objects([istio.clone()]).declared(rights.clone());
+        let mut deleted = istio.clone();
+        crate::render::add(&mut deleted, gone.clone());
+        let request = mortise_sdk::testing::request_for(&deleted);
+        let outcome = Installation::reconcile(&request, &Config::default(), &stub.host()).unwrap();
+        assert_eq!((outcome.delete.len(), outcome.finalizers), expected);
+    }
+}
+
+#[test]
 fn roles_hand_on_what_is_declared() {
     let description = Installation::describe(&Config::default()).unwrap();
     assert!(!description.grants.is_empty());
@@ -595,16 +624,17 @@ fn roles_hand_on_what_is_declared() {
     check_grants(&description, [&run.outcome.unwrap().unwrap()]);
 }
 
+/// Returns the objects that a run applies.
+fn applied(stub: &Stub) -> Vec<Value> {
+    let run = stub.reconcile::<Installation>(&reference(), "{}");
+    let outcome = run.outcome.unwrap().unwrap();
+    outcome.apply.iter().map(|manifest| serde_json::from_str(&manifest.object).unwrap()).collect()
+}
+
 /// Returns what the original leaves: the objects under another manager, with a status of its own.
 fn left_by_the_original() -> Stub {
     let stub = installed(json!({}));
-    let run = stub.reconcile::<Installation>(&reference(), "{}");
-    let outcome = run.outcome.unwrap().unwrap();
-    let mut objects: Vec<Value> = outcome
-        .apply
-        .iter()
-        .map(|manifest| serde_json::from_str(&manifest.object).unwrap())
-        .collect();
+    let mut objects = applied(&stub);
     for object in &mut objects {
         if object["kind"] == "Deployment" || object["kind"] == "DaemonSet" {
             let name = object["metadata"]["name"].as_str().unwrap();

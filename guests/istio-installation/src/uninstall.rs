@@ -34,24 +34,26 @@ pub(crate) fn uninstall(run: &Run) -> Result<Outcome, Stop> {
     if !run.holds_finalizer() {
         return Ok(outcome.requeue_never());
     }
-    if install::is_of_others(run)? {
+    let namespace: Option<Namespace> = run.host.get(None, ISTIO_NAMESPACE, &["metadata.name"])?;
+    // With the namespace the rights in it go, so nothing is read there any more.
+    let namespace = namespace.filter(|namespace| !namespace.metadata.is_deleted());
+    if namespace.is_some() && install::is_of_others(run)? {
         return Ok(outcome.finalizers::<&str>([]));
     }
     let blockers = blockers(run)?;
     if !blockers.is_empty() {
         return Ok(blocked(&blockers, run));
     }
-    let deletions = deletions(run.host)?;
+    let deletions = deletions(run.host, namespace.is_some())?;
     if !deletions.is_empty() {
         return Ok(deletions.into_iter().fold(outcome, Outcome::delete));
     }
-    let namespace: Option<Namespace> = run.host.get(None, ISTIO_NAMESPACE, &["metadata.name"])?;
     let outcome = match namespace {
-        Some(namespace) if !namespace.metadata.is_deleted() => {
+        Some(namespace) => {
             let reference = ObjectRef::of::<Namespace>(None, ISTIO_NAMESPACE);
             outcome.delete(deletion(reference, &namespace.metadata))
         }
-        _ => outcome,
+        None => outcome,
     };
     Ok(outcome.finalizers::<&str>([]))
 }
@@ -88,12 +90,14 @@ fn blocked(blockers: &[String], run: &Run) -> Outcome {
 }
 
 /// Returns the deletions of all that the original or this processor has installed, but for the
-/// namespace. What is being deleted already is not waited for.
-fn deletions(host: &Host) -> Result<Vec<Deletion>, Stop> {
+/// namespace. What is being deleted already is not waited for; without the namespace that is all in
+/// it.
+fn deletions(host: &Host, has_namespace: bool) -> Result<Vec<Deletion>, Stop> {
     let labels = render::installed_by_us();
     let mut deletions = Vec::new();
     for kind in WRITTEN {
-        for namespace in kind.namespaces() {
+        let namespaces = kind.namespaces().iter();
+        for namespace in namespaces.filter(|of| has_namespace || **of != Some(ISTIO_NAMESPACE)) {
             let of = within(Selection::new(kind.kind()), *namespace).labels(&labels).fields(LABELS);
             let found: Vec<Named> = match host.list(&of) {
                 Err(error) if error.is_unknown_kind() => continue,

@@ -7,7 +7,10 @@ use istio::{
     kubernetes::{Node, Service},
     resource::DISCLAIMER,
 };
-use mortise_sdk::{Description, Reconciler, Selection, Verbs, kubernetes::ConfigMap};
+use mortise_sdk::{
+    Description, Reconciler, Selection, Verbs,
+    kubernetes::{ConfigMap, Namespace},
+};
 
 use crate::{
     Config,
@@ -41,6 +44,7 @@ fn reads(config: &Config) -> Vec<Selection> {
     let service =
         |namespace: &str, name: &str| Selection::of::<Service>().namespace(namespace).name(name);
     let mut reads = vec![
+        Selection::of::<Namespace>().name(ISTIO_NAMESPACE).fields(reconcile::NAMESPACE_FIELDS),
         Selection::of::<Node>().fields(surroundings::NODE_FIELDS),
         config_map(MODULE_NAMESPACE, features::NAME).fields(surroundings::FEATURES_FIELDS),
         config_map(ISTIO_NAMESPACE, ELB_DEPRECATED).fields(surroundings::ELB_FIELDS),

@@ -1,14 +1,17 @@
 //! The reconciliation of an Istio resource: from the cluster to the module's own objects.
 
 use istio::{
-    api::{self, Istio, IstioStatus, MODULE_NAMESPACE},
+    api::{self, ISTIO_NAMESPACE, Istio, IstioStatus, MODULE_NAMESPACE},
     check,
     condition::RESOURCES,
     features::Features,
     last_applied::{ANNOTATION, LastApplied},
     resource::{Input, Plan},
 };
-use mortise_sdk::{Error, Failure, Host, Outcome, Request, Selection, WriteFailure};
+use mortise_sdk::{
+    Error, Failure, Host, Outcome, Request, Selection, WriteFailure, kubernetes::Namespace,
+};
+use serde_json::Value;
 
 use crate::{
     Config,
@@ -27,6 +30,8 @@ pub(crate) const FIELDS: [&str; 6] = [
     "spec",
     "status.conditions[type=CustomResourcesReconciled]",
 ];
+/// The fields that are read of the namespace of Istio, of which only its existence matters.
+pub(crate) const NAMESPACE_FIELDS: [&str; 1] = ["metadata.name"];
 /// The fields by which the oldest Istio resource is found.
 const AGE: [&str; 1] = ["metadata.creationTimestamp"];
 
@@ -121,7 +126,7 @@ fn delete(istio: &Istio, host: &Host) -> Result<Outcome, Stop> {
     if !holds(FINALIZER) || holds(api::FINALIZER) {
         return Ok(Outcome::new());
     }
-    let plan = Plan::of(&Input {
+    let mut plan = Plan::of(&Input {
         istio,
         needs_proxy_protocol: false,
         control_plane_autoscalers: false,
@@ -129,7 +134,17 @@ fn delete(istio: &Istio, host: &Host) -> Result<Outcome, Stop> {
         api_server: None,
         version: "",
     });
+    if !has_namespace(host).map_err(Stop::begin)? {
+        // All in it goes with it, and so do the rights to read it.
+        let namespace = |object: &Value| object.pointer("/metadata/namespace").cloned();
+        plan.delete.retain(|object| namespace(object) != Some(ISTIO_NAMESPACE.into()));
+    }
     Ok(object::carry_out(&plan, Outcome::new().finalizers::<&str>([]), host)?)
+}
+
+fn has_namespace(host: &Host) -> Result<bool, Error> {
+    let namespace: Option<Namespace> = host.get(None, ISTIO_NAMESPACE, &NAMESPACE_FIELDS)?;
+    Ok(namespace.is_some_and(|namespace| !namespace.metadata.is_deleted()))
 }
 
 /// Returns whether istio-installation has installed an Istio.

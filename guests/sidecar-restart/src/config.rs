@@ -27,7 +27,7 @@ pub struct Config {
     /// The daily windows, in UTC, in which workloads are restarted. None: at any time.
     #[schemars(length(max = 24))]
     pub windows: Vec<Window>,
-    /// The time in minutes after which others are restarted although a roll-out has not come to its end; also the longest time that the removal of sidecars holds up the deletion of an Istio resource.
+    /// The time in minutes after which others are restarted although a roll-out has not come to its end. The removal of sidecars holds up the deletion of an Istio resource for no longer than this for each turn of `restarts`.
     #[schemars(range(min = 1, max = 1440))]
     pub patience_minutes: u32,
     /// The interval in minutes at which all Pods are looked at though nothing has changed. 0: never.

@@ -50,7 +50,7 @@ pub(crate) fn describe(config: &Config) -> Description {
         description.reads(read).writes_fields(kind, Verbs::UPDATE, [workload::restarted_at()])
     });
     description.writes(Selection::of::<Pod>(), Verbs::EVICT).writes_fields(
-        Selection::of::<Istio>(),
+        Selection::of::<Istio>().namespace(MODULE_NAMESPACE),
         Verbs::UPDATE,
         [annotation(record::ANNOTATION)],
     )
@@ -62,7 +62,7 @@ fn pods() -> Selection {
 
 /// Returns the Istio resources, with the fields that are read of them.
 pub(crate) fn istios() -> Selection {
-    Selection::of::<Istio>().fields([
+    Selection::of::<Istio>().namespace(MODULE_NAMESPACE).fields([
         "metadata.creationTimestamp".to_owned(),
         "metadata.finalizers".to_owned(),
         "metadata.generation".to_owned(),

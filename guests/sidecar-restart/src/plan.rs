@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{
     config::Config,
-    record::{Causes, Record, Skew},
+    record::{Cause, Causes, Record, Skew},
     survey::{Affected, Group, Owner, Survey},
     workload::{self, Workload, Workloads},
 };
@@ -33,6 +33,8 @@ pub struct Due {
     roll_outs: Vec<RollOut>,
     /// The Pods to evict, in the same order.
     evictions: Vec<Eviction>,
+    /// The workloads that come after a roll-out for another reason.
+    waiting: Vec<Object>,
     /// The workloads whose roll-outs have not come to their end, with the times of their restarts.
     under_way: BTreeMap<Object, u64>,
     /// Pods that were made by a restart and are not ready, by owner, with the times of the restarts.
@@ -51,6 +53,8 @@ struct RollOut {
     phase: Phase,
     workload: Object,
     uid: Option<String>,
+    /// Sidecars are missing.
+    is_missing: bool,
 }
 
 /// A Pod to evict.
@@ -178,6 +182,16 @@ impl Due {
         self.roll_outs.len() + self.evictions.len()
     }
 
+    /// Returns the number of restarts that are due now or later, or under way.
+    pub(crate) fn all(&self) -> usize {
+        self.len() + self.waiting.len() + self.under_way.len()
+    }
+
+    /// Returns whether there is nothing to restart, neither now nor after another roll-out.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_empty() && self.waiting.is_empty()
+    }
+
     /// Leaves the Pods that are not of Kyma's modules alone.
     pub fn hold_customers(&mut self) {
         self.roll_outs.retain(|one| one.phase == Phase::Kyma);
@@ -186,12 +200,11 @@ impl Due {
 
     /// Returns the names of what is due.
     pub fn names(&self) -> Vec<String> {
-        let roll_outs = self.roll_outs.iter().map(|RollOut { workload, .. }| {
-            format!("{} {}/{}", workload.kind, workload.namespace, workload.name)
-        });
+        let workloads = self.roll_outs.iter().map(|one| &one.workload).chain(&self.waiting);
+        let workloads = workloads.map(|of| format!("{} {}/{}", of.kind, of.namespace, of.name));
         let evictions =
             self.evictions.iter().map(|pod| format!("Pod {}/{}", pod.namespace, pod.name));
-        roll_outs.chain(evictions).collect()
+        workloads.chain(evictions).collect()
     }
 
     fn warn(&mut self, phase: Phase, warning: Warning) {
@@ -240,10 +253,17 @@ impl Due {
         for pod in &pods {
             causes.add_all(left(pod, record, Skew::Allowed));
         }
-        if !is_excluded && !record.due(causes, restarted_at.as_deref()).is_empty() {
+        let mut due = record.due(causes, restarted_at.as_deref());
+        if record.was_restarted(uid.as_deref()) {
+            due = due.without_missing();
+        }
+        if !is_excluded && !due.is_empty() {
             // A roll-out for another reason comes to its end first.
             if matches!(workloads.action_beside_siblings(&first)?, Action::RollOut(_)) {
-                self.roll_outs.push(RollOut { phase, workload: object, uid });
+                let is_missing = due.has(Cause::Missing);
+                self.roll_outs.push(RollOut { phase, workload: object, uid, is_missing });
+            } else {
+                self.waiting.push(object);
             }
         } else if pods.iter().any(|pod| pod.restarted_at != restarted_at) {
             // Pods of a former template: their roll-out is under way.
@@ -329,6 +349,12 @@ impl Plan {
     /// Returns whether the run restarts nothing.
     pub fn is_empty(&self) -> bool {
         self.roll_outs.is_empty() && self.evictions.is_empty()
+    }
+
+    /// Returns the uids of the workloads that are restarted because sidecars are missing.
+    pub(crate) fn for_missing(&self) -> Vec<String> {
+        let missing = self.roll_outs.iter().filter(|one| one.is_missing);
+        missing.filter_map(|one| one.uid.clone()).collect()
     }
 
     /// Adds the writes to an outcome. `now` is the time that templates get.

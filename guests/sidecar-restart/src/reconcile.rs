@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use istio::{
+    action::Object as Workload,
     api::{Istio, IstioStatus, MODULE_NAMESPACE},
     check, condition,
     kubernetes::Pod,
@@ -10,7 +11,7 @@ use istio::{
 };
 use mortise_sdk::{
     Action, Error, Failure, Host, Level, Manifest, Object, ObjectRef, Outcome, Request, Selection,
-    kubernetes::Namespace,
+    WriteFailure, kubernetes::Namespace,
 };
 use serde_json::{Value, json};
 
@@ -100,11 +101,9 @@ fn restart(run: &Run, mesh: &Mesh) -> Result<Outcome, Failure> {
     }
     let former = Record::read(istio);
     let changed = updated(former.as_ref(), istio, &settings, host);
-    let mut outcome = Outcome::new().finalizers([FINALIZER]);
-    if let Some(record) = &changed {
-        outcome = outcome.patch(record_patch(istio, record));
-    }
-    let record = changed.or(former).unwrap_or_default();
+    let has_changed = changed.is_some();
+    let former = former.unwrap_or_default();
+    let mut record = changed.unwrap_or_else(|| former.clone());
     let namespaces = Namespaces::read(host)?;
     let survey = Survey::read(host, |pod| {
         let Some(namespace) = namespaces.get(pod) else { return Ok(Causes::default()) };
@@ -115,6 +114,7 @@ fn restart(run: &Run, mesh: &Mesh) -> Result<Outcome, Failure> {
         Ok(causes)
     })?;
     let mut workloads = Workloads::new(host);
+    drop_refused(&mut record, request, &workloads)?;
     let mut due = Due::of(survey, &record, &mut workloads)?;
     if !due.kyma.is_empty() {
         due.hold_customers();
@@ -127,9 +127,19 @@ fn restart(run: &Run, mesh: &Mesh) -> Result<Outcome, Failure> {
     };
     let (plan, again) = plan(run, due, &record, &mut workloads)?;
     result.pending = plan.pending;
+    let restarted = plan.for_missing();
+    if !restarted.is_empty() {
+        record.add_restarted(restarted, &workloads.uids()?);
+    }
+    let own = (record != former).then(|| record_patch(istio, &record));
+    // New settings are recorded before a restart for them, and restarts when they have begun.
+    let (before, after) = if has_changed { (own, None) } else { (None, own) };
+    let mut outcome = Outcome::new().finalizers([FINALIZER]);
+    outcome.patch.extend(before);
     if !plan.is_empty() {
         outcome = plan.add_to(outcome, &record.restart_time(host.now()));
     }
+    outcome.patch.extend(after);
     if let Some(again) = again {
         outcome = outcome.requeue_after(again);
     }
@@ -157,6 +167,26 @@ fn plan(
     let plan = due.plan(bounds, workloads)?;
     let again = (plan.pending > 0 || evicts).then_some(AGAIN);
     Ok((plan, again))
+}
+
+/// Drops the workloads from the record whose restarts the API server has refused.
+fn drop_refused(
+    record: &mut Record,
+    request: &Request,
+    workloads: &Workloads,
+) -> Result<(), Failure> {
+    for failure in request.failed_writes.iter().filter(|failure| is_roll_out(failure)) {
+        let ObjectRef { kind, namespace, name, .. } = failure.ref_.clone();
+        let of = Workload { kind: kind.kind, namespace: namespace.unwrap_or_default(), name };
+        if let Some(uid) = workloads.get(&of)?.and_then(|workload| workload.uid) {
+            record.drop_restarted(&uid);
+        }
+    }
+    Ok(())
+}
+
+fn is_roll_out(failure: &WriteFailure) -> bool {
+    failure.action == Action::Patch && failure.ref_.kind.group == "apps"
 }
 
 /// Returns the record after these settings; `None` if it stays.
@@ -190,12 +220,10 @@ fn is_on_host_network(pod: &Pod, host: &Host) -> Result<bool, Error> {
 
 /// Returns the restarts that the API server refused, without those that budgets did.
 fn refused(request: &Request) -> Vec<String> {
-    let of = |failure: &&mortise_sdk::WriteFailure| match failure.action {
-        Action::Patch => failure.ref_.kind.group == "apps",
-        Action::Evict => failure.code != 429,
-        _ => false,
+    let of = |failure: &&WriteFailure| {
+        is_roll_out(failure) || failure.action == Action::Evict && failure.code != 429
     };
-    let text = |failure: &mortise_sdk::WriteFailure| {
+    let text = |failure: &WriteFailure| {
         let of = &failure.ref_;
         let namespace = of.namespace.as_deref().unwrap_or_default();
         format!("{} {namespace}/{}: {}", of.kind.kind, of.name, failure.message)

@@ -4,7 +4,7 @@
 //! not rolled out for it again: so one that comes up with another sidecar than expected is
 //! restarted once, and not for ever.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use istio::{
     api::{Config, Istio},
@@ -23,6 +23,10 @@ pub(crate) const DEFAULT_STATUS_PORT: i64 = 15020;
 /// How much later than a change a Pod must have been created to count as created after it: the
 /// clocks of host and API server differ.
 const SKEW_MS: u64 = 60_000;
+
+/// The most workloads that are recorded, in 78 KB. Of more, only their templates tell that they were
+/// restarted.
+const MOST_WORKLOADS: usize = 2000;
 
 /// A reason for a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -56,6 +60,9 @@ struct Setting {
     /// `None`: since before the first run; each restart counts as a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     since: Option<String>,
+    /// The uids of the workloads that were restarted for it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    workloads: BTreeSet<String>,
 }
 
 /// The settings that sidecars depend on.
@@ -88,12 +95,17 @@ impl Causes {
 
     /// Returns whether there is no cause but that the sidecar is missing.
     pub fn is_only_missing(self) -> bool {
-        self.retain(|cause| cause != Cause::Missing).is_empty()
+        self.without_missing().is_empty()
     }
 
     /// Returns whether a cause is in the set.
     pub fn has(self, cause: Cause) -> bool {
         self.0 & (1 << cause as u8) != 0
+    }
+
+    /// Returns the set without the cause that the sidecar is missing.
+    pub(crate) fn without_missing(self) -> Self {
+        self.retain(|cause| cause != Cause::Missing)
     }
 
     fn retain(self, keep: impl Fn(Cause) -> bool) -> Self {
@@ -137,7 +149,7 @@ impl Record {
             if self.0.get(cause).is_none_or(|setting| setting.value != *value) {
                 // All Pods that there are now are older than the next second.
                 let since = Some(time::rfc3339(now().saturating_add(1000)));
-                let setting = Setting { value: value.clone(), since };
+                let setting = Setting { value: value.clone(), since, ..Setting::default() };
                 next.0.insert(*cause, setting);
             }
         }
@@ -153,7 +165,7 @@ impl Record {
             (Cause::DnsProxying, config.enable_dns_proxying.into()),
             (Cause::StatsMatcher, config.sorted_regexps().into()),
         ];
-        let setting = |(cause, value)| (cause, Setting { value, since: None });
+        let setting = |(cause, value)| (cause, Setting { value, ..Setting::default() });
         Self(settings.map(setting).into())
     }
 
@@ -170,6 +182,28 @@ impl Record {
         let Some(restarted_at) = restarted_at else { return causes };
         let restarted_at = time::parse(restarted_at).unwrap_or_default();
         causes.retain(|cause| self.since(cause).is_some_and(|since| restarted_at < since))
+    }
+
+    /// Returns whether a workload was restarted because its sidecars were missing.
+    pub(crate) fn was_restarted(&self, uid: Option<&str>) -> bool {
+        let missing = self.0.get(&Cause::Missing);
+        missing.zip(uid).is_some_and(|(missing, uid)| missing.workloads.contains(uid))
+    }
+
+    /// Records workloads that are restarted because their sidecars are missing, and drops those
+    /// that exist no longer.
+    pub(crate) fn add_restarted(&mut self, uids: Vec<String>, existing: &BTreeSet<String>) {
+        let Some(missing) = self.0.get_mut(&Cause::Missing) else { return };
+        missing.workloads.retain(|uid| existing.contains(uid));
+        let free = MOST_WORKLOADS.saturating_sub(missing.workloads.len());
+        missing.workloads.extend(uids.into_iter().take(free));
+    }
+
+    /// Drops a workload whose restart was refused.
+    pub(crate) fn drop_restarted(&mut self, uid: &str) {
+        if let Some(missing) = self.0.get_mut(&Cause::Missing) {
+            missing.workloads.remove(uid);
+        }
     }
 
     /// Returns the causes that are older than a Pod and so did not pass by themselves.

@@ -222,7 +222,7 @@ fn reduced(pod: &Pod) -> Pod {
 // === impl Owner ===
 
 impl Owner {
-    fn of(pod: &Pod) -> Self {
+    pub(crate) fn of(pod: &Pod) -> Self {
         let namespace = pod.namespace().to_owned();
         match pod.metadata.owner_references.first() {
             Some(owner) => Self { namespace, kind: owner.kind.clone(), name: owner.name.clone() },

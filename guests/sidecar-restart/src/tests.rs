@@ -303,6 +303,67 @@ fn a_workload_without_a_sidecar_is_restarted_once_if_it_should_have_one() {
 }
 
 #[test]
+fn a_controller_that_takes_the_annotation_away_makes_no_loop_for_missing_sidecars_either() {
+    let mut objects = deployment("shop", "web", 1, "none");
+    objects.extend([injector(), namespace("shop", &json!({"istio-injection": "enabled"}))]);
+    let cluster = Cluster::new(objects);
+    let strip = || {
+        cluster.stub.patch(&json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: null}}}},
+        }));
+    };
+    cluster.run();
+    assert_eq!(cluster.all_restarted().len(), 1);
+    // It comes up without a sidecar again, or its roll-out is taken back at once.
+    for rolls in [true, false] {
+        if rolls {
+            cluster.roll("none");
+        }
+        strip();
+        cluster.stub.advance(Duration::from_hours(1));
+        assert_eq!(cluster.run().changes, [], "once");
+    }
+    // A workload of the same name is another one, and that which is gone is forgotten.
+    let known = record(&cluster).unwrap()["missing"]["workloads"].clone();
+    cluster.stub.delete("Deployment/shop/web");
+    for object in deployment("shop", "web", 1, "none") {
+        cluster.add(object);
+    }
+    cluster.run();
+    assert_eq!(cluster.all_restarted().len(), 1);
+    let now = record(&cluster).unwrap()["missing"]["workloads"].clone();
+    assert_eq!((known.as_array().unwrap().len(), now.as_array().unwrap().len()), (1, 1));
+    assert_ne!(known, now);
+}
+
+#[test]
+fn a_restart_for_a_missing_sidecar_that_is_refused_is_tried_again() {
+    let mut objects = deployment("shop", "web", 1, "none");
+    objects.extend([injector(), namespace("shop", &json!({"istio-injection": "enabled"}))]);
+    let cluster = Cluster::new(objects);
+    cluster.run();
+    cluster.stub.patch(&json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: null}}}},
+    }));
+    let refused = WriteFailure {
+        action: Action::Patch,
+        ref_: ObjectRef::new(workload::kind("Deployment"), Some("shop"), "web"),
+        code: 500,
+        reason: String::new(),
+        message: "no".to_owned(),
+        conflicting_managers: Vec::new(),
+    };
+    let request = Request { failed_writes: vec![refused], ..cluster.request() };
+    let outcome = Sidecars::reconcile(&request, &Config::default(), &cluster.stub.host()).unwrap();
+    let of_web = |patch: &&mortise_sdk::Manifest| patch.object.contains(r#""name":"web""#);
+    assert_eq!(outcome.patch.iter().filter(of_web).count(), 1, "{:?}", outcome.patch);
+}
+
+#[test]
 fn an_annotation_excludes_a_pod_a_workload_and_a_namespace() {
     let mut objects = [
         deployment("shop", "workload", 1, OLD),
@@ -523,6 +584,67 @@ fn a_sidecar_that_cannot_be_removed_holds_nothing_up_for_ever() {
     let messages: Vec<&str> = events.filter_map(|event| event.object["message"].as_str()).collect();
     assert_eq!(messages, ["still have sidecars: Pod shop/rc-1"]);
     assert!(cluster.stub.object(&reference()).is_none());
+}
+
+#[test]
+fn a_removal_in_turns_lasts_until_each_workload_had_its_turn() {
+    let config = r#"{"restarts": 2, "patienceMinutes": 10}"#;
+    // Roll-outs that come to their end, and such that take longer than they are awaited.
+    for (minutes, are_slow) in [(4, false), (11, true)] {
+        let workloads =
+            (0..8).flat_map(|number| deployment("shop", &format!("w{number}"), 1, IMAGE));
+        let cluster = Cluster::new(workloads.collect());
+        cluster.run();
+        cluster.stub.delete("Istio/kyma-system/default");
+        cluster.uninstalled();
+        for turn in 1..=4 {
+            let run = cluster.run_with(config);
+            assert_eq!(run.again, Some(Duration::from_secs(30)), "{minutes} minutes, {turn}");
+            assert_eq!(cluster.all_restarted().len(), 2 * turn, "{minutes} minutes, {turn}");
+            cluster.stub.advance(Duration::from_mins(minutes));
+            if !are_slow {
+                cluster.roll("none");
+            }
+        }
+        let changes = cluster.run_with(config).changes;
+        assert!(changes.iter().all(|change| change.action != "event"), "{changes:?}");
+        assert!(cluster.stub.object(&reference()).is_none(), "nothing is held up");
+    }
+}
+
+#[test]
+fn a_roll_out_that_is_under_way_is_waited_for_before_a_removal() {
+    let mut objects = deployment("shop", "web", 1, IMAGE);
+    let mut other = objects[1].clone();
+    other["metadata"]["name"] = "web-2".into();
+    other["metadata"]["uid"] = "u-web-2".into();
+    other["status"]["readyReplicas"] = 0.into();
+    objects.push(other);
+    for gets_ready in [true, false] {
+        let cluster = Cluster::new(objects.clone());
+        cluster.run();
+        cluster.stub.delete("Istio/kyma-system/default");
+        cluster.uninstalled();
+        assert_eq!(cluster.run().again, Some(Duration::from_secs(30)));
+        assert_eq!(cluster.all_restarted(), BTreeMap::new());
+        if gets_ready {
+            cluster.stub.patch(&json!({
+                "apiVersion": "apps/v1", "kind": "ReplicaSet",
+                "metadata": {"name": "web-2", "namespace": "shop"},
+                "status": {"readyReplicas": 1},
+            }));
+            cluster.run();
+            assert_eq!(cluster.all_restarted().len(), 1);
+            continue;
+        }
+        cluster.stub.advance(Duration::from_mins(11));
+        let changes = cluster.run().changes;
+        let events = changes.iter().filter(|change| change.action == "event");
+        let messages: Vec<&str> =
+            events.filter_map(|event| event.object["message"].as_str()).collect();
+        assert_eq!(messages, ["still have sidecars: Deployment shop/web"]);
+        assert!(cluster.stub.object(&reference()).is_none());
+    }
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! The steps of a run once the Istio resource is deleted: the sidecars are removed.
 
-use std::fmt::Write as _;
+use std::{cell::RefCell, collections::BTreeSet, fmt::Write as _};
 
 use istio::{
+    action::RESTARTED_AT,
     api::{FINALIZER as INSTALLATION, ISTIO_NAMESPACE, Istio},
     predicate::is_left_behind,
 };
-use mortise_sdk::{Event, Failure, Host, Level, Outcome, Request, kubernetes::Namespace};
+use mortise_sdk::{Event, Failure, Host, Level, Outcome, Request, kubernetes::Namespace, time};
 
 use crate::{
     config::Config,
@@ -15,7 +16,7 @@ use crate::{
     plan::{Bounds, Due},
     reconcile::{AGAIN, Namespaces, record_patch},
     record::{Cause, Causes, Record},
-    survey::Survey,
+    survey::{Owner, Survey},
     workload::Workloads,
 };
 
@@ -64,8 +65,15 @@ fn remove(
         outcome = outcome.patch(record_patch(istio, record));
     }
     let record = changed.unwrap_or(former);
+    let now = host.now();
+    let since = record.since(Cause::Uninstall).unwrap_or(now);
+    let restarted = RefCell::new(BTreeSet::new());
     let namespaces = Namespaces::read(host)?;
     let survey = Survey::read(host, |pod| {
+        let restarted_at = pod.metadata.annotations.get(RESTARTED_AT);
+        if restarted_at.and_then(|at| time::parse(at)).is_some_and(|at| at >= since) {
+            restarted.borrow_mut().insert(Owner::of(pod));
+        }
         let mut causes = Causes::default();
         let is_over = matches!(pod.status.phase.as_str(), "Succeeded" | "Failed");
         let is_included = namespaces.get(pod).is_some();
@@ -84,18 +92,24 @@ fn remove(
             format!("{} {}/{}", warning.pod.kind, warning.pod.namespace, warning.pod.name)
         })
         .collect();
-    if due.is_empty() {
+    if due.is_done() {
         return Ok(done(outcome, left));
     }
-    let now = host.now();
-    let since = record.since(Cause::Uninstall).unwrap_or(now);
-    let patience = config.patience();
-    if now >= since.saturating_add(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)) {
+    let all = restarted.borrow().len() + due.all();
+    if now >= since.saturating_add(longest(all, config)) {
         left.extend(due.names());
         return Ok(done(outcome, left));
     }
     let plan = due.plan(Bounds::of(config, request, &record, now), &mut workloads)?;
     Ok(plan.add_to(outcome, &record.restart_time(now)).requeue_after(AGAIN))
+}
+
+/// Returns the longest time, in milliseconds, that the removal of so many sidecars' workloads may
+/// take: each is awaited for no longer than the patience, and so many at a time.
+fn longest(all: usize, config: &Config) -> u64 {
+    let patience = u64::try_from(config.patience().as_millis()).unwrap_or(u64::MAX);
+    let turns = u64::try_from(all.div_ceil(config.limit())).unwrap_or(u64::MAX);
+    patience.saturating_mul(turns)
 }
 
 /// Lets the resource go, and names what could not be restarted.

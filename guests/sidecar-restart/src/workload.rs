@@ -1,6 +1,6 @@
 //! The workloads behind Pods: `ReplicaSet`s and the templates of what can be rolled out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use istio::{
     action::{Action, Object, RESTARTED_AT, ReplicaSets},
@@ -108,6 +108,18 @@ impl<'a> Workloads<'a> {
         let read: Option<ReplicaSet> = self.host.get(Some(namespace), name, &REPLICA_SET_FIELDS)?;
         self.replica_sets.insert(key, read.clone());
         Ok(read)
+    }
+
+    /// Reads the uids of all workloads.
+    pub(crate) fn uids(&self) -> Result<BTreeSet<String>, Error> {
+        let mut uids = BTreeSet::new();
+        for of in KINDS {
+            let of = Selection::new(kind(of)).fields([restarted_at(), exclude()]);
+            for read in self.host.objects::<Read>(&of, 0) {
+                uids.extend(read?.metadata.uid);
+            }
+        }
+        Ok(uids)
     }
 
     /// Reads a workload; `None` if it does not exist.

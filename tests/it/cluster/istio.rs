@@ -279,6 +279,13 @@ impl Mesh {
         answer.unwrap_or_else(|refusal| panic!("{of} {name}: {}", refusal.message));
     }
 
+    /// Returns the time at which the workload of [`injected`] was restarted last.
+    pub(super) async fn restarted_at(&self) -> Option<String> {
+        let workload = self.get("apps/v1/Deployment", "default", "web").await?;
+        let annotations = &workload["spec"]["template"]["metadata"]["annotations"];
+        annotations[istio::action::RESTARTED_AT].as_str().map(str::to_owned)
+    }
+
     pub(super) async fn status(&self) -> Value {
         let istio = self.get(ISTIO, "kyma-system", "default").await;
         istio.map(|istio| istio["status"].clone()).unwrap_or_default()
@@ -391,6 +398,22 @@ impl Mesh {
             .map(|event| format!("{} {} as {}", event.verb, event.request_uri, event.account()))
             .collect()
     }
+}
+
+/// Returns a workload whose Pods have a sidecar of this image, with these resources.
+fn injected(image: &str, resources: &Value) -> Value {
+    let template = json!({
+        "metadata": {"labels": {"app": "web"}, "annotations": {"sidecar.istio.io/status": "{}"}},
+        "spec": {"containers": [
+            {"name": "app", "image": "app:1"},
+            {"name": "istio-proxy", "image": image, "resources": resources},
+        ]},
+    });
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template},
+    })
 }
 
 fn folder_of(guest: &str) -> String {

@@ -2,7 +2,7 @@ use mortise_sdk::{
     Action, ObjectRef, Processor as _,
     testing::{Stub, request_for},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 use crate::PeerAuthentications;
@@ -123,6 +123,24 @@ fn a_read_without_an_answer_is_tried_again_and_leaves_the_status() {
         let failure = run(&istio, &cluster(&istio).unavailable(kind)).unwrap_err();
         assert_eq!((failure.status, failure.retry), (None, mortise_sdk::Retry::BackOff), "{kind}");
     }
+}
+
+#[test]
+fn without_the_namespace_and_the_rights_in_it_the_rest_is_deleted() {
+    let mut istio = istio(INSTALLED, &json!({"networkPoliciesEnabled": true}));
+    let applied = run(&istio, &cluster(&istio)).unwrap().apply.into_iter();
+    let applied: Vec<Value> =
+        applied.map(|one| serde_json::from_str(&one.object).unwrap()).collect();
+    istio["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    istio["metadata"]["finalizers"] = json!([FINALIZER]);
+    let mut rights = PeerAuthentications::describe(&Config::default()).unwrap();
+    rights.reads.retain(|read| read.namespace.as_deref() != Some(ISTIO_NAMESPACE));
+    let here = |object: &Value| object["metadata"]["namespace"] != ISTIO_NAMESPACE;
+    let left: Vec<Value> = applied.into_iter().filter(here).collect();
+    let cluster = Stub::new().declared(rights).objects([istio.clone()]).objects(left.clone());
+    let outcome = run(&istio, &cluster).unwrap();
+    assert_eq!((outcome.delete.len(), outcome.finalizers), (left.len(), Some(vec![])));
+    assert!(!left.is_empty());
 }
 
 #[test]

@@ -9,6 +9,8 @@ const LIMITS: &str = "/spec/template/spec/containers/0/resources/limits";
 const REQUESTS: &str = "/spec/template/spec/containers/0/resources/requests";
 const AFFINITY: &str = "/spec/template/spec/affinity";
 const ENV: &str = "/spec/template/spec/containers/0/env";
+const RESTARTED: &str =
+    "/spec/template/metadata/annotations/istio-operator.kyma-project.io~1restartedAt";
 
 /// An effect on an object.
 struct Effect {
@@ -69,8 +71,7 @@ fn env(name: &str, value: &str) -> Effect {
 }
 
 fn restarted(name: &'static str) -> Effect {
-    let at = "/spec/template/metadata/annotations/istio-operator.kyma-project.io~1restartedAt";
-    on(DEPLOYMENT, name, Changed(at))
+    on(DEPLOYMENT, name, Changed(RESTARTED))
 }
 
 /// A spec with one setting, and the effects of it.
@@ -93,7 +94,9 @@ fn of_config() -> Vec<Case> {
             json!({"forwardClientCertDetails": "SANITIZE"}),
             mesh("forwardClientCertDetails: SANITIZE"),
         ),
+        (json!({"forwardClientCertDetails": "APPEND_FORWARD"}), restarted(GATEWAY)),
         (json!({"trustDomain": "example.org"}), mesh("trustDomain: example.org")),
+        (json!({"trustDomain": "example.com"}), restarted(GATEWAY)),
         (json!({"enableDNSProxying": true}), mesh("ISTIO_META_DNS_CAPTURE: \"true\"")),
         (json!({"enableDNSProxying": false}), mesh("ISTIO_META_DNS_CAPTURE: \"false\"")),
         (
@@ -101,6 +104,7 @@ fn of_config() -> Vec<Case> {
             mesh("enablePrometheusMerge: true"),
         ),
         (json!({"proxyStatsMatcher": {"inclusionRegexps": ["a.*b"]}}), mesh("a.*b")),
+        (json!({"proxyStatsMatcher": {"inclusionRegexps": ["c.*d"]}}), restarted(GATEWAY)),
         (
             json!({"gatewayExternalTrafficPolicy": "Local"}),
             on("v1/Service", GATEWAY, At("/spec/externalTrafficPolicy", json!("Local"))),
@@ -151,40 +155,59 @@ fn of_components() -> Vec<Case> {
         add(resources("requests", &requests), DEPLOYMENT, REQUESTS, requests.clone());
     }
     let limits = json!({"cpu": "300m", "memory": "300Mi"});
+    let requests = json!({"cpu": "30m", "memory": "30Mi"});
     let term = json!({
         "labelSelector": {"matchLabels": {"none": "such"}}, "topologyKey": "kubernetes.io/hostname",
     });
     let preferred = json!([{"weight": 1, "podAffinityTerm": term}]);
-    let pod_affinity =
-        json!({"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}});
-    let proxy = json!({"resources": {"limits": {"cpu": "777m"}}});
+    let preference = json!({"matchExpressions": [{"key": "none", "operator": "DoesNotExist"}]});
+    let preferred_nodes = json!([{"weight": 1, "preference": preference}]);
+    let affinities = [
+        ("podAffinity", &preferred),
+        ("podAntiAffinity", &preferred),
+        ("nodeAffinity", &preferred_nodes),
+    ];
+    for (of, preferred) in affinities {
+        let affinity = json!({of: {"preferredDuringSchedulingIgnoredDuringExecution": preferred}});
+        let effect = on(DAEMON_SET, CNI, At(AFFINITY, affinity.clone()));
+        all.push((k8s("cni", json!({"affinity": affinity})), vec![effect]));
+    }
+    for (of, resource, amount) in [
+        ("limits", "cpu", "777m"),
+        ("limits", "memory", "777Mi"),
+        ("requests", "cpu", "71m"),
+        ("requests", "memory", "171Mi"),
+    ] {
+        let spec = k8s("proxy", json!({"resources": {of: {resource: amount}}}));
+        let effect = on("v1/ConfigMap", "istio-sidecar-injector", Text("/data/values", amount));
+        all.push((spec, vec![effect]));
+    }
     let others = [
         (
             k8s("cni", json!({"resources": {"limits": limits.clone()}})),
             on(DAEMON_SET, CNI, At(LIMITS, limits)),
         ),
         (
-            k8s("cni", json!({"affinity": pod_affinity.clone()})),
-            on(DAEMON_SET, CNI, At(AFFINITY, pod_affinity)),
-        ),
-        (
-            k8s("proxy", proxy),
-            on("v1/ConfigMap", "istio-sidecar-injector", Text("/data/values", "777m")),
+            k8s("cni", json!({"resources": {"requests": requests.clone()}})),
+            on(DAEMON_SET, CNI, At(REQUESTS, requests)),
         ),
         (
             json!({"compatibilityMode": true}),
             env("PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE", "false"),
         ),
-        (
-            json!({"networkPoliciesEnabled": true}),
-            on(
-                "networking.k8s.io/v1/NetworkPolicy",
-                "kyma-project.io--istio-pilot",
-                At("/metadata/labels/kyma-project.io~1managed-by", json!("kyma")),
-            ),
-        ),
     ];
     all.extend(others.map(|(spec, effect)| (spec, vec![effect])));
+    let policy = on(
+        "networking.k8s.io/v1/NetworkPolicy",
+        "kyma-project.io--istio-pilot",
+        At("/metadata/labels/kyma-project.io~1managed-by", json!("kyma")),
+    );
+    let cni = on(DAEMON_SET, CNI, Changed(RESTARTED));
+    let effects = vec![policy, restarted(GATEWAY), restarted("istiod"), cni];
+    all.push((json!({"networkPoliciesEnabled": true}), effects));
+    let is_there = At("/metadata/labels/kyma-project.io~1module", json!("istio"));
+    let enabled = json!({"components": {"egressGateway": {"enabled": true}}});
+    all.push((enabled, vec![on(DEPLOYMENT, EGRESS, is_there)]));
     all
 }
 
@@ -242,6 +265,21 @@ async fn each_field_of_the_resource_has_its_effect_once() {
             println!("{took:>10.1?}  {name}: {spec}");
         }
         mesh.until_state("Ready").await;
+        mesh.until_idle().await;
     }
+    let everything = json!({
+        "components": {"egressGateway": {"enabled": true}},
+        "experimental": {
+            "enableAmbient": true,
+            "pilot": {
+                "enableAlphaGatewayAPI": true, "enableMultiNetworkDiscoverGatewayAPI": true,
+            },
+        },
+    });
+    mesh.edit(&everything).await;
+    mesh.until_state("Ready").await;
+    mesh.until_idle().await;
+    let [printed, held] = mesh.grants().await;
+    assert_eq!(printed, held, "what is handed on (left) is what Istio's roles hold (right)");
     assert_eq!(mesh.forbidden().await, Vec::<String>::new());
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{ISTIO, Mesh};
+use super::{ISTIO, Mesh, injected};
 
 /// The label that each object of the library and each object of the module carries.
 const MODULE: &str = "kyma-project.io/module";
@@ -71,12 +71,20 @@ impl Mesh {
 #[tokio::test]
 async fn an_installation_gets_ready_with_the_printed_rights_repairs_itself_and_goes() {
     let Some(mut mesh) = Mesh::prepare(&[]).await else { return };
+    let old = injected("docker.io/istio/proxyv2:1.29.0-distroless", &json!({}));
+    mesh.ground.apply(vec![old]).await;
     mesh.start().await;
     mesh.processors().await;
-    mesh.istio(json!({"networkPoliciesEnabled": true})).await;
+    let egress = json!({"egressGateway": {"enabled": true}});
+    mesh.istio(json!({"networkPoliciesEnabled": true, "components": egress})).await;
     let took = mesh.until_state("Ready").await;
+    mesh.until("the old sidecar is replaced", async || mesh.restarted_at().await.is_some()).await;
+    let restarted_at = mesh.restarted_at().await;
     mesh.until_idle().await;
     println!("ready after {took:?}, runs and renderings: {:?}", mesh.work().await);
+
+    let [printed, held] = mesh.grants().await;
+    assert_eq!(printed, held, "what is handed on (left) is what Istio's roles hold (right)");
 
     // Whatever is changed is repaired, from what was rendered before.
     let made = mesh.made().await;
@@ -109,11 +117,13 @@ async fn an_installation_gets_ready_with_the_printed_rights_repairs_itself_and_g
     })
     .await;
     assert_eq!(mesh.made().await, made, "nothing is deleted");
+    assert_eq!(mesh.restarted_at().await, restarted_at, "no sidecar is removed");
     mesh.delete("networking.istio.io/v1/ServiceEntry", "default", "outside").await;
     mesh.until("the resource is gone", async || {
         mesh.get(ISTIO, "kyma-system", "default").await.is_none()
     })
     .await;
+    assert_ne!(mesh.restarted_at().await, restarted_at, "the sidecar is removed");
     mesh.until("all of it is gone", async || mesh.made().await.is_empty()).await;
     mesh.until("its namespace is gone", async || {
         mesh.get("v1/Namespace", "", "istio-system").await.is_none()

@@ -1,6 +1,6 @@
 //! The printed rights: each is used, and one that is missing is told.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use mortise_core::resource::{Method, Outgoing};
 use serde_json::{Value, json};
@@ -44,6 +44,23 @@ impl Mesh {
             |object: &&Value| object["metadata"]["name"].as_str().unwrap().ends_with("-grants");
         let roles = self.printed[INSTALLATION].iter().filter(is_granted);
         roles.filter_map(|role| role["rules"].as_array()).flatten().cloned().collect()
+    }
+
+    /// Returns the rights that are handed on, first as they are printed, then as Istio's roles in
+    /// the cluster hold them.
+    pub(super) async fn grants(&self) -> [BTreeSet<String>; 2] {
+        let mut held = Vec::new();
+        for kind in ["Role", "ClusterRole"] {
+            for role in self.list(&format!("rbac.authorization.k8s.io/v1/{kind}")).await {
+                if !role["metadata"]["labels"][istio::installed::COMPONENT_LABEL].is_null() {
+                    held.extend(role["rules"].as_array().cloned().unwrap_or_default());
+                }
+            }
+        }
+        [self.handed_on(), held].map(|rules| {
+            let rights = rules.iter().flat_map(Right::of_rule);
+            rights.map(|right| format!("{} {} {}", right.verb, right.title(), right.name)).collect()
+        })
     }
 
     /// Returns the printed rules that no request has needed. A store is shared: whichever of the

@@ -9,12 +9,13 @@ use istio::{
     images::Images,
     installed,
     kubernetes::Node,
+    last_applied::{Effect, LastApplied},
     merge,
 };
 use mortise_core::resource::{Method, Outgoing};
 use serde_json::{Value, json};
 
-use super::{super::kind, GUESTS, ISTIO, Mesh, PROCESSOR, VERSION, life::Made};
+use super::{super::kind, GUESTS, ISTIO, Mesh, PROCESSOR, VERSION, injected, life::Made};
 use crate::istio_client::{Case, Renderer};
 
 /// The field managers of the original: that of Istio's installer, and its own.
@@ -133,9 +134,8 @@ impl Mesh {
     }
 
     /// Writes the Istio resource as the original leaves it.
-    async fn istio_as_original(&self) {
-        let annotation =
-            format!(r#"{{"config":{{"telemetry":{{"metrics":{{}}}}}},"IstioTag":"{TAG}"}}"#);
+    async fn istio_as_original(&self, istio: &Istio) {
+        let annotation = LastApplied::after(istio, Effect::All(TAG)).unwrap();
         let patch = json!({
             "apiVersion": "operator.kyma-project.io/v1alpha2", "kind": "Istio",
             "metadata": {
@@ -186,8 +186,9 @@ impl Mesh {
     }
 }
 
-/// Renders what the original installs for an Istio resource without settings.
-async fn rendering(mesh: &Mesh, renderer: &Renderer) -> Vec<Value> {
+/// Renders what the original installs for an Istio resource, and returns the resources of sidecars
+/// too.
+async fn rendering(mesh: &Mesh, renderer: &Renderer, istio: &Istio) -> (Vec<Value>, Value) {
     let nodes: Vec<Node> = mesh
         .list("v1/Node")
         .await
@@ -199,15 +200,16 @@ async fn rendering(mesh: &Mesh, renderer: &Renderer) -> Vec<Value> {
     let image = |name: &str| (name.to_owned(), format!("docker.io/istio/{name}:{TAG}"));
     let images = Images::read(&["pilot", "install-cni", "proxyv2", "ztunnel"].map(image).into());
     let input = merge::Input {
-        spec: &Istio::default().spec,
+        spec: &istio.spec,
         cluster: &cluster,
         flavour: Flavour::Regular,
         features: Features::default(),
         images: &images.unwrap(),
         pull_secret: None,
     };
-    let spec = merge::merge(&input).unwrap().to_string();
-    let case = Case { name: "taken over".to_owned(), spec, cluster: None };
+    let spec = merge::merge(&input).unwrap();
+    let of_sidecars = spec.pointer("/spec/values/global/proxy/resources").unwrap().clone();
+    let case = Case { name: "taken over".to_owned(), spec: spec.to_string(), cluster: None };
     let answer = renderer.render(&case).await;
     let mut all = Vec::new();
     for component in &answer.rendered().unwrap().components {
@@ -227,7 +229,7 @@ async fn rendering(mesh: &Mesh, renderer: &Renderer) -> Vec<Value> {
             }
         }
     }
-    all
+    (all, of_sidecars)
 }
 
 #[tokio::test]
@@ -235,10 +237,21 @@ async fn rendering(mesh: &Mesh, renderer: &Renderer) -> Vec<Value> {
 async fn istio_goes_from_the_original_to_the_processors_and_back_untouched() {
     let Some(mut mesh) = Mesh::prepare(&[]).await else { return };
     let renderer = Renderer::of(VERSION).await.unwrap();
-    let objects = rendering(&mesh, &renderer).await;
+    // Each setting for which something is restarted, and a workload with the right sidecar.
+    let spec = json!({
+        "config": {
+            "numTrustedProxies": 2, "enableDNSProxying": true,
+            "proxyStatsMatcher": {"inclusionRegexps": ["a.*b"]},
+        },
+        "networkPoliciesEnabled": true,
+    });
+    let istio: Istio = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+    let (objects, of_sidecars) = rendering(&mesh, &renderer, &istio).await;
+    let sidecar = format!("docker.io/istio/proxyv2:{TAG}");
+    mesh.ground.apply(vec![injected(&sidecar, &of_sidecars)]).await;
     mesh.install_as_original(&objects).await;
-    mesh.istio(json!({})).await;
-    mesh.istio_as_original().await;
+    mesh.istio(spec).await;
+    mesh.istio_as_original(&istio).await;
     let (made, workloads) = (mesh.made().await, mesh.workloads().await);
     let former = mesh.get(ISTIO, "kyma-system", "default").await.unwrap();
     let states = mesh.states().await;
@@ -259,9 +272,10 @@ async fn istio_goes_from_the_original_to_the_processors_and_back_untouched() {
     assert!(made.is_subset(&now), "{:?}", made.difference(&now).collect::<Vec<_>>());
     assert_eq!(mesh.workloads().await, workloads, "no workload is restarted");
     assert_eq!(states.seen(), ["Ready"], "the state stays");
-    let istio = mesh.get(ISTIO, "kyma-system", "default").await.unwrap();
-    assert_eq!(istio["metadata"]["uid"], former["metadata"]["uid"]);
-    assert_eq!(istio["metadata"]["generation"], former["metadata"]["generation"]);
+    let now = mesh.get(ISTIO, "kyma-system", "default").await.unwrap();
+    assert_eq!(now["metadata"]["uid"], former["metadata"]["uid"]);
+    assert_eq!(now["metadata"]["generation"], former["metadata"]["generation"]);
+    assert_eq!(mesh.restarted_at().await, None);
 
     assert_eq!(mesh.forbidden().await, Vec::<String>::new());
 
@@ -280,7 +294,7 @@ async fn istio_goes_from_the_original_to_the_processors_and_back_untouched() {
         .filter(|finalizer| !finalizer.as_str().unwrap().ends_with("/istio-installation"));
     assert_eq!(ours.count(), 0, "{finalizers:?}");
     mesh.install_as_original(&objects).await;
-    mesh.istio_as_original().await;
+    mesh.istio_as_original(&istio).await;
     let back = mesh.made().await;
     assert!(made.is_subset(&back), "{:?}", made.difference(&back).collect::<Vec<_>>());
     // The original sets the number of replicas each time: the generations are others.
