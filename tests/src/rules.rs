@@ -28,9 +28,13 @@ pub fn surroundings() -> Result<Vec<Value>> {
 /// six objects for it: a `VirtualService`, a policy for each open path and each authorization, and
 /// one for the tokens.
 pub fn rule(index: usize) -> Value {
+    written("v2", index, &spec(index))
+}
+
+fn written(version: &str, index: usize, spec: &Value) -> Value {
     json!({
-        "apiVersion": "gateway.kyma-project.io/v2", "kind": "APIRule",
-        "metadata": {"name": format!("shop-{index}"), "namespace": NAMESPACE}, "spec": spec(index),
+        "apiVersion": format!("gateway.kyma-project.io/{version}"), "kind": "APIRule",
+        "metadata": {"name": format!("shop-{index}"), "namespace": NAMESPACE}, "spec": spec,
     })
 }
 
@@ -58,16 +62,10 @@ fn spec(index: usize) -> Value {
 ///
 /// Fails if the rule cannot be converted.
 pub fn rule_of_three_versions(index: usize) -> Result<Value> {
-    let written = |version: &str, spec: &Value| {
-        json!({
-            "apiVersion": format!("gateway.kyma-project.io/{version}"), "kind": "APIRule",
-            "metadata": {"name": format!("shop-{index}"), "namespace": NAMESPACE}, "spec": spec,
-        })
-    };
     let rule = match index % 3 {
-        0 => written("v2", &spec(index)),
-        1 => written("v2alpha1", &spec(index)),
-        _ => written("v1beta1", &in_v1beta1(index)),
+        0 => written("v2", index, &spec(index)),
+        1 => written("v2alpha1", index, &spec(index)),
+        _ => written("v1beta1", index, &in_v1beta1(index)),
     };
     api_rule::conversion::convert(&rule, "v2alpha1").map_err(Error::msg)
 }

@@ -35,7 +35,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use crate::{
     calls::runtime,
     process::{API_THREAD, Memory},
-    rules::Setting,
+    rules::{Setting, Written},
     swap::millis,
     table::{Table, Times, micros},
 };
@@ -76,7 +76,7 @@ pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
         (runtime(1, API_THREAD)?, runtime(2, "host")?, runtime(1, "client")?);
     let result = hosting.block_on(async {
         let stop = Stop::default();
-        let setting = Setting::new(0, serving.handle().clone()).await?;
+        let setting = Setting::new(0, Written::Alike, serving.handle().clone()).await?;
         let (port, mut tasks, host) = open(&setting, &stop).await?;
         let measured = asking.spawn(measure(port));
         let (one, many, lists, grown) =

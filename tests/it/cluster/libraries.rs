@@ -140,11 +140,11 @@ async fn a_library_is_exchanged_as_a_version_of_its_processor() {
     // comes back is the last that has passed its own.
     let breaks_on_long =
         "(if (i32.gt_u (local.get 1) (i32.const 7)) (then unreachable)) (i32.const 32)";
-    let short = written("4.0.0", breaks_on_long);
-    fs::write(modules.path().join("short.wasm"), &short).unwrap();
-    stage.apply(with("short.wasm")).await;
+    let picky = written("4.0.0", breaks_on_long);
+    fs::write(modules.path().join("picky.wasm"), &picky).unwrap();
+    stage.apply(with("picky.wasm")).await;
     stage.until_announced(json!({"text": "AGAIN"})).await;
-    stage.until_called(&short, "4.0.0", "Loaded", "announce 4.0.0 is at work").await;
+    stage.until_called(&picky, "4.0.0", "Loaded", "announce 4.0.0 is at work").await;
     stage.apply(vec![object(&stage, "a longer text")]).await;
     stage.until_called(&shout, "1.0.0", "RolledBack", "version 4.0.0 was taken back").await;
     stage.until_announced(json!({"text": "A LONGER TEXT"})).await;

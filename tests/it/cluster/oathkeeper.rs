@@ -89,15 +89,14 @@ impl Site {
     async fn grant(&self, except: Option<&str>) {
         let mut roles = self.printed.clone();
         if let Some(resource) = except {
-            let mut rules: Vec<_> =
-                roles.iter_mut().filter_map(|role| role.get_mut("rules")?.as_array_mut()).collect();
-            let count =
-                |rules: &[&mut Vec<Value>]| rules.iter().map(|rules| rules.len()).sum::<usize>();
-            let before = count(&rules);
-            for rules in &mut rules {
+            let mut taken = 0;
+            for rules in roles.iter_mut().filter_map(|role| role.get_mut("rules")) {
+                let rules = rules.as_array_mut().unwrap();
+                let before = rules.len();
                 rules.retain(|rule| rule["resources"] != json!([resource]));
+                taken += before - rules.len();
             }
-            assert_eq!(count(&rules), before - 1, "one rule is for {resource} alone");
+            assert_eq!(taken, 1, "one rule is for {resource} alone");
         }
         self.ground.apply(roles).await;
     }

@@ -184,7 +184,7 @@ async fn rules_of_three_versions_go_from_the_original_to_the_processor_and_back_
     assert_eq!((of_kind("VirtualService"), of_kind("Rule")), (5, 1));
     let (traffic, rules) = (seen(gateway.traffic().await), seen(gateway.list(STORED).await));
     let states = gateway.states().await;
-    let stated = states.seen();
+    let settled = states.seen();
 
     // To the processor: suspended, it answers conversions before the original ends.
     let host = gateway.host(&[]).await;
@@ -198,7 +198,7 @@ async fn rules_of_three_versions_go_from_the_original_to_the_processor_and_back_
     gateway.until_quiet(&host).await;
     assert_eq!(seen(gateway.traffic().await), traffic);
     assert_eq!(seen(gateway.list(STORED).await), rules);
-    assert_eq!(states.seen(), stated, "no state has changed");
+    assert_eq!(states.seen(), settled, "no state has changed");
     for written in written() {
         let live = gateway.api(&written).await.get(&name_of(&written)).await.unwrap();
         assert_eq!(live.data["spec"], written["spec"], "{written:#}");
@@ -235,6 +235,6 @@ async fn rules_of_three_versions_go_from_the_original_to_the_processor_and_back_
     gateway.write_as_original(&made).await;
     assert_eq!(seen(gateway.traffic().await), traffic);
     assert_eq!(seen(gateway.list(STORED).await), rules);
-    assert_eq!(states.seen(), stated, "no state has changed");
+    assert_eq!(states.seen(), settled, "no state has changed");
     original.end().await;
 }
