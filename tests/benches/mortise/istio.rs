@@ -78,7 +78,7 @@ async fn render(table: &mut Table) -> anyhow::Result<()> {
             times.push(begun.elapsed());
             let outcome = called.outcome?.map_err(|failure| anyhow::anyhow!(failure.message))?;
             let answer: Value = serde_json::from_str(&outcome.status.context("no answer")?)?;
-            bytes = answer["bytes"].as_u64().context("no rendering")?;
+            bytes = answer.get("bytes").and_then(Value::as_u64).context("no rendering")?;
         }
     }
     let native = native()?;

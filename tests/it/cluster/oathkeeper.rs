@@ -90,11 +90,11 @@ impl Site {
         let mut roles = self.printed.clone();
         if let Some(resource) = except {
             let mut taken = 0;
-            for rules in roles.iter_mut().filter_map(|role| role.get_mut("rules")) {
-                let rules = rules.as_array_mut().unwrap();
-                let before = rules.len();
-                rules.retain(|rule| rule["resources"] != json!([resource]));
-                taken += before - rules.len();
+            for all in roles.iter_mut().filter_map(|role| role.get_mut("rules")) {
+                let all = all.as_array_mut().unwrap();
+                let before = all.len();
+                all.retain(|rule| rule["resources"] != json!([resource]));
+                taken += before - all.len();
             }
             assert_eq!(taken, 1, "one rule is for {resource} alone");
         }

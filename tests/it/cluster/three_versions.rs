@@ -236,7 +236,7 @@ impl Gateway {
 
     /// Returns the APIRules of the users' namespace, in one of their versions.
     async fn rules(&self, version: &str) -> Api<DynamicObject> {
-        self.api(&rule(version, "any", Value::Null)).await
+        self.api(&rule(version, "any", &Value::Null)).await
     }
 
     /// Waits until a host serves the webhooks of the Processor's module.
@@ -325,7 +325,7 @@ fn oathkeeper_rules() -> Value {
 }
 
 /// Returns an APIRule of a user.
-fn rule(version: &str, name: &str, spec: Value) -> Value {
+fn rule(version: &str, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": format!("{GROUP}/{version}"), "kind": "APIRule",
         "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
@@ -339,7 +339,7 @@ fn old(name: &str, strategy: &Value) -> Value {
         "service": {"name": "orders", "port": 8000},
         "rules": [{"path": "/status", "methods": ["GET"], "accessStrategies": [strategy]}],
     });
-    rule("v1beta1", name, spec)
+    rule("v1beta1", name, &spec)
 }
 
 /// Returns APIRules that users have written, in three versions.
@@ -354,7 +354,7 @@ fn written() -> Vec<Value> {
     ];
     for (index, version) in ["v2alpha1", "v2"].into_iter().enumerate() {
         let like = rules::rule(index);
-        all.push(rule(version, &format!("new-{version}"), like["spec"].clone()));
+        all.push(rule(version, &format!("new-{version}"), &like["spec"]));
     }
     all
 }

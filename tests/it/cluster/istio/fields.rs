@@ -154,6 +154,15 @@ fn of_components() -> Vec<Case> {
         let requests = json!({"cpu": "33m", "memory": "99Mi"});
         add(resources("requests", &requests), DEPLOYMENT, REQUESTS, requests.clone());
     }
+    let is_there = At("/metadata/labels/kyma-project.io~1module", json!("istio"));
+    let enabled = json!({"components": {"egressGateway": {"enabled": true}}});
+    all.push((enabled, vec![on(DEPLOYMENT, EGRESS, is_there)]));
+    all
+}
+
+fn of_the_plugin_and_the_proxy() -> Vec<Case> {
+    let k8s = |component: &str, k8s: Value| json!({"components": {component: {"k8s": k8s}}});
+    let mut all = Vec::new();
     let limits = json!({"cpu": "300m", "memory": "300Mi"});
     let requests = json!({"cpu": "30m", "memory": "30Mi"});
     let term = json!({
@@ -205,9 +214,6 @@ fn of_components() -> Vec<Case> {
     let cni = on(DAEMON_SET, CNI, Changed(RESTARTED));
     let effects = vec![policy, restarted(GATEWAY), restarted("istiod"), cni];
     all.push((json!({"networkPoliciesEnabled": true}), effects));
-    let is_there = At("/metadata/labels/kyma-project.io~1module", json!("istio"));
-    let enabled = json!({"components": {"egressGateway": {"enabled": true}}});
-    all.push((enabled, vec![on(DEPLOYMENT, EGRESS, is_there)]));
     all
 }
 
@@ -244,7 +250,8 @@ async fn each_field_of_the_resource_has_its_effect_once() {
     mesh.processors().await;
     mesh.istio(json!({})).await;
     mesh.until_state("Ready").await;
-    let cases = of_config().into_iter().chain(of_components()).chain(of_experiments());
+    let components = of_components().into_iter().chain(of_the_plugin_and_the_proxy());
+    let cases = of_config().into_iter().chain(components).chain(of_experiments());
     for (spec, effects) in cases {
         let mut before = Vec::new();
         for effect in &effects {

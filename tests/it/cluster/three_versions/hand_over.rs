@@ -108,7 +108,7 @@ impl Gateway {
 
     /// Follows the states of APIRules from now on.
     async fn states(&self) -> States {
-        let api = self.api(&rule("v2alpha1", "any", Value::Null)).await;
+        let api = self.api(&rule("v2alpha1", "any", &Value::Null)).await;
         let (seen, mut following) = (Arc::<Mutex<BTreeSet<_>>>::default(), JoinSet::new());
         let all = Arc::clone(&seen);
         following.spawn(async move {

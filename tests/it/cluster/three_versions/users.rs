@@ -178,7 +178,7 @@ async fn no_read_fails_while_hosts_components_and_certificates_are_replaced() {
         let name = format!("rule-{index}");
         let written = match version {
             "v1beta1" => old(&name, &json!({"handler": "no_auth"})),
-            _ => rule(version, &name, rules::rule(index)["spec"].clone()),
+            _ => rule(version, &name, &rules::rule(index)["spec"]),
         };
         gateway.create("kubectl-client-side-apply", &written).await;
     }
@@ -274,7 +274,7 @@ async fn kubectl_works_in_each_version() {
     }
     // Fields that are applied in another version than the stored one are its manager's, and no
     // other's.
-    let mut wanted = rule("v2", "new-v2alpha1", json!({"timeout": 10}));
+    let mut wanted = rule("v2", "new-v2alpha1", &json!({"timeout": 10}));
     let apply = "apply --server-side --field-manager=other -f -";
     let said = gateway.kubectl(apply, &wanted.to_string());
     assert!(said.contains("serverside-applied"), "{said}");
