@@ -282,7 +282,7 @@ fn of_objects(case: &Case, stub: &Stub) -> Option<String> {
 }
 
 #[test]
-fn the_settled_state_is_the_one_that_was_recorded() {
+fn istio_controller_settles_as_recorded() {
     let root = std::env::var_os("MORTISE_GOLDENS").map_or_else(
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/goldens")),
         PathBuf::from,
