@@ -33,7 +33,6 @@ use mortise_sdk::{
 use peer_authentication::PeerAuthentications;
 use serde_json::{Value, json};
 use test_guest_announce::{Announcements, Double};
-use test_guest_hooks::Hooks;
 use test_guest_puppet::Puppet;
 
 use crate::{
@@ -116,7 +115,10 @@ impl<P: Processor> Processor for Recorded<P> {
 pub(super) fn all() -> All {
     let mut sources = of_guests();
     let named: Vec<&str> = sources.iter().map(|(folder, _)| *folder).collect();
-    assert_eq!(named, cases::with_cases(), "what each guest with cases produces is sent");
+    let mut with_cases = cases::with_cases();
+    // It answers webhooks, and writes nothing.
+    with_cases.retain(|folder| *folder != "tests/guests/hooks");
+    assert_eq!(named, with_cases, "what each guest with cases produces is sent");
     sources.extend([
         ("golden cases", in_goldens()),
         ("generated cases", in_generated()),
@@ -196,7 +198,6 @@ fn of_guests() -> Vec<(&'static str, Vec<Produced>)> {
             in_cases::<webhook_certificate::WebhookCertificate>("guests/webhook-certificate"),
         ),
         (announce, in_cases::<Announcements<Double>>(announce)),
-        ("tests/guests/hooks", in_cases::<Hooks>("tests/guests/hooks")),
     ]
 }
 
