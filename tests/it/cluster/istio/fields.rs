@@ -154,9 +154,6 @@ fn of_components() -> Vec<Case> {
         let requests = json!({"cpu": "33m", "memory": "99Mi"});
         add(resources("requests", &requests), DEPLOYMENT, REQUESTS, requests.clone());
     }
-    let is_there = At("/metadata/labels/kyma-project.io~1module", json!("istio"));
-    let enabled = json!({"components": {"egressGateway": {"enabled": true}}});
-    all.push((enabled, vec![on(DEPLOYMENT, EGRESS, is_there)]));
     all
 }
 
@@ -214,6 +211,10 @@ fn of_the_plugin_and_the_proxy() -> Vec<Case> {
     let cni = on(DAEMON_SET, CNI, Changed(RESTARTED));
     let effects = vec![policy, restarted(GATEWAY), restarted("istiod"), cni];
     all.push((json!({"networkPoliciesEnabled": true}), effects));
+    // Behind a row without it.
+    let is_there = At("/metadata/labels/kyma-project.io~1module", json!("istio"));
+    let enabled = json!({"components": {"egressGateway": {"enabled": true}}});
+    all.push((enabled, vec![on(DEPLOYMENT, EGRESS, is_there)]));
     all
 }
 
