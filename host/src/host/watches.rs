@@ -231,6 +231,16 @@ impl Needs {
         self.rights.as_ref().is_none_or(|rights| rights.may_watch(kind, scope) != Some(false))
     }
 
+    /// Returns whether the account may run a watch. A right that nobody has asked for is not known:
+    /// it counts as granted where the version itself wants that much, and as denied where it only
+    /// wants a part.
+    fn may_run(&self, Watch { kind, scope }: &Watch) -> bool {
+        let Some(rights) = &self.rights else { return true };
+        rights.may_watch(kind, scope).unwrap_or_else(|| {
+            self.wants.iter().any(|(of, wanted, _)| of == kind && wanted.covers_scope(scope))
+        })
+    }
+
     /// Returns whether a watch covers a want that may be watched.
     fn needs(&self, watch: &Watch) -> bool {
         self.wants.iter().any(|(kind, scope, _)| watch.covers(kind, scope) && self.may(kind, scope))
@@ -247,9 +257,8 @@ impl Open {
     /// Returns a version that was given the watch and whose account may run it; a version with the
     /// present account if possible.
     fn runner<'a>(&self, users: &'a BTreeMap<User, Needs>) -> Option<&'a Needs> {
-        let Watch { kind, scope } = &self.started.watch;
         let able = self.users.iter().filter_map(|user| users.get(user));
-        let able: Vec<&Needs> = able.filter(|needs| needs.may(kind, scope)).collect();
+        let able: Vec<&Needs> = able.filter(|needs| needs.may_run(&self.started.watch)).collect();
         let present = able.iter().find(|needs| needs.account() == self.account());
         present.or(able.first()).copied()
     }
@@ -420,6 +429,30 @@ mod tests {
         assert!(second.is_cancelled() && watches.all().is_empty());
         may(&two, &["*"]);
         assert_eq!(opened(watches.plan()).0, ["a/two"], "as soon as it may again");
+    }
+
+    #[tokio::test]
+    async fn a_wide_watch_is_not_handed_to_an_account_that_was_asked_for_a_part_only() {
+        let (access, mut watches) = (access().await, Watches::default());
+        let wide = rights(&access, "a/one", &["*"]);
+        let description = Arc::new(description(whole(v1("g", "Rule")), Vec::new()));
+        let narrow = access.of(&"a/two".parse().unwrap(), &description);
+        narrow.set_answer("ConfigMap", Some("a"), true);
+        let of_a = [want("ConfigMap", Some("a"), None, &[])];
+        watches.add(
+            1,
+            Some(Arc::clone(&wide)),
+            &[want("ConfigMap", None, None, &[])],
+            Limited::default(),
+        );
+        watches.add(2, Some(narrow), &of_a, Limited::default());
+        watches.plan();
+        assert_eq!(shown(watches.all()), ["ConfigMap */*"]);
+        may(&wide, &[]);
+        let steps = watches.plan();
+        assert!(steps.handed_over.is_empty(), "the API server would refuse it again and again");
+        assert_eq!(shown(steps.closed.clone()), ["ConfigMap */*"]);
+        assert_eq!(opened(steps), (vec!["a/two".to_owned()], vec!["ConfigMap a/*".to_owned()]));
     }
 
     #[tokio::test]
