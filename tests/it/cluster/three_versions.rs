@@ -1,6 +1,7 @@
 //! APIRules in three versions on a real control plane, which asks hosts for conversions: taken over
 //! from the original operator and back, and used while hosts come and go.
 
+mod former;
 mod front;
 mod hand_over;
 mod users;
@@ -27,14 +28,14 @@ use mortise_tests::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 
 use self::front::Front;
 use super::{
     kind,
     program::{GLANCE, GUARD, Ports, Program, get},
 };
-use crate::host::webhooks::{Issued, issued_for, secret};
+use crate::host::webhooks::{Issued, secret};
 
 const GUEST: &str = "guests/api-rule";
 /// The namespace of the Processor and of its account.
@@ -44,6 +45,10 @@ const MODULE: &str = "api-rule.wasm";
 const CONFIG: &str = r#"{"v1beta1":"allowed"}"#;
 const GROUP: &str = "gateway.kyma-project.io";
 const VERSIONS: [&str; 3] = ["v1beta1", "v2alpha1", "v2"];
+/// The path that the original's definition names.
+const OLD_PATH: &str = "/convert";
+/// The field manager of the original.
+const ORIGINAL: &str = "manager";
 /// The version in which APIRules are stored.
 const STORED: &str = "gateway.kyma-project.io/v2alpha1/APIRule";
 const PROCESSOR: &str = "mortise.dev/v1alpha1/Processor";
@@ -59,7 +64,10 @@ const TRAFFIC: [&str; 4] = [
 struct Gateway {
     cluster: Cluster,
     front: Front,
-    issued: Issued,
+    /// The authority of the certificate, in PEM.
+    authority: String,
+    /// The Secret with the certificate that the hosts serve.
+    certificate: Value,
     folder: TempDir,
     // Dropped last: it ends the control plane.
     plane: cluster::Cluster,
@@ -83,19 +91,16 @@ struct Converter {
 // === impl Gateway ===
 
 impl Gateway {
-    /// Starts a control plane with the surroundings of APIRules, and no host. Returns `None`
-    /// without Go.
-    async fn open() -> Option<Self> {
+    /// Starts a control plane with the surroundings of APIRules, and no host. The hosts serve the
+    /// certificate in a Secret; clients trust its authority. Returns `None` without Go.
+    async fn open((authority, certificate): (String, Value)) -> Option<Self> {
         let plane = cluster::own_bare().await.unwrap()?;
         let cluster = Cluster::new(plane.client().await.unwrap());
-        let (front, issued) = (Front::open().await, issued_for("localhost", -1, 1));
-        let folder = tempfile::tempdir().unwrap();
-        let this = Self { cluster, front, issued, folder, plane };
+        let (front, folder) = (Front::open().await, tempfile::tempdir().unwrap());
+        let this = Self { cluster, front, authority, certificate, folder, plane };
         this.kinds().await;
         this.surroundings().await;
-        this.account().await;
-        let built = tokio::task::spawn_blocking(|| guest(GUEST)).await.unwrap().unwrap();
-        this.put(MODULE, &std::fs::read(built).unwrap());
+        this.guest(NAME, CONFIG).await;
         Some(this)
     }
 
@@ -115,8 +120,8 @@ impl Gateway {
         for version in apirules["spec"]["versions"].as_array_mut().unwrap() {
             version["served"] = json!(true);
         }
-        let url = format!("https://localhost:{}/convert/{HOME}/{NAME}", self.front.port);
-        let bundle = STANDARD.encode(&self.issued.authority);
+        let url = format!("https://localhost:{}{OLD_PATH}", self.front.port);
+        let bundle = STANDARD.encode(&self.authority);
         apirules["spec"]["conversion"] = json!({
             "strategy": "Webhook",
             "webhook": {
@@ -137,19 +142,22 @@ impl Gateway {
             .unwrap()
             .into_iter()
             .partition(|object| object["kind"] == "Namespace");
-        let mut certificate = secret(&self.issued);
-        certificate["metadata"]["namespace"] = json!(HOME);
         local::apply(&self.cluster, namespaces).await.unwrap();
-        local::apply(&self.cluster, vec![account, certificate]).await.unwrap();
+        local::apply(&self.cluster, vec![account]).await.unwrap();
+        self.create(ORIGINAL, &self.certificate).await;
         local::apply(&self.cluster, objects).await.unwrap();
     }
 
-    /// Makes the account of the Processor, with the rights that `mortise inspect --rbac` prints.
-    async fn account(&self) {
-        let description = loaded(GUEST, CONFIG).await.unwrap().description;
-        let account = Account { namespace: HOME.to_owned(), name: NAME.to_owned() };
+    /// Makes the account of a Processor, with the rights that `mortise inspect --rbac` prints, and
+    /// puts its module where hosts look for it.
+    async fn guest(&self, name: &str, config: &str) {
+        let folder = format!("guests/{name}");
+        let description = loaded(&folder, config).await.unwrap().description;
+        let account = Account { namespace: HOME.to_owned(), name: name.to_owned() };
         let rights = rules::rights(&self.cluster, &account, &description).await.unwrap();
         local::apply(&self.cluster, rights).await.unwrap();
+        let built = tokio::task::spawn_blocking(move || guest(&folder)).await.unwrap().unwrap();
+        self.put(&format!("{name}.wasm"), &std::fs::read(built).unwrap());
     }
 
     /// Puts a module into the folder of modules.
@@ -167,14 +175,20 @@ impl Gateway {
     /// Starts a host whose webhooks are not behind the front yet.
     async fn host(&self, arguments: &[&str]) -> Served {
         let (modules, cache) = (self.folder.path().join("modules"), mortise_tests::code_cache());
-        let certificate = format!("{HOME}/certificate");
-        let own = ["--namespace", HOME, "--webhooks", "127.0.0.1:0", "--webhook-certificate"];
-        let own = own.into_iter().chain([certificate.as_str()]).chain(arguments.iter().copied());
+        let (certificate, alias) = (self.certificate_name(), alias());
+        let own = ["--namespace", HOME, "--webhooks", "127.0.0.1:0", "--webhook-path", &alias];
+        let own = own.into_iter().chain(["--webhook-certificate", &certificate]);
+        let own = own.chain(arguments.iter().copied());
         let mut program = Program::start(&self.plane.kubeconfig(), &modules, &cache, own);
         let ports = program.ports().await;
         let listening = program.event("listening for webhooks").await;
         let webhooks = listening["webhooks"].as_str().unwrap().parse().unwrap();
         Served { program, ports, webhooks }
+    }
+
+    /// Returns namespace and name of the Secret with the certificate.
+    fn certificate_name(&self) -> String {
+        format!("{HOME}/{}", self.certificate["metadata"]["name"].as_str().unwrap())
     }
 
     /// Returns the Processor, with this module, as a hand-over has it.
@@ -266,9 +280,20 @@ impl Gateway {
 impl Served {
     /// Returns how many runs have ended.
     async fn runs(&self) -> u64 {
+        self.sum_of(|line| line.starts_with("mortise_reconciles_total")).await
+    }
+
+    /// Returns how many keys wait for a slot.
+    async fn waiting(&self) -> u64 {
+        let is_ready =
+            |line: &str| line.starts_with("mortise_queue_keys{") && line.contains("\"ready\"");
+        self.sum_of(is_ready).await
+    }
+
+    async fn sum_of(&self, is_counted: impl Fn(&str) -> bool) -> u64 {
         let (status, text) = get(&self.ports.public, "/metrics").await;
         assert_eq!(status, 200, "{text}");
-        let values = text.lines().filter(|line| line.starts_with("mortise_reconciles_total"));
+        let values = text.lines().filter(|line| is_counted(line));
         values.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
     }
 }
@@ -286,13 +311,18 @@ impl Converter {
         };
         let processor = loaded(GUEST, CONFIG).await.unwrap().processor;
         host.swap(Loaded::describe(processor, CONFIG, settings).await.unwrap()).await.unwrap();
-        let place: SecretName = format!("{HOME}/certificate").parse().unwrap();
+        let place: SecretName = gateway.certificate_name().parse().unwrap();
         let (mut certificate, kept) = Certificate::watch(gateway.cluster.client().clone(), place);
         tasks.spawn(kept);
-        while certificate.problem().is_some() {
-            certificate.changed().await;
+        let served = async {
+            while certificate.problem().is_some() {
+                certificate.changed().await;
+            }
+        };
+        if timeout(GUARD, served).await.is_err() {
+            panic!("the certificate is not served: {:?}", certificate.problem());
         }
-        let webhooks = Webhooks::new(&host, Paths::default());
+        let webhooks = Webhooks::new(&host, Paths::new(vec![alias().parse().unwrap()]).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tasks.spawn(webhooks.serve(listener, certificate.source(), stop.clone()));
@@ -304,6 +334,18 @@ impl Converter {
         self.stop.closed.cancel();
         self.tasks.shutdown().await;
     }
+}
+
+/// Returns a certificate for the hosts, valid for an hour, as [`Gateway::open`] takes it.
+fn served(issued: &Issued) -> (String, Value) {
+    let mut secret = secret(issued);
+    secret["metadata"]["namespace"] = json!(HOME);
+    (issued.authority.clone(), secret)
+}
+
+/// Returns the option by which a host answers under the original's path.
+fn alias() -> String {
+    format!("{OLD_PATH}=/convert/{HOME}/{NAME}")
 }
 
 /// Returns a definition of Oathkeeper's `Rules`, without their schema.

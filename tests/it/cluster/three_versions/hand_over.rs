@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    Converter, Gateway, MODULE, NAME, PROCESSOR, STORED, Served, TRAFFIC, carried_out, rule,
-    written,
+    Converter, Gateway, HOME, MODULE, NAME, ORIGINAL, PROCESSOR, STORED, Served, TRAFFIC,
+    carried_out, former, rule, written,
 };
 
-/// The field manager of the original.
-const ORIGINAL: &str = "manager";
+/// The guest that keeps the certificate of webhooks, and the name of its Processor.
+const CERTIFICATE: &str = "webhook-certificate";
 const USER: &str = "kubectl-client-side-apply";
 const FINALIZER: &str = "gateway.kyma-project.io/subresources";
 
@@ -60,6 +60,18 @@ fn fresh(object: &Value) -> Value {
     fresh["metadata"] = metadata;
     fresh.as_object_mut().unwrap().remove("status");
     fresh
+}
+
+/// Returns the Processor that keeps the certificate.
+fn certificate() -> Value {
+    json!({
+        "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
+        "metadata": {"namespace": HOME, "name": CERTIFICATE},
+        "spec": {
+            "module": {"path": format!("{CERTIFICATE}.wasm")}, "serviceAccountName": CERTIFICATE,
+            "takeOver": [ORIGINAL], "onDelete": "Release",
+        },
+    })
 }
 
 fn params() -> PostParams {
@@ -154,11 +166,35 @@ impl Gateway {
         .await;
     }
 
-    /// Deletes the Processor, which lets go of everything.
+    /// Makes the Deployment of the original, which owns the Secret with the certificate.
+    async fn own_certificate(&self) -> Value {
+        let owner = former::deployment();
+        self.create(ORIGINAL, &owner).await;
+        let uid = self.api(&owner).await.get(&name_of(&owner)).await.unwrap().metadata.uid;
+        let reference = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "name": name_of(&owner), "uid": uid,
+        });
+        let (api, name) = (self.api(&self.certificate).await, name_of(&self.certificate));
+        let mut secret = api.get(&name).await.unwrap();
+        secret.metadata.owner_references = serde_json::from_value(json!([reference])).unwrap();
+        api.replace(&name, &params(), &secret).await.unwrap();
+        owner
+    }
+
+    /// Returns the data of the Secret with the certificate, and how many owners it has.
+    async fn pair(&self) -> (Value, usize) {
+        let name = name_of(&self.certificate);
+        let secret = self.api(&self.certificate).await.get(&name).await.unwrap();
+        (secret.data["data"].clone(), secret.metadata.owner_references.map_or(0, |of| of.len()))
+    }
+
+    /// Deletes the Processors, which let go of everything.
     async fn release(&self) {
         let api = self.api(&Self::processor(MODULE, false)).await;
-        api.delete(NAME, &DeleteParams::default()).await.unwrap();
-        self.until("the Processor is gone", async || self.list(PROCESSOR).await.is_empty()).await;
+        for name in [NAME, CERTIFICATE] {
+            api.delete(name, &DeleteParams::default()).await.unwrap();
+        }
+        self.until("no Processor is left", async || self.list(PROCESSOR).await.is_empty()).await;
     }
 }
 
@@ -172,7 +208,7 @@ impl States {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rules_of_three_versions_go_from_the_original_to_the_processor_and_back_untouched() {
-    let Some(gateway) = Gateway::open().await else { return };
+    let Some(gateway) = Gateway::open(former::secret()).await else { return };
     let original = Converter::start(&gateway).await;
     gateway.front.set(&[original.address]);
     for rule in written() {
@@ -183,18 +219,34 @@ async fn rules_of_three_versions_go_from_the_original_to_the_processor_and_back_
     let of_kind = |kind: &str| made.0.iter().filter(|object| object["kind"] == kind).count();
     assert_eq!((of_kind("VirtualService"), of_kind("Rule")), (5, 1));
     let (traffic, rules) = (seen(gateway.traffic().await), seen(gateway.list(STORED).await));
+    let owner = gateway.own_certificate().await;
+    let (pair, owners) = gateway.pair().await;
+    assert_eq!(owners, 1);
     let states = gateway.states().await;
     let settled = states.seen();
 
     // To the processor: suspended, it answers conversions before the original ends.
+    gateway.guest(CERTIFICATE, "").await;
     let host = gateway.host(&[]).await;
     gateway.apply(vec![Gateway::processor(MODULE, true)]).await;
     gateway.until_served(&host, &gateway.read(MODULE)).await;
     gateway.front.set(&[host.webhooks]);
     original.end().await;
     assert_eq!(seen(gateway.traffic().await), traffic);
-    gateway.apply(vec![Gateway::processor(MODULE, false)]).await;
+    gateway.apply(vec![Gateway::processor(MODULE, false), certificate()]).await;
     gateway.until_taken_over().await;
+    gateway
+        .until("the original's Deployment does not own the Secret any more", async || {
+            gateway.pair().await == (pair.clone(), 0)
+        })
+        .await;
+    let deployments = gateway.api(&owner).await;
+    deployments.delete(&name_of(&owner), &DeleteParams::foreground()).await.unwrap();
+    gateway
+        .until("the original's Deployment is gone with all that it owns", async || {
+            deployments.get_opt(&name_of(&owner)).await.unwrap().is_none()
+        })
+        .await;
     gateway.until_quiet(&host).await;
     assert_eq!(seen(gateway.traffic().await), traffic);
     assert_eq!(seen(gateway.list(STORED).await), rules);
@@ -236,5 +288,6 @@ async fn rules_of_three_versions_go_from_the_original_to_the_processor_and_back_
     assert_eq!(seen(gateway.traffic().await), traffic);
     assert_eq!(seen(gateway.list(STORED).await), rules);
     assert_eq!(states.seen(), settled, "no state has changed");
+    assert_eq!(gateway.pair().await, (pair, 0), "a certificate that is valid stays");
     original.end().await;
 }

@@ -25,19 +25,19 @@ use tokio::{
     time::{interval, sleep, timeout},
 };
 
-use super::{Converter, GROUP, Gateway, HOME, MODULE, Served, VERSIONS, old, rule, written};
+use super::{
+    Converter, GROUP, Gateway, HOME, MODULE, Served, VERSIONS, old, rule, served, written,
+};
 use crate::{
     cluster::program::{GLANCE, GUARD, get},
     host::{
         merge,
-        webhooks::{Issued, issued_for, secret},
+        webhooks::{Issued, issued_for},
     },
 };
 
 /// The interval of reads.
 const READ: Duration = Duration::from_millis(10);
-/// The interval of changes.
-const CHANGE: Duration = Duration::from_millis(50);
 const RULES: usize = 30;
 
 /// Reads of APIRules in three versions, at a constant rate until it is dropped.
@@ -108,11 +108,10 @@ impl Counted {
     }
 }
 
-/// Changes the APIRules in turn, so that they are reconciled all the time.
+/// Changes the APIRules in turn, as fast as the API server answers, so that they are reconciled all
+/// the time.
 async fn change(api: Api<DynamicObject>) {
-    let mut due = interval(CHANGE);
     for turn in 0.. {
-        due.tick().await;
         let timeout = 1 + turn / RULES % 100;
         let patch = Patch::Merge(json!({"spec": {"timeout": timeout}}));
         let name = format!("rule-{}", turn % RULES);
@@ -128,17 +127,36 @@ impl Gateway {
         self.host(&["--leader-elect", "--lease-namespace", HOME]).await
     }
 
-    /// Has the API server trust these authorities, and gives the hosts this certificate.
-    async fn renew(&self, authorities: &[&Issued], to: &Issued) {
-        let bundle: String = authorities.iter().map(|one| one.authority.as_str()).collect();
+    /// Has the API server trust both authorities, and gives the hosts the new certificate.
+    async fn renew(&self, from: &Issued, to: &Issued) {
+        let bundle = format!("{}{}", from.authority, to.authority);
         let mut all = self.definitions();
         let of = all.iter_mut().find(|one| one["spec"]["conversion"]["webhook"].is_object());
         let client = &mut of.unwrap()["spec"]["conversion"]["webhook"]["clientConfig"];
         client["caBundle"] = json!(STANDARD.encode(bundle));
         self.plane.install(&all).await.unwrap();
-        let mut secret = secret(to);
-        secret["metadata"]["namespace"] = json!(HOME);
+        let (_, secret) = served(to);
         self.apply(vec![secret]).await;
+    }
+
+    /// Returns the Processor with this module, and one slot for reconciles.
+    fn narrow(module: &str) -> Value {
+        let mut processor = Self::processor(module, false);
+        processor["spec"]["limits"] = json!({"concurrency": 1});
+        processor
+    }
+
+    /// Waits until keys wait for a slot of one of these hosts.
+    async fn until_busy(&self, hosts: &[&Served]) {
+        self.until("every slot is taken", async || {
+            for host in hosts {
+                if host.waiting().await > 0 {
+                    return true;
+                }
+            }
+            false
+        })
+        .await;
     }
 
     /// Returns whether a host holds the Lease.
@@ -165,10 +183,11 @@ impl Gateway {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_read_fails_while_hosts_components_and_certificates_are_replaced() {
-    let Some(gateway) = Gateway::open().await else { return };
+    let issued = issued_for("localhost", -1, 1);
+    let Some(gateway) = Gateway::open(served(&issued)).await else { return };
     let (first, second) = (gateway.replica().await, gateway.replica().await);
     gateway.front.set(&[first.webhooks, second.webhooks]);
-    gateway.apply(vec![Gateway::processor(MODULE, false)]).await;
+    gateway.apply(vec![Gateway::narrow(MODULE)]).await;
     let module = gateway.read(MODULE);
     for host in [&first, &second] {
         gateway.until_served(host, &module).await;
@@ -188,7 +207,8 @@ async fn no_read_fails_while_hosts_components_and_certificates_are_replaced() {
 
     let again = rebuilt(&module, "2");
     gateway.put("again.wasm", &again);
-    gateway.apply(vec![Gateway::processor("again.wasm", false)]).await;
+    gateway.until_busy(&[&first, &second]).await;
+    gateway.apply(vec![Gateway::narrow("again.wasm")]).await;
     for host in [&first, &second] {
         gateway.until_served(host, &again).await;
     }
@@ -196,7 +216,8 @@ async fn no_read_fails_while_hosts_components_and_certificates_are_replaced() {
     assert_eq!(reads.failed(), Vec::<String>::new(), "the component is swapped");
 
     let next = issued_for("localhost", -1, 1);
-    gateway.renew(&[&gateway.issued, &next], &next).await;
+    gateway.until_busy(&[&first, &second]).await;
+    gateway.renew(&issued, &next).await;
     reads.more(500).await;
     assert_eq!(reads.failed(), Vec::<String>::new(), "the certificate is renewed");
 
@@ -206,6 +227,7 @@ async fn no_read_fails_while_hosts_components_and_certificates_are_replaced() {
         .await;
     let (mut leader, other) =
         if gateway.leads(&first).await { (first, second) } else { (second, first) };
+    gateway.until_busy(&[&leader]).await;
     leader.program.terminate();
     reads.more(100).await;
     gateway.front.set(&[other.webhooks]);
@@ -221,6 +243,7 @@ async fn no_read_fails_while_hosts_components_and_certificates_are_replaced() {
     gateway.until_served(&third, &again).await;
     gateway.front.set(&[other.webhooks, third.webhooks]);
     reads.more(100).await;
+    gateway.until_busy(&[&other]).await;
     let before = reads.done();
     other.program.kill();
     reads.more(100).await;
@@ -236,7 +259,8 @@ async fn no_read_fails_while_hosts_components_and_certificates_are_replaced() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kubectl_works_in_each_version() {
-    let Some(gateway) = Gateway::open().await else { return };
+    let issued = issued_for("localhost", -1, 1);
+    let Some(gateway) = Gateway::open(served(&issued)).await else { return };
     let original = Converter::start(&gateway).await;
     gateway.front.set(&[original.address]);
     let all = written();
