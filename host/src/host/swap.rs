@@ -136,12 +136,12 @@ impl Host {
         let registrations: Result<Vec<Registration>, String> =
             description.reconcilers.iter().map(registration).collect();
         let registrations = registrations.map_err(anyhow::Error::msg).with_context(of)?;
-        let version = Version {
+        let version = Arc::new(Version {
             processor: Arc::clone(&name),
             version: description.version.clone(),
             digest: loaded.processor.digest(),
             libraries: loaded.processor.libraries().map(|(of, by)| (of.to_owned(), by)).collect(),
-        };
+        });
         let Loaded { processor, hooks, config, settings, .. } = loaded;
         let shared = &self.shared;
         let rights = settings.account.as_ref();
@@ -155,6 +155,7 @@ impl Host {
             rights.clone().map(|rights| rights as Arc<dyn rights::Rights>),
         );
         let setup = Setup {
+            identity: Arc::clone(&version),
             call: Arc::new(processor.clone()),
             description: Arc::clone(&description),
             config,
@@ -166,7 +167,7 @@ impl Host {
         let reconciler = Reconciler::new(setup, shared.parts.clone()).with_context(of)?;
         let active = Active {
             id: self.next_user(),
-            version: Arc::new(version),
+            version,
             reconciler,
             processor,
             rights,

@@ -165,8 +165,7 @@ impl HostState {
             self.dispatch.abandon(&run.key);
             return Report::new(&run);
         };
-        let (mut report, again) = active.reconciler.run(&mut run).await;
-        report.version = Some(Arc::clone(&active.version));
+        let (report, again) = active.reconciler.run(&mut run).await;
         if active.reconciler.object_of(&run.key).is_some() {
             self.metrics.ended(&report);
         }

@@ -21,7 +21,7 @@ use mortise_core::{
     dispatch::Dispatch,
     queue::{Cause, Key, Priority},
     reads::Readable,
-    reconcile::{Parts, Reconciler, Settings, Setup},
+    reconcile::{self, Call as _, Parts, Reconciler, Settings, Setup},
     store::{Scope, Stores, Wanted},
     triggers::Registration,
     write::Clock,
@@ -218,7 +218,14 @@ impl Driver {
             page: self.page,
             processor: PhantomData,
         };
+        let identity = reconcile::Version {
+            processor: name_of(&description),
+            version: description.version.clone(),
+            digest: call.digest(),
+            libraries: Arc::default(),
+        };
         let setup = Setup {
+            identity: Arc::new(identity),
             call: Arc::new(call),
             description: Arc::new(description.clone()),
             config: config.into(),

@@ -3,7 +3,11 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Ending, Reconciler, Turn, carry_out::again, report::describe};
+use super::{
+    Ending, Planned, Reconciler, Turn,
+    carry_out::again,
+    course::{Course, Round},
+};
 use crate::{
     contract::ObjectRef,
     outcome::{Finalizers, Plan},
@@ -77,7 +81,7 @@ impl Reconciler {
 
     /// Removes the finalizers that the processor may have put on the object, and changes nothing
     /// else.
-    pub(super) async fn let_go(&self, turn: &mut Turn<'_>) -> Done {
+    pub(super) async fn let_go(&self, turn: &mut Turn<'_>) -> Course {
         let declared = self.description(turn.key).map(|of| of.finalizers.clone());
         let plan = Plan {
             finalizers: Some(Finalizers {
@@ -87,13 +91,21 @@ impl Reconciler {
             is_report: true,
             ..Plan::default()
         };
-        let written = self.write(&plan, turn).await;
-        if written.failures.is_empty() {
-            return Done::Success { requeue: None };
-        }
-        turn.report.failure.get_or_insert_with(|| describe(&written.failures));
-        turn.report.record_mut().refused += written.failures.len();
-        Done::Failure(again(written.retry_after))
+        let carried = self.write(&plan, turn).await;
+        let done = if carried.written.failures.is_empty() {
+            Done::Success { requeue: None }
+        } else {
+            Done::Failure(again(carried.written.retry_after))
+        };
+        let first = Round {
+            call: None,
+            returned: None,
+            message: None,
+            answer: Ok(Planned { plan, retry: None }),
+            carried,
+            notes: Vec::new(),
+        };
+        Course { first: Some(first), ..Course::ended(done) }
     }
 }
 
