@@ -49,6 +49,7 @@ use crate::{
     reads::record::{Basis, Digest, Record, Records},
     reads::{self, Answers, Limited, Readable, Reads, View},
     resource::Api,
+    triggers::Registration,
     write::{self, Clock, Writer},
 };
 
@@ -112,7 +113,7 @@ pub struct Parts {
 impl Parts {
     /// Creates the parts that the reconcilers of one host share. No key is skipped.
     pub fn new(dispatch: &Arc<Dispatch>, api: Arc<dyn Api>, now: &Clock) -> Self {
-        let writer = Writer::new(dispatch.stores.clone(), Arc::clone(now));
+        let writer = Writer::new(dispatch.stores().clone(), Arc::clone(now));
         Self {
             dispatch: Arc::clone(dispatch),
             writer: Arc::new(writer),
@@ -170,7 +171,7 @@ impl Reconciler {
 
     /// Returns the names of the reconcilers whose keys another version does not have: `others` has
     /// no reconciler of that name, or has it for another kind.
-    pub fn gone_from<'a>(
+    fn gone_from<'a>(
         &'a self,
         others: &'a [contract::Reconciler],
     ) -> impl Iterator<Item = &'a str> {
@@ -193,6 +194,42 @@ impl Reconciler {
             namespace: key.namespace().map(str::to_owned),
             name: key.name().to_owned(),
         })
+    }
+
+    /// Returns the reconcilers as the triggers know them. Fails if a selection does not parse.
+    pub fn registrations(&self) -> Result<Vec<Registration>, String> {
+        let (settings, processor) = (&self.version.settings, self.processor());
+        let reconcilers = self.version.description.reconcilers.iter();
+        let registration = |of| {
+            let registration = Registration::new(&self.version.identity.processor, of)?;
+            Ok(registration.writing_as(&settings.namespace, processor))
+        };
+        reconcilers.map(registration).collect()
+    }
+
+    /// Puts the version to work, in place of `former` if there is one; see [`Dispatch::put`].
+    pub fn put<T>(
+        &self,
+        registrations: Vec<Registration>,
+        former: Option<&Self>,
+        swap: impl FnOnce() -> T,
+    ) -> T {
+        let (processor, reconcilers) =
+            (&self.version.identity.processor, &self.version.description.reconcilers);
+        let gone = former.map(|former| former.gone_from(reconcilers).collect::<Vec<_>>());
+        self.parts.dispatch.put(processor, registrations, gone.as_deref(), || {
+            let swapped = swap();
+            // From now on, a run that ends leaves no record under such a key.
+            for gone in gone.iter().flatten() {
+                self.parts.records.forget_reconciler(processor, gone);
+            }
+            swapped
+        })
+    }
+
+    /// Returns the name of the Processor resource, or of the description if there is none.
+    fn processor(&self) -> &str {
+        self.version.settings.name.as_deref().unwrap_or(&self.version.description.name)
     }
 
     fn description(&self, key: &Key) -> Option<&contract::Reconciler> {
@@ -300,7 +337,7 @@ impl Reconciler {
         write::Context {
             key,
             namespace: &settings.namespace,
-            processor: settings.name.as_deref().unwrap_or(&self.version.description.name),
+            processor: self.processor(),
             reconciled,
             take_over: &settings.take_over,
             rights: self.version.rights.as_deref(),
@@ -361,7 +398,7 @@ impl Reconciler {
     }
 
     fn view(&self) -> View {
-        let stores = self.parts.dispatch.stores.clone();
+        let stores = self.parts.dispatch.stores().clone();
         View::new(stores, Arc::clone(&self.version.readable), reads::PAGE_BYTES)
             .with_rights(self.version.rights.clone())
     }

@@ -185,7 +185,7 @@ impl Host {
     /// version are not tried: they tell nothing about the new one.
     async fn try_out(&self, former: &Active, new: &Prepared) -> Result<Probation, NotSwapped> {
         let broken = former.broken();
-        let stores = &self.shared.dispatch.stores;
+        let stores = self.shared.dispatch.stores();
         let of_reconcilers = new.registrations.iter().map(|of| of.ranked_keys(stores, rank));
         let of_reconcilers: Vec<Vec<Key>> = of_reconcilers.collect();
         let (mut tried, mut broke) = (0, Vec::new());

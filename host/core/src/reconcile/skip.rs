@@ -127,7 +127,7 @@ impl Reconciler {
         // at the end.
         let entry =
             view.answered(kind, namespace.as_deref(), name).cloned().or_else(|| {
-                match self.parts.dispatch.stores.known_by_name(kind, namespace.as_deref(), name) {
+                match self.parts.dispatch.stores().known_by_name(kind, namespace.as_deref(), name) {
                     Known::Present(entry) => Some(entry),
                     Known::Unwatched | Known::Absent => None,
                 }
@@ -143,7 +143,7 @@ impl Reconciler {
 
     fn verify_pruned(&self, pruned: &Pruned, record: &Record) -> Result<(), MustRun> {
         let of = pruned.of.selection().ok_or(MustRun::Secret)?;
-        let stores = &self.parts.dispatch.stores;
+        let stores = self.parts.dispatch.stores();
         if stores.is_unknown(&of.kind) {
             return Ok(());
         }
@@ -157,7 +157,7 @@ impl Reconciler {
     }
 
     fn verify_removed(&self, removed: &record::Object) -> Result<(), MustRun> {
-        let (stores, of) = (&self.parts.dispatch.stores, removed.reference());
+        let (stores, of) = (self.parts.dispatch.stores(), removed.reference());
         let is_gone = stores.is_unknown(&of.kind) || matches!(stores.known(&of), Known::Absent);
         if is_gone { Ok(()) } else { Err(MustRun::Removed) }
     }
