@@ -13,10 +13,10 @@ use kube::{
     api::{DynamicObject, PostParams},
 };
 use mortise::local;
-use mortise_core::{grant::rights::Account, resource::Outgoing};
+use mortise_core::{grant::rights::Account, key::NamespacedName, resource::Outgoing};
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
-    cluster::{Cluster, SecretName},
+    cluster::Cluster,
     host::{Host, Loaded, Options, Settings},
     operator::api::definition,
     webhooks::{Certificate, Paths, Stop, Webhooks},
@@ -286,7 +286,7 @@ impl Converter {
         };
         let processor = loaded(GUEST, CONFIG).await.unwrap().processor;
         host.swap(Loaded::describe(processor, CONFIG, settings).await.unwrap()).await.unwrap();
-        let place: SecretName = format!("{HOME}/certificate").parse().unwrap();
+        let place = NamespacedName::new(HOME, "certificate");
         let (mut certificate, kept) = Certificate::watch(gateway.cluster.client().clone(), place);
         tasks.spawn(kept);
         while certificate.problem().is_some() {
