@@ -167,3 +167,56 @@ impl Dispatch {
         self.queue.done(key, Done::Success { requeue: None });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        contract::Reconciler,
+        fixture::{all, list, object, reconciler},
+        reads::Readable,
+    };
+
+    /// Returns a dispatch whose store has a Rule.
+    fn with_a_rule() -> Dispatch {
+        let stores = Stores::new();
+        let description = crate::fixture::description(all("Rule"), Vec::new());
+        for (of, scope, wanted) in Readable::new(&description).unwrap().wanted() {
+            stores.open(of, scope, wanted);
+            list(&stores, &of.kind, scope, &[object("Rule", "a", 1)]);
+        }
+        Dispatch::new(&stores)
+    }
+
+    fn registrations(names: &[&str]) -> Vec<Registration> {
+        let of = |name: &&str| Reconciler { name: (*name).into(), ..reconciler(all("Rule")) };
+        let registration = |name| Registration::new(&Arc::from("p"), &of(name)).unwrap();
+        names.iter().map(registration).collect()
+    }
+
+    fn key(reconciler: &str) -> Key {
+        Key::new(&"p".into(), &reconciler.into(), Some("default"), "a")
+    }
+
+    #[test]
+    fn a_swap_forgets_the_keys_that_are_gone_and_runs_the_others_once_more() {
+        let dispatch = with_a_rule();
+        dispatch.put("p", registrations(&["gone", "kept"]), None, || ());
+        assert_eq!(dispatch.queue().ready(), [key("gone"), key("kept")]);
+        let run = dispatch.queue().take_key(&key("kept")).unwrap();
+        assert_eq!(run.causes, [Cause::Start]);
+        dispatch.abandon(&run.key);
+        dispatch.put("p", registrations(&["kept", "new"]), Some(&["gone"]), || {
+            assert_eq!(dispatch.queue().ready(), [], "before the keys are queued");
+        });
+        assert_eq!(dispatch.queue().ready(), [key("kept"), key("new")]);
+        assert!(!dispatch.knows(&key("gone")));
+        let run = dispatch.queue().take_key(&key("kept")).unwrap();
+        assert_eq!(run.causes, [Cause::NewVersion]);
+        dispatch.remove("p");
+        assert_eq!(dispatch.queue().ready(), []);
+        assert_eq!(dispatch.count_of("p"), 0);
+    }
+}

@@ -109,6 +109,7 @@ impl Course {
             requeue: is_requeued(&Cause::Requeue),
             resync: is_requeued(&Cause::Resync),
             memory: calls().map(|(_, usage)| usage.memory).max().unwrap_or_default(),
+            // A cancelled run has none; its record is not kept.
             ending: match self.done {
                 Done::Success { .. } | Done::Cancelled => Ending::Success,
                 Done::Failure(_) => Ending::Failure,
@@ -168,5 +169,112 @@ impl Round {
             }
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        contract::Action,
+        fixture::{key, kind, object, reference},
+        outcome::Plan,
+        queue::Again,
+        reconcile::Report,
+        store::Entry,
+    };
+
+    fn refused_write() -> WriteFailure {
+        WriteFailure {
+            action: Action::Apply,
+            ref_: reference("Thing", "a"),
+            code: 403,
+            reason: String::new(),
+            message: "no".to_owned(),
+            conflicting_managers: Vec::new(),
+        }
+    }
+
+    fn cancelled() -> Refused {
+        let message = "the host ends".to_owned();
+        CallError { fault: Fault::Cancelled, reason: "cancelled", message, backtrace: None }.into()
+    }
+
+    fn basis() -> Basis {
+        let digest = Digest::of(false, [&b"a"[..]]);
+        let (config, grant, settings) = (digest, digest, digest);
+        Basis { module: "m".into(), config, grant, settings, now_ms: 0, seed: 0 }
+    }
+
+    /// Returns a round whose call dropped a line of its log, and whose writes gave this warning.
+    fn round(warning: &str) -> Round {
+        let written = Written { warnings: vec![warning.to_owned()], ..Written::default() };
+        Round {
+            call: Some((basis(), Usage { log_dropped: 1, memory: 7, ..Usage::default() })),
+            returned: None,
+            message: None,
+            answer: Ok(Planned { plan: Plan::default(), retry: None }),
+            carried: Carried { written, ..Carried::default() },
+            notes: Vec::new(),
+        }
+    }
+
+    fn course(first: Round, second: Option<Round>) -> Course {
+        let done = Done::Failure(Again::BackOff);
+        Course { first: Some(first), second, ..Course::ended(done) }
+    }
+
+    #[test]
+    fn a_report_tells_of_both_rounds_in_their_order() {
+        let (mut first, mut second) = (round("first"), round("second"));
+        first.carried.written.waits.push("waits".to_owned());
+        first.carried.written.failures.push(refused_write());
+        first.carried.written.forced.push(kind("Thing"));
+        second.carried.written.skipped = 2;
+        let run = Run { key: key("a"), causes: Vec::new(), more_causes: 0, attempt: 3 };
+        let course = course(first, Some(second));
+        let mut reads = Reads::having_read(kind("Thing"), Entry::alone(&object("Thing", "a", 1)));
+        let record = course.record(&run, &mut reads);
+        assert_eq!((record.refused, record.memory, record.attempt), (1, 7, 3));
+        assert_eq!(record.ending, Ending::Failure);
+        let report = Report::of(&run, course, (Vec::new(), 4));
+        let dropped = "1 lines of log were over the limit";
+        let denied = "4 more reads or writes were denied";
+        assert_eq!(report.notes, [dropped, "first", "waits", dropped, "second", denied]);
+        assert_eq!((report.unchanged, report.log_dropped, report.waited.len()), (2, 2, 2));
+        assert_eq!(report.forced.len(), 1);
+    }
+
+    #[test]
+    fn the_first_reason_of_a_failure_is_told() {
+        let mut refused = round("");
+        refused.carried.written.failures.push(refused_write());
+        let mut said = round("");
+        said.message = Some("said".to_owned());
+        let mut stale = round("");
+        stale.carried.written.stale.push(reference("Thing", "b"));
+        let mut later = round("");
+        later.message = Some("later".to_owned());
+        let cases = [
+            (said, None, "said"),
+            (refused, Some(later), "apply of Thing default/a failed (403): no"),
+            (stale, None, "`default/b` was deleted or made anew since it was read"),
+            (round(""), None, "too much"),
+        ];
+        for (first, second, expected) in cases {
+            let failure = Some("too much".to_owned());
+            let course = Course { failure, ..course(first, second) };
+            let told = course.failure().unwrap();
+            assert!(told.ends_with(expected), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_cancelled_call_is_neither_a_failure_nor_a_trap() {
+        let round = Round { answer: Err(cancelled()), ..round("") };
+        assert_eq!(round.trapped(), None);
+        let course = course(round, None);
+        assert!(course.is_cancelled());
+        assert_eq!(course.failure(), None);
     }
 }
