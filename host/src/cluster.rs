@@ -43,7 +43,7 @@ mod request;
 pub mod watch;
 
 pub(crate) use guarded::{TooMuch, guarded};
-pub use own::{SecretName, is_own, only_own, only_secret};
+pub use own::{is_own, only_own, only_secret, secret_name};
 pub use reach::Reach;
 pub use request::Policy;
 

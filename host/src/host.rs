@@ -219,7 +219,7 @@ impl Host {
     fn watching(&self, crds: latest::Receiver<u64>) -> watch::Context {
         let shared = Arc::clone(&self.shared);
         let (cluster, access) = (shared.cluster.clone(), shared.access.clone());
-        let (stores, metrics) = (shared.dispatch.stores.clone(), shared.metrics.clone());
+        let (stores, metrics) = (shared.dispatch.stores().clone(), shared.metrics.clone());
         let grown = Arc::new(move |watch: &Watch| shared.grown(watch));
         watch::Context { cluster, stores, crds, metrics, access, grown }
     }
@@ -316,25 +316,25 @@ impl Host {
     /// Takes all keys that are ready to run, with [`Drive::Caller`].
     pub fn take_ready(&self) -> Vec<Run> {
         self.shared.dispatch.feed();
-        std::iter::from_fn(|| self.shared.dispatch.queue.try_next()).collect()
+        std::iter::from_fn(|| self.shared.dispatch.queue().try_next()).collect()
     }
 
     /// Returns the keys that are ready to run, sorted, for a caller that takes them one by one with
     /// [`Host::take`].
     pub fn ready(&self) -> Vec<Key> {
         self.shared.dispatch.feed();
-        self.shared.dispatch.queue.ready()
+        self.shared.dispatch.queue().ready()
     }
 
     /// Takes one key if it is ready to run, with [`Drive::Caller`].
     pub fn take(&self, key: &Key) -> Option<Run> {
-        self.shared.dispatch.queue.take_key(key)
+        self.shared.dispatch.queue().take_key(key)
     }
 
     /// Advances the queue's clock after [`Host::stand_still`]: retries, requeues and resyncs become
     /// due. The time that calls are given is [`Options::now`].
     pub fn advance(&self, by: std::time::Duration) {
-        self.shared.dispatch.queue.advance(by);
+        self.shared.dispatch.queue().advance(by);
     }
 
     /// Runs one key, with [`Drive::Caller`].
@@ -345,7 +345,7 @@ impl Host {
     /// Stops the queue's clock: delayed keys become due by [`Host::advance`] only. Changes still
     /// queue keys at once.
     pub fn stand_still(&self) {
-        self.shared.dispatch.queue.stand_still();
+        self.shared.dispatch.queue().stand_still();
     }
 
     /// Ends a run without running its key. The key is queued again when a change triggers it.
@@ -366,7 +366,7 @@ impl Host {
 
     /// Returns the queue's entries that `is_chosen` accepts, sorted by key.
     pub fn keys(&self, is_chosen: impl Fn(&queue::Entry) -> bool) -> Vec<queue::Entry> {
-        self.shared.dispatch.queue.entries(is_chosen)
+        self.shared.dispatch.queue().entries(is_chosen)
     }
 
     /// Returns the options that the host was started with.
@@ -381,7 +381,7 @@ impl Host {
 
     /// Returns the queue of keys.
     pub fn queue(&self) -> &Queue {
-        &self.shared.dispatch.queue
+        self.shared.dispatch.queue()
     }
 
     /// Returns the source of the open watches.
@@ -403,19 +403,19 @@ impl Host {
 
     /// Returns a counter that changes with each event that a store has taken in.
     pub fn progress(&self) -> latest::Receiver<u64> {
-        self.shared.dispatch.stores.progress()
+        self.shared.dispatch.stores().progress()
     }
 
     /// Returns whether no key is ready and none runs. Delayed keys do not count.
     pub fn is_idle(&self) -> bool {
-        self.shared.dispatch.queue.is_idle()
+        self.shared.dispatch.queue().is_idle()
     }
 
     /// Returns whether all watched objects are known and nothing is left to do for now; see
     /// [`queue::Queue::is_settled`].
     pub fn is_settled(&self) -> bool {
         self.shared.dispatch.feed();
-        self.is_listed() && self.shared.dispatch.queue.is_settled()
+        self.is_listed() && self.shared.dispatch.queue().is_settled()
     }
 
     /// Waits until the host is settled.
@@ -423,7 +423,7 @@ impl Host {
         let mut progress = self.progress();
         loop {
             self.shared.dispatch.feed();
-            self.shared.dispatch.queue.settled().await;
+            self.shared.dispatch.queue().settled().await;
             progress.mark_unchanged();
             if self.is_settled() {
                 return;
@@ -435,14 +435,14 @@ impl Host {
     }
 
     fn is_listed(&self) -> bool {
-        let stores = &self.shared.dispatch.stores;
+        let stores = self.shared.dispatch.stores();
         self.watches().iter().all(|watch| stores.is_settled(&watch.kind, &watch.scope))
     }
 
     /// Returns whether the stores hold exactly these objects of the watched kinds, compared by
     /// namespace, name and resource version.
     pub fn holds(&self, objects: &[Value]) -> bool {
-        let stores = &self.shared.dispatch.stores;
+        let stores = self.shared.dispatch.stores();
         self.watches().iter().all(|watch| {
             let there: BTreeSet<_> =
                 objects.iter().filter_map(|object| watch.version_of(object)).collect();
@@ -459,7 +459,7 @@ impl Host {
 
     /// Returns the stores of the watched objects.
     pub fn stores(&self) -> &Stores {
-        &self.shared.dispatch.stores
+        self.shared.dispatch.stores()
     }
 }
 

@@ -36,7 +36,7 @@ use crate::{
     args::RunArgs,
     cache_dir::{self, CacheDir},
     cluster::{
-        Cluster, SecretName,
+        Cluster,
         lease::{self, Guard, Lease, Lost, Times},
     },
     host::{Host, Options, Skip},
@@ -51,7 +51,7 @@ use crate::{
     webhooks::{Certificate, Paths, Stop, Webhooks},
 };
 use home::{Home, Need};
-use mortise_core::{contract::Kind, error_chain};
+use mortise_core::{contract::Kind, error_chain, key::NamespacedName};
 use signals::Signals;
 
 /// The exit code if a reconcile failed or a Processor is not at work.
@@ -201,7 +201,7 @@ impl Server {
     fn serve_webhooks(
         &mut self,
         listener: TcpListener,
-        (client, secret): (kube::Client, SecretName),
+        (client, secret): (kube::Client, NamespacedName),
         paths: Paths,
     ) {
         let (certificate, kept) = Certificate::watch(client, secret);
@@ -418,14 +418,14 @@ fn identity() -> String {
 
 /// Returns the rights that the host itself needs.
 fn needs(args: &RunArgs, lease_namespace: &str) -> Vec<Need> {
-    let need = |group, resource, namespace: Option<&String>, verbs| Need {
+    let need = |group, resource, namespace: Option<&str>, verbs| Need {
         verbs,
         group,
         resource,
         name: None,
-        namespace: namespace.cloned(),
+        namespace: namespace.map(str::to_owned),
     };
-    let of = args.namespace.as_ref();
+    let of = args.namespace.as_deref();
     let mut needs = vec![
         need("mortise.dev", "processors", of, &["get", "list", "watch", "patch"]),
         need("mortise.dev", "processors/status", of, &["patch"]),
@@ -433,13 +433,13 @@ fn needs(args: &RunArgs, lease_namespace: &str) -> Vec<Need> {
         need("authorization.k8s.io", "subjectaccessreviews", None, &["create"]),
         need("apiextensions.k8s.io", "customresourcedefinitions", None, &["list", "watch"]),
     ];
-    if let Some(SecretName { namespace, name }) = &args.webhook_certificate {
-        let (namespace, verbs) = (Some(namespace), &["list", "watch"] as _);
-        needs.push(Need { name: Some(name.clone()), ..need("", "secrets", namespace, verbs) });
+    if let Some(NamespacedName { namespace, name }) = &args.webhook_certificate {
+        let (namespace, verbs) = (Some(&**namespace), &["list", "watch"] as _);
+        needs.push(Need { name: Some(name.to_string()), ..need("", "secrets", namespace, verbs) });
     }
     if args.leader_elect {
-        let namespace = Some(lease_namespace.to_owned());
-        let lease = |verbs| need("coordination.k8s.io", "leases", namespace.as_ref(), verbs);
+        let namespace = Some(lease_namespace);
+        let lease = |verbs| need("coordination.k8s.io", "leases", namespace, verbs);
         // A create request has no object name when its authorization is checked.
         let name = Some(args.lease.lease_name.clone());
         needs.extend([lease(&["create"]), Need { name, ..lease(&["get", "watch", "update"]) }]);

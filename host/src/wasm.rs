@@ -475,7 +475,8 @@ impl From<Called> for reconcile::Called {
             message: error_chain::whole(&error),
             backtrace: error.backtrace().map(ToString::to_string),
         });
-        Self { outcome, view, log, log_dropped, asked, memory, waited }
+        let usage = reconcile::Usage { log, log_dropped, asked, memory, waited };
+        Self { outcome, view, usage }
     }
 }
 

@@ -17,7 +17,6 @@ pub(crate) const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// The reason why a file gave no objects.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
     /// A file or folder could not be read.
     #[error("cannot read `{path}`, which is to be {expected}")]

@@ -27,7 +27,6 @@ pub const TARGET: &str = "wasm32-wasip2";
 
 /// The reason why a guest could not be opened or built.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
     /// The folder holds no manifest.
     #[error(

@@ -20,7 +20,7 @@ pub struct Kind {
     pub kind: String,
 }
 
-/// The name of one object.
+/// The name of one object, with its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectRef {
     pub cluster: String,

@@ -13,25 +13,24 @@
 //!    returns the changes after its snapshots: if there are any, the key must run again.
 //! 5. [`Dispatch::done`] gives the key back to the queue, after all that the run triggered.
 
+use std::collections::BTreeSet;
+
 use parking_lot::Mutex;
 
 use crate::{
     queue::{Cause, Done, Key, Priority, Queue, Run},
     reads::Reads,
     store::Stores,
-    triggers::{Began, Triggers},
+    triggers::{Began, Registration, Triggers},
 };
 
-/// The stores, the triggers and the queue of a host. `triggers` is locked briefly, before
-/// any other lock of a host.
+/// The stores, the triggers and the queue of a host.
 #[derive(Debug)]
 pub struct Dispatch {
-    /// The objects that are known now.
-    pub stores: Stores,
-    /// The dependencies of all keys.
-    pub triggers: Mutex<Triggers>,
-    /// The keys that wait.
-    pub queue: Queue,
+    stores: Stores,
+    /// The dependencies of all keys. Locked briefly, before any other lock of a host.
+    triggers: Mutex<Triggers>,
+    queue: Queue,
 }
 
 // === impl Dispatch ===
@@ -41,6 +40,76 @@ impl Dispatch {
     pub fn new(stores: &Stores) -> Self {
         let (triggers, queue) = (Mutex::default(), Queue::new());
         Self { stores: stores.clone(), triggers, queue }
+    }
+
+    /// Returns the objects that are known now.
+    pub fn stores(&self) -> &Stores {
+        &self.stores
+    }
+
+    /// Returns the keys that wait.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Returns whether a key waits or runs, or its dependencies are known.
+    pub fn knows(&self, key: &Key) -> bool {
+        self.queue.contains(key) || self.triggers.lock().contains(key)
+    }
+
+    /// Returns the number of keys of a processor that run, or whose dependencies are known. The
+    /// cost grows with that number.
+    pub fn count_of(&self, processor: &str) -> usize {
+        self.triggers.lock().count_of(processor)
+    }
+
+    /// Puts the reconcilers of a version of a processor in the place of those of the former one,
+    /// and queues all keys: those of the objects in the stores, and those that the former version
+    /// knew. `gone` names the former reconcilers that the version does not have; `None` if there is
+    /// no former version.
+    ///
+    /// No run begins or ends, and no change triggers keys, in between. `swap` is called after the
+    /// keys that are gone are forgotten, and before the others are queued.
+    pub fn put<T>(
+        &self,
+        processor: &str,
+        registrations: Vec<Registration>,
+        gone: Option<&[&str]>,
+        swap: impl FnOnce() -> T,
+    ) -> T {
+        let mut triggers = self.triggers.lock();
+        for gone in gone.unwrap_or_default() {
+            triggers.remove_reconciler(processor, gone);
+            self.queue.remove_reconciler(processor, gone);
+        }
+        let swapped = swap();
+        let mut keys = BTreeSet::from_iter(triggers.keys_of(processor));
+        for registration in registrations {
+            keys.extend(triggers.add_reconciler(registration, &self.stores));
+        }
+        for key in &keys {
+            if gone.is_some() {
+                self.queue.renew(key, Cause::NewVersion, Priority::Background);
+            } else {
+                self.queue.add(key, Cause::Start, Priority::Change);
+            }
+        }
+        swapped
+    }
+
+    /// Forgets all keys of a processor. Runs of it that are under way leave nothing behind.
+    pub fn remove(&self, processor: &str) {
+        self.triggers.lock().remove_processor(processor);
+        self.queue.remove_processor(processor);
+    }
+
+    /// Queues all keys of a processor, because its account has other rights. Their earlier failures
+    /// do not count any more.
+    pub fn rights_changed(&self, processor: &str) {
+        let triggers = self.triggers.lock();
+        for key in triggers.keys_of(processor) {
+            self.queue.renew(&key, Cause::Rights, Priority::Resync);
+        }
     }
 
     /// Queues the keys that the stores' changes trigger.
@@ -96,5 +165,58 @@ impl Dispatch {
     /// Gives a key back that was given out, and that does not run. A change queues it again.
     pub fn abandon(&self, key: &Key) {
         self.queue.done(key, Done::Success { requeue: None });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        contract::Reconciler,
+        fixture::{all, list, object, reconciler},
+        reads::Readable,
+    };
+
+    /// Returns a dispatch whose store has a Rule.
+    fn with_a_rule() -> Dispatch {
+        let stores = Stores::new();
+        let description = crate::fixture::description(all("Rule"), Vec::new());
+        for (of, scope, wanted) in Readable::new(&description).unwrap().wanted() {
+            stores.open(of, scope, wanted);
+            list(&stores, &of.kind, scope, &[object("Rule", "a", 1)]);
+        }
+        Dispatch::new(&stores)
+    }
+
+    fn registrations(names: &[&str]) -> Vec<Registration> {
+        let of = |name: &&str| Reconciler { name: (*name).into(), ..reconciler(all("Rule")) };
+        let registration = |name| Registration::new(&Arc::from("p"), &of(name)).unwrap();
+        names.iter().map(registration).collect()
+    }
+
+    fn key(reconciler: &str) -> Key {
+        Key::new(&"p".into(), &reconciler.into(), Some("default"), "a")
+    }
+
+    #[test]
+    fn a_swap_forgets_the_keys_that_are_gone_and_runs_the_others_once_more() {
+        let dispatch = with_a_rule();
+        dispatch.put("p", registrations(&["gone", "kept"]), None, || ());
+        assert_eq!(dispatch.queue().ready(), [key("gone"), key("kept")]);
+        let run = dispatch.queue().take_key(&key("kept")).unwrap();
+        assert_eq!(run.causes, [Cause::Start]);
+        dispatch.abandon(&run.key);
+        dispatch.put("p", registrations(&["kept", "new"]), Some(&["gone"]), || {
+            assert_eq!(dispatch.queue().ready(), [], "before the keys are queued");
+        });
+        assert_eq!(dispatch.queue().ready(), [key("kept"), key("new")]);
+        assert!(!dispatch.knows(&key("gone")));
+        let run = dispatch.queue().take_key(&key("kept")).unwrap();
+        assert_eq!(run.causes, [Cause::NewVersion]);
+        dispatch.remove("p");
+        assert_eq!(dispatch.queue().ready(), []);
+        assert_eq!(dispatch.count_of("p"), 0);
     }
 }

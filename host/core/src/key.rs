@@ -1,8 +1,18 @@
-//! The key of one object, for one reconciler of a processor.
+//! The name of an object within its kind, and the key of an object for one reconciler of a
+//! processor.
 
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+
+/// The name of an object within its kind. Cheap to clone; sorts by namespace, then by name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NamespacedName {
+    /// The namespace; empty for a cluster-scoped object.
+    pub namespace: Arc<str>,
+    /// The name within the namespace.
+    pub name: Arc<str>,
+}
 
 /// The unit that is queued and reconciled: an object, for a reconciler of a processor. Cheap to
 /// clone.
@@ -16,6 +26,21 @@ struct Parts {
     reconciler: Arc<str>,
     namespace: Option<Box<str>>,
     name: Box<str>,
+}
+
+// === impl NamespacedName ===
+
+impl NamespacedName {
+    /// Returns the name of an object; `namespace` is empty for a cluster-scoped one.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for NamespacedName {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}/{}", self.namespace, self.name)
+    }
 }
 
 // === impl Key ===

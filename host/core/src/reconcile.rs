@@ -7,6 +7,7 @@
 
 mod call;
 mod carry_out;
+mod course;
 mod dependencies;
 mod done;
 mod ending;
@@ -17,17 +18,20 @@ mod settings;
 mod skip;
 mod trial;
 
-pub use call::{Call, CallError, Called, Fault, Line, ModuleDigest, Moment, NoDigest, Source};
-use carry_out::{Answer, Planned, Refused, Turn};
+pub use call::{
+    Call, CallError, Called, Fault, Line, ModuleDigest, Moment, NoDigest, Source, Usage,
+};
+use carry_out::{Answered, Planned, Turn};
+use course::Course;
 use dependencies::Dependencies;
 pub use done::Ended;
-use done::delay;
 use ending::Decision;
 use living::Living;
 pub use report::Report;
 pub use report::Version;
 use report::why;
 pub use settings::{Ending, Mode, Settings};
+use skip::NotSkipped;
 pub use trial::Tried;
 
 use std::sync::Arc;
@@ -41,10 +45,11 @@ use crate::{
     grant::rights::Rights,
     grant::{self, Grant},
     outcome::Reconciled,
-    queue::{Again, Cause, Done, Key, Run},
-    reads::record::{self, Basis, Digest, Records},
+    queue::{Again, Done, Key, Run},
+    reads::record::{Basis, Digest, Record, Records},
     reads::{self, Answers, Limited, Readable, Reads, View},
     resource::Api,
+    triggers::Registration,
     write::{self, Clock, Writer},
 };
 
@@ -67,6 +72,8 @@ pub struct Reconciler {
 /// A version of a processor, and its access to the cluster.
 #[derive(Clone)]
 pub struct Setup {
+    /// The identity of the version, for reports.
+    pub identity: Arc<Version>,
     /// The processor that is called.
     pub call: Arc<dyn Call>,
     /// The description that the processor returned for this configuration.
@@ -106,7 +113,7 @@ pub struct Parts {
 impl Parts {
     /// Creates the parts that the reconcilers of one host share. No key is skipped.
     pub fn new(dispatch: &Arc<Dispatch>, api: Arc<dyn Api>, now: &Clock) -> Self {
-        let writer = Writer::new(dispatch.stores.clone(), Arc::clone(now));
+        let writer = Writer::new(dispatch.stores().clone(), Arc::clone(now));
         Self {
             dispatch: Arc::clone(dispatch),
             writer: Arc::new(writer),
@@ -164,7 +171,7 @@ impl Reconciler {
 
     /// Returns the names of the reconcilers whose keys another version does not have: `others` has
     /// no reconciler of that name, or has it for another kind.
-    pub fn gone_from<'a>(
+    fn gone_from<'a>(
         &'a self,
         others: &'a [contract::Reconciler],
     ) -> impl Iterator<Item = &'a str> {
@@ -189,6 +196,42 @@ impl Reconciler {
         })
     }
 
+    /// Returns the reconcilers as the triggers know them. Fails if a selection does not parse.
+    pub fn registrations(&self) -> Result<Vec<Registration>, String> {
+        let (settings, processor) = (&self.version.settings, self.processor());
+        let reconcilers = self.version.description.reconcilers.iter();
+        let registration = |of| {
+            let registration = Registration::new(&self.version.identity.processor, of)?;
+            Ok(registration.writing_as(&settings.namespace, processor))
+        };
+        reconcilers.map(registration).collect()
+    }
+
+    /// Puts the version to work, in place of `former` if there is one; see [`Dispatch::put`].
+    pub fn put<T>(
+        &self,
+        registrations: Vec<Registration>,
+        former: Option<&Self>,
+        swap: impl FnOnce() -> T,
+    ) -> T {
+        let (processor, reconcilers) =
+            (&self.version.identity.processor, &self.version.description.reconcilers);
+        let gone = former.map(|former| former.gone_from(reconcilers).collect::<Vec<_>>());
+        self.parts.dispatch.put(processor, registrations, gone.as_deref(), || {
+            let swapped = swap();
+            // From now on, a run that ends leaves no record under such a key.
+            for gone in gone.iter().flatten() {
+                self.parts.records.forget_reconciler(processor, gone);
+            }
+            swapped
+        })
+    }
+
+    /// Returns the name of the Processor resource, or of the description if there is none.
+    fn processor(&self) -> &str {
+        self.version.settings.name.as_deref().unwrap_or(&self.version.description.name)
+    }
+
     fn description(&self, key: &Key) -> Option<&contract::Reconciler> {
         let reconcilers = &self.version.description.reconcilers;
         reconcilers.iter().find(|reconciler| reconciler.name == **key.reconciler())
@@ -197,33 +240,39 @@ impl Reconciler {
     /// Runs one key to its end, or skips it.
     pub async fn run(&self, run: &mut Run) -> (Report, Ended) {
         let start = Instant::now();
-        let mut report = Report::new(run);
+        let version = Some(Arc::clone(&self.version.identity));
         let Some(reference) = self.object_of(&run.key) else {
-            return (report, Ended::nothing());
+            return (Report { version, ..Report::new(run) }, Ended::nothing());
         };
-        report.kind = reference.kind.clone();
-        let span = report::span(&run.key, &report.kind, Some(self.version.call.digest()));
-        let skip = self.skip(run, &reference, &mut report);
-        let began = match skip.instrument(span.clone()).await {
-            Ok(ended) => return (report, ended),
-            Err(began) => began.unwrap_or_else(|| self.parts.dispatch.begin(run)),
+        let kind = reference.kind.clone();
+        let span = report::span(&run.key, &kind, Some(self.version.call.digest()));
+        let skip = self.skip(run, &reference);
+        let NotSkipped { began, why } = match skip.instrument(span.clone()).await {
+            Ok(skipped) => return skipped,
+            Err(not_skipped) => not_skipped,
         };
-        (report.causes, report.more_causes) = (run.causes.clone(), run.more_causes);
+        let began = began.unwrap_or_else(|| self.parts.dispatch.begin(run));
         // Boxed, as the future is large: a skipped key need not carry it.
-        let reconcile = Box::pin(self.reconcile(run, reference.clone(), &mut report));
-        let (done, mut reads) = reconcile.instrument(span.clone()).await;
-        let done = self.keep_dependencies(done, &mut reads, &mut report);
+        let reconcile = Box::pin(self.reconcile(run, reference.clone()));
+        let (course, mut reads) = reconcile.instrument(span.clone()).await;
+        let course = self.keep_dependencies(&run.key, course, &mut reads);
         let causes = self.parts.dispatch.end(began, &mut reads);
         let demands = reads.take_demands(&self.version.readable);
-        report.deny(reads.take_denials());
-        report.mask(&reads);
-        report.took = start.elapsed();
-        report.again = delay(&done);
+        let done = course.done.clone();
+        let report = Report {
+            version,
+            kind,
+            took: start.elapsed(),
+            not_skipped: why,
+            record: Arc::new(course.record(run, &mut reads)),
+            ..Report::of(run, course, reads.take_denials())
+        }
+        .masked(&reads);
         if report.cancelled {
             // The record of the last run that was not cancelled is kept: no better one is known.
             return (report, Ended { done, causes, demands, confirm: false });
         }
-        self.keep_record(&mut report, &done, &mut reads);
+        self.keep_record(&report.record, reads.is_last());
         span.in_scope(|| debug!(took = ?report.took, failure = report.failure, "reconciled"));
         // A change queues the key again anyway.
         let is_last = reads.is_last() || !causes.is_empty();
@@ -236,20 +285,20 @@ impl Reconciler {
     ///
     /// Of such a run only the dependency on its object is kept. It is tried again after a back-off,
     /// since nothing but a change of its object can trigger it.
-    fn keep_dependencies(&self, done: Done, reads: &mut Reads, report: &mut Report) -> Done {
+    fn keep_dependencies(&self, key: &Key, course: Course, reads: &mut Reads) -> Course {
         if reads.is_last() {
-            self.dependencies.forget(&report.key);
-            return done;
+            self.dependencies.forget(key);
+            return course;
         }
-        if self.dependencies.keep(&report.key, reads.kept_bytes()) {
-            return done;
+        if self.dependencies.keep(key, reads.kept_bytes()) {
+            return course;
         }
         reads.let_go();
-        if report.cancelled {
-            return done;
+        if course.is_cancelled() {
+            return course;
         }
-        report.failure.get_or_insert_with(|| self.dependencies_limit());
-        Done::Failure(Again::BackOff)
+        let (done, failure) = (Done::Failure(Again::BackOff), Some(self.dependencies_limit()));
+        Course { done, failure: course.failure.or(failure), ..course }
     }
 
     fn dependencies_limit(&self) -> String {
@@ -267,22 +316,13 @@ impl Reconciler {
         (refused > 0).then(|| format!("{refused} objects fail: {}", self.dependencies_limit()))
     }
 
-    /// Completes the run's record and keeps it until the key's next run, or forgets it if the
-    /// object is gone.
-    fn keep_record(&self, report: &mut Report, done: &Done, reads: &mut Reads) {
-        let record = report.record_mut();
-        reads.hand_over(record);
-        record.requeue = matches!(done, Done::Success { requeue: Some((_, Cause::Requeue)) });
-        record.resync = matches!(done, Done::Success { requeue: Some((_, Cause::Resync)) });
-        record.ending = match done {
-            Done::Success { .. } => record::Ending::Success,
-            Done::Failure(_) | Done::Cancelled => record::Ending::Failure,
-        };
-        if reads.is_last() {
-            self.parts.records.forget(&report.key);
-            self.forget_writes(&report.key);
+    /// Keeps a run's record until the key's next run, or forgets the key if the object is gone.
+    fn keep_record(&self, record: &Arc<Record>, is_last: bool) {
+        if is_last {
+            self.parts.records.forget(&record.key);
+            self.forget_writes(&record.key);
         } else {
-            self.parts.records.keep(&report.record);
+            self.parts.records.keep(record);
         }
     }
 
@@ -297,19 +337,14 @@ impl Reconciler {
         write::Context {
             key,
             namespace: &settings.namespace,
-            processor: settings.name.as_deref().unwrap_or(&self.version.description.name),
+            processor: self.processor(),
             reconciled,
             take_over: &settings.take_over,
             rights: self.version.rights.as_deref(),
         }
     }
 
-    async fn reconcile(
-        &self,
-        run: &Run,
-        reference: ObjectRef,
-        report: &mut Report,
-    ) -> (Done, Reads) {
+    async fn reconcile(&self, run: &Run, reference: ObjectRef) -> (Course, Reads) {
         let mut view = self.view();
         let allowed = view.check_reconciled(&reference).await;
         let known = allowed.and_then(|()| view.reconciled(&reference, run.key.reconciler()));
@@ -318,28 +353,29 @@ impl Reconciler {
             Err(error) => {
                 // The kind is not served, or its first list has not arrived: when that changes, the
                 // key runs again.
-                report.failure = Some(format!("the object cannot be read: {}", why(&error)));
-                return (Done::Failure(Again::OnChange), view.finish());
+                let failure = Some(format!("the object cannot be read: {}", why(&error)));
+                let course = Course::ended(Done::Failure(Again::OnChange));
+                return (Course { failure, ..course }, view.finish());
             }
         };
         let (object, value) = match self.decide(known) {
-            Decision::Leave(note) => {
-                report.notes.push(note);
-                return (Done::Success { requeue: None }, view.finish());
+            Decision::Leave(why) => {
+                let course = Course::ended(Done::Success { requeue: None });
+                return (Course { left: Some(why), ..course }, view.finish());
             }
             Decision::Release(object) => {
                 let (reconciled, reads) = (Reconciled { reference, object }, view.finish());
-                let mut turn = Turn { key: &run.key, reconciled: &reconciled, report, reads };
+                let mut turn = Turn { key: &run.key, reconciled: &reconciled, reads };
                 return (self.let_go(&mut turn).await, turn.reads);
             }
             Decision::Call(object, value) => (object, value),
         };
         let request = self.request(&run.key, &reference, object, run.attempt);
         let reconciled = Reconciled { reference, object: value };
-        let (answer, reads) = self.call(view, &request, report).await;
-        let mut turn = Turn { key: &run.key, reconciled: &reconciled, report, reads };
-        let done = self.carry_out(answer, request, &mut turn).await;
-        (done, turn.reads)
+        let (answered, reads) = self.call(view, &request).await;
+        let mut turn = Turn { key: &run.key, reconciled: &reconciled, reads };
+        let course = self.carry_out(answered, request, &mut turn).await;
+        (course, turn.reads)
     }
 
     fn request(
@@ -362,7 +398,7 @@ impl Reconciler {
     }
 
     fn view(&self) -> View {
-        let stores = self.parts.dispatch.stores.clone();
+        let stores = self.parts.dispatch.stores().clone();
         View::new(stores, Arc::clone(&self.version.readable), reads::PAGE_BYTES)
             .with_rights(self.version.rights.clone())
     }
@@ -382,24 +418,10 @@ impl Reconciler {
         Moment { now_ms: now, seed: now }
     }
 
-    async fn call(&self, view: View, request: &Request, report: &mut Report) -> (Answer, Reads) {
+    async fn call(&self, view: View, request: &Request) -> (Answered, Reads) {
         let moment = self.moment();
-        let called = self.version.call.call(view, request, moment).await;
-        let record = report.record_mut();
-        record.ran_on = Some(self.basis(moment.now_ms));
-        record.asked = record.asked.or(called.asked);
-        record.memory = record.memory.max(called.memory);
-        report.log.extend(called.log);
-        report.waited.push(called.waited);
-        report.log_dropped += called.log_dropped;
-        if let Err(error) = &called.outcome
-            && error.fault != Fault::Cancelled
-        {
-            report.trapped.push(error.reason);
-        }
-        if called.log_dropped > 0 {
-            report.notes.push(format!("{} lines of log were over the limit", called.log_dropped));
-        }
-        (called.outcome, called.view.finish())
+        let Called { outcome, view, usage } = self.version.call.call(view, request, moment).await;
+        let basis = self.basis(moment.now_ms);
+        (Answered { answer: outcome, basis, usage }, view.finish())
     }
 }

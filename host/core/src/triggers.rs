@@ -25,6 +25,7 @@ use self::index::Index;
 use self::log::Log;
 use crate::applied_fields::manager::{FieldManagers, Owner};
 use crate::contract::{Kind, Reconciler};
+use crate::key::NamespacedName;
 use crate::path::{Extent, Fields};
 use crate::queue::{ByProcessor, Cause, Key, Role, What};
 use crate::reads::{Dependency, DependsOn, IndexTerm, Reads, Wait};
@@ -86,7 +87,7 @@ pub struct Registration {
     has_finalizers: bool,
     /// The namespace and name of the Processor in the names of field managers; `None` if it puts
     /// finalizers on nothing.
-    writes_as: Option<(Box<str>, Box<str>)>,
+    writes_as: Option<NamespacedName>,
 }
 
 // === impl Triggers ===
@@ -426,7 +427,7 @@ impl Registration {
     /// finalizers it has put on objects.
     #[must_use]
     pub fn writing_as(self, namespace: &str, processor: &str) -> Self {
-        Self { writes_as: Some((namespace.into(), processor.into())), ..self }
+        Self { writes_as: Some(NamespacedName::new(namespace, processor)), ..self }
     }
 
     /// Returns whether an object is one of the reconciler's.
@@ -438,8 +439,7 @@ impl Registration {
     /// there. The name of the finalizer does not prove it: another reconciler may have a finalizer
     /// of the same name on objects that this one never selects.
     fn is_held(&self, entry: &Entry) -> bool {
-        let Some((namespace, processor)) = self.writes_as.as_ref().filter(|_| self.has_finalizers)
-        else {
+        let Some(writes_as) = self.writes_as.as_ref().filter(|_| self.has_finalizers) else {
             return false;
         };
         if entry.own().is_empty() || !self.anywhere.matches(entry) {
@@ -447,8 +447,8 @@ impl Registration {
         }
         let reference = entry.reference(&self.kind);
         let managers = FieldManagers::new(&Owner {
-            namespace,
-            processor,
+            namespace: &writes_as.namespace,
+            processor: &writes_as.name,
             reconciler: &self.name,
             object: &reference,
         });

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use super::{RegistryArgs, value};
 use crate::{
-    cluster::{SecretName, lease::Times},
+    cluster::{lease::Times, secret_name},
     host::Bounds,
     oci::signature::Policy,
     operator::Largest,
@@ -14,6 +14,7 @@ use crate::{
     wasm::CompileLimits,
     webhooks::Alias,
 };
+use mortise_core::key::NamespacedName;
 
 /// `mortise run`.
 #[derive(Debug, clap::Args)]
@@ -72,9 +73,10 @@ pub struct RunArgs {
         long,
         env = "MORTISE_WEBHOOK_CERTIFICATE",
         value_name = "NAMESPACE/NAME",
+        value_parser = secret_name,
         requires = "webhooks"
     )]
-    pub webhook_certificate: Option<SecretName>,
+    pub webhook_certificate: Option<NamespacedName>,
     /// Serves a path of stored configurations as one of this host: `/convert=/convert/kyma-system/api-rule`. Can be given several times.
     #[arg(
         long = "webhook-path",

@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, Request, Uri, header::ACCEPT};
 use kube::{Client, client::Body};
 
 use super::impersonate::IMPERSONATE_USER;
-use mortise_core::contract::bounds::text::is_label;
+use mortise_core::{contract::bounds::text::is_label, key::NamespacedName};
 
 /// The allowed methods and paths. A word in capitals stands for a segment of that form. A path with
 /// `?` may have a query; so may a path with `#`, which has to ask for metadata alone, or for one
@@ -91,23 +91,14 @@ pub fn only_own(client: &Client) -> Client {
     Client::new(guarded, namespace)
 }
 
-/// The name of a Secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SecretName {
-    /// The namespace.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-}
-
 /// Returns a client that lists and watches this Secret, and sends nothing else.
 #[must_use]
-pub fn only_secret(client: &Client, secret: &SecretName) -> Client {
+pub fn only_secret(client: &Client, secret: &NamespacedName) -> Client {
     let namespace = client.default_namespace().to_owned();
     let (client, secret) = (client.clone(), secret.clone());
     let guarded = tower::service_fn(move |request: Request<Body>| {
         let client = client.clone();
-        let is_allowed = request.method() == Method::GET && secret.is_asked_for(request.uri());
+        let is_allowed = request.method() == Method::GET && is_asked_for(&secret, request.uri());
         async move {
             if !is_allowed {
                 return Err(tower::BoxError::from(NotOwn::of(&request)));
@@ -118,37 +109,24 @@ pub fn only_secret(client: &Client, secret: &SecretName) -> Client {
     Client::new(guarded, namespace)
 }
 
-// === impl SecretName ===
-
-impl SecretName {
-    /// Returns whether this is a list or watch of no other Secret.
-    fn is_asked_for(&self, uri: &Uri) -> bool {
-        let selector = format!("fieldSelector=metadata.name%3D{}", self.name);
-        let pairs: Vec<&str> = uri.query().unwrap_or_default().split('&').collect();
-        let selects = |pair: &&&str| pair.starts_with("fieldSelector=");
-        uri.path() == format!("/api/v1/namespaces/{}/secrets", self.namespace)
-            && pairs.iter().filter(selects).all(|pair| *pair == selector)
-            && pairs.contains(&selector.as_str())
-    }
-}
-
-impl std::str::FromStr for SecretName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('/') {
-            Some((namespace, name)) if is_label(namespace) && is_subdomain(name) => {
-                Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
-            }
-            _ => Err("NAMESPACE/NAME is expected, as `mortise/webhooks`".to_owned()),
+/// Parses the name of a Secret, as `mortise/webhooks`.
+pub fn secret_name(text: &str) -> Result<NamespacedName, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if is_label(namespace) && is_subdomain(name) => {
+            Ok(NamespacedName::new(namespace, name))
         }
+        _ => Err("NAMESPACE/NAME is expected, as `mortise/webhooks`".to_owned()),
     }
 }
 
-impl std::fmt::Display for SecretName {
-    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(to, "{}/{}", self.namespace, self.name)
-    }
+/// Returns whether this is a list or watch of no other Secret.
+fn is_asked_for(secret: &NamespacedName, uri: &Uri) -> bool {
+    let selector = format!("fieldSelector=metadata.name%3D{}", secret.name);
+    let pairs: Vec<&str> = uri.query().unwrap_or_default().split('&').collect();
+    let selects = |pair: &&&str| pair.starts_with("fieldSelector=");
+    uri.path() == format!("/api/v1/namespaces/{}/secrets", secret.namespace)
+        && pairs.iter().filter(selects).all(|pair| *pair == selector)
+        && pairs.contains(&selector.as_str())
 }
 
 /// Returns whether a request is among those that a host of `mortise run` makes with its own rights.

@@ -126,7 +126,7 @@ impl HostState {
             config,
             readable: Arc::clone(readable),
             rights,
-            stores: self.dispatch.stores.clone(),
+            stores: self.dispatch.stores().clone(),
             now: Arc::clone(&self.parts.now),
             calls: self.hooks.calls.clone(),
         };

@@ -12,6 +12,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    registry::Active,
     watches::{Started, Steps, User},
     work::HostState,
 };
@@ -19,12 +20,7 @@ use crate::cluster::{
     access::Rights,
     watch::{self, Watch},
 };
-use mortise_core::{
-    path::Fields,
-    queue::{Cause, Priority},
-    reads::Demand,
-    store::Feed,
-};
+use mortise_core::{path::Fields, reads::Demand, store::Feed};
 
 /// The interval between checks for stores that were too large and may be opened again.
 const REOPEN_INTERVAL: Duration = Duration::from_mins(1);
@@ -42,7 +38,7 @@ pub(super) struct Opened {
 impl HostState {
     /// Carries out the steps of a plan: closes, narrows, hands over and opens watches.
     pub(super) fn carry_out(&self, steps: Steps) {
-        let stores = &self.dispatch.stores;
+        let stores = self.dispatch.stores();
         for watch in &steps.closed {
             stores.close(&watch.kind, &watch.scope);
         }
@@ -91,7 +87,7 @@ impl HostState {
     /// Closes or narrows a store that has grown, if a version that it is kept for exceeds its
     /// bounds.
     pub(super) fn grown(&self, watch: &Watch) {
-        let stores = &self.dispatch.stores;
+        let stores = self.dispatch.stores();
         let is_past = {
             let mut watches = self.watches.lock();
             let held = |Watch { kind, scope }: &Watch, alone: Option<&Fields>| match alone {
@@ -129,19 +125,17 @@ impl HostState {
             let steps = watches.plan();
             self.carry_out(steps);
         }
-        let triggers = self.dispatch.triggers.lock();
-        let registry = self.registry.lock();
-        for active in registry.current() {
+        let has_changed = |active: &&Arc<Active>| {
             let rights = active.rights.as_ref();
-            if !rights.is_some_and(|rights| changed.iter().any(|one| Arc::ptr_eq(one, rights))) {
-                continue;
-            }
+            rights.is_some_and(|rights| changed.iter().any(|one| Arc::ptr_eq(one, rights)))
+        };
+        let affected: Vec<Arc<Active>> =
+            self.registry.lock().current().filter(has_changed).cloned().collect();
+        for active in affected {
             let processor = &active.version.processor;
             tracing::info!(%processor, "what its account may do has changed");
             active.log_missing_rights();
-            for key in triggers.keys_of(processor) {
-                self.dispatch.queue.renew(&key, Cause::Rights, Priority::Resync);
-            }
+            self.dispatch.rights_changed(processor);
             self.moved();
         }
     }

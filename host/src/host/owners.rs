@@ -45,8 +45,6 @@ impl super::work::HostState {
     /// known still.
     fn is_alive(&self, identity: &str) -> bool {
         let key = self.parts.writer.key_behind(identity);
-        key.is_some_and(|key| {
-            self.dispatch.queue.contains(&key) || self.dispatch.triggers.lock().contains(&key)
-        })
+        key.is_some_and(|key| self.dispatch.knows(&key))
     }
 }

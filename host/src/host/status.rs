@@ -92,20 +92,18 @@ impl Host {
     /// Returns the status of every processor, sorted by name. The cost grows with the number of
     /// keys in the queue.
     pub fn status(&self) -> Vec<ProcessorStatus> {
-        let triggers = self.shared.dispatch.triggers.lock();
-        let registry = self.shared.registry.lock();
-        let status = |active: &Arc<Active>| {
-            let objects = triggers.count_of(&active.version.processor);
-            self.status_with(active, objects, &registry)
+        let names: Vec<Arc<str>> = {
+            let registry = self.shared.registry.lock();
+            registry.current().map(|active| Arc::clone(&active.version.processor)).collect()
         };
-        registry.current().map(status).collect()
+        names.iter().filter_map(|name| self.status_of(name)).collect()
     }
 
     /// Returns the status of one processor; `None` if there is no processor of this name. The cost
     /// grows with the number of its keys, not with that of others: each processor's status is
     /// computed about once a second.
     pub fn status_of(&self, processor: &str) -> Option<ProcessorStatus> {
-        let objects = self.shared.dispatch.triggers.lock().count_of(processor);
+        let objects = self.shared.dispatch.count_of(processor);
         let registry = self.shared.registry.lock();
         Some(self.status_with(registry.get(processor)?, objects, &registry))
     }
@@ -169,17 +167,17 @@ impl Host {
     /// Queues keys to run in the background; their earlier failures do not count any more.
     pub fn run_again(&self, keys: &[Key]) {
         for key in keys {
-            self.shared.dispatch.queue.renew(key, Cause::NewVersion, Priority::Background);
+            self.shared.dispatch.queue().renew(key, Cause::NewVersion, Priority::Background);
         }
     }
 
     fn status_with(&self, active: &Active, objects: usize, registry: &Registry) -> ProcessorStatus {
-        let share = self.shared.dispatch.queue.share_of(&active.version.processor);
+        let share = self.shared.dispatch.queue().share_of(&active.version.processor);
         let tally = active.tally();
         let rights = active.rights.as_ref();
         let (denied, more) = self.shared.denials.of_processor(&active.version.processor);
         let more_denied = (more > 0).then(|| format!("and {more} more that are not kept"));
-        let is_missing = |kind: &&Kind| self.shared.dispatch.stores.is_unknown(kind);
+        let is_missing = |kind: &&Kind| self.shared.dispatch.stores().is_unknown(kind);
         ProcessorStatus {
             version: Arc::clone(&active.version),
             since: active.since,

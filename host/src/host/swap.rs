@@ -7,7 +7,7 @@
 //! that a version needs are open from the swap until its last run has ended. A version that is
 //! refused leaves everything as it was.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use parking_lot::Mutex;
@@ -18,11 +18,11 @@ use crate::{cluster::watch::Watch, wasm::Tenant};
 use mortise_core::{
     contract::{self, Kind},
     grant::rights,
-    queue::{self, Cause, Key, Priority},
+    queue,
     reads::Readable,
     reconcile::{Reconciler, Setup, Version},
     store::Scope,
-    triggers::{Registration, Triggers},
+    triggers::Registration,
 };
 
 /// A version that can be put to work: its description has been checked.
@@ -98,7 +98,6 @@ impl Host {
     /// Fails if there is no processor of this name.
     pub async fn remove(&self, name: &str) -> anyhow::Result<()> {
         let _turn = self.turn(&name.into()).await;
-        let mut triggers = self.shared.dispatch.triggers.lock();
         let over = {
             let mut registry = self.shared.registry.lock();
             let tenant = registry.get(name).map(|active| active.processor.tenant());
@@ -107,13 +106,11 @@ impl Host {
             tenant.iter().for_each(Tenant::close);
             over
         };
-        triggers.remove_processor(name);
-        self.shared.dispatch.queue.remove_processor(name);
+        self.shared.dispatch.remove(name);
         self.shared.parts.records.forget_processor(name);
         self.shared.hooks.remove(name);
         self.shared.denials.forget_processor(name);
         self.shared.metrics.forget_processor(name);
-        drop(triggers);
         self.shared.release(over);
         self.shared.moved();
         tracing::info!(processor = name, "removed");
@@ -128,20 +125,12 @@ impl Host {
         let of = || format!("processor `{name}`");
         let readable = Readable::new(&description).with_context(of)?;
         let wanted = readable.wanted().to_vec();
-        let own_name = loaded.settings.name.as_deref().unwrap_or(&description.name);
-        let registration = |of| {
-            let registration = Registration::new(&name, of)?;
-            Ok(registration.writing_as(&loaded.settings.namespace, own_name))
-        };
-        let registrations: Result<Vec<Registration>, String> =
-            description.reconcilers.iter().map(registration).collect();
-        let registrations = registrations.map_err(anyhow::Error::msg).with_context(of)?;
-        let version = Version {
+        let version = Arc::new(Version {
             processor: Arc::clone(&name),
             version: description.version.clone(),
             digest: loaded.processor.digest(),
             libraries: loaded.processor.libraries().map(|(of, by)| (of.to_owned(), by)).collect(),
-        };
+        });
         let Loaded { processor, hooks, config, settings, .. } = loaded;
         let shared = &self.shared;
         let rights = settings.account.as_ref();
@@ -155,6 +144,7 @@ impl Host {
             rights.clone().map(|rights| rights as Arc<dyn rights::Rights>),
         );
         let setup = Setup {
+            identity: Arc::clone(&version),
             call: Arc::new(processor.clone()),
             description: Arc::clone(&description),
             config,
@@ -164,9 +154,11 @@ impl Host {
             rights: rights.clone().map(|rights| rights as Arc<dyn rights::Rights>),
         };
         let reconciler = Reconciler::new(setup, shared.parts.clone()).with_context(of)?;
+        let registrations =
+            reconciler.registrations().map_err(anyhow::Error::msg).with_context(of)?;
         let active = Active {
             id: self.next_user(),
-            version: Arc::new(version),
+            version,
             reconciler,
             processor,
             rights,
@@ -213,37 +205,21 @@ impl Host {
         let version = Arc::clone(&active.version);
         let tenant = active.processor.tenant().clone();
         let (shared, name) = (&self.shared, Arc::clone(&version.processor));
-        // Locked to the end: no run begins or ends, and no change triggers keys, in between.
-        let mut triggers = shared.dispatch.triggers.lock();
         let former = shared.registry.lock().get(&name).cloned();
-        let gone = former.iter().flat_map(|former| former.reconciler.gone_from(&reconcilers));
-        let gone: Vec<&str> = gone.collect();
-        for gone in &gone {
-            triggers.remove_reconciler(&name, gone);
-            shared.dispatch.queue.remove_reconciler(&name, gone);
-        }
-        let over = shared.registry.lock().put(active);
-        shared.hooks.put(&name, hooking);
-        // From now on, a run that ends leaves no record under such a key.
-        for gone in gone {
-            shared.parts.records.forget_reconciler(&name, gone);
-        }
-        let concurrency = self.limit(&name, &settings, &reconcilers);
-        if settings.ending.is_some() {
-            // The outcomes of running calls are of no use any more, and their keys are needed to
-            // handle the finalizers.
-            tenant.cancel_calls();
-        }
-        let_begin(&tenant, concurrency);
-        let keys = keys(&mut triggers, &name, registrations, shared);
-        for key in keys {
-            if former.is_some() {
-                shared.dispatch.queue.renew(&key, Cause::NewVersion, Priority::Background);
-            } else {
-                shared.dispatch.queue.add(&key, Cause::Start, Priority::Change);
+        let former = former.as_ref().map(|former| &former.reconciler);
+        let put = Arc::clone(&active);
+        let over = active.reconciler.put(registrations, former, || {
+            let over = shared.registry.lock().put(put);
+            shared.hooks.put(&name, hooking);
+            let concurrency = self.limit(&name, &settings, &reconcilers);
+            if settings.ending.is_some() {
+                // The outcomes of running calls are of no use any more, and their keys are needed
+                // to handle the finalizers.
+                tenant.cancel_calls();
             }
-        }
-        drop(triggers);
+            let_begin(&tenant, concurrency);
+            over
+        });
         shared.release(over);
         shared.moved();
         tracing::info!(processor = %name, version = version.version, digest = %version.digest, "put to work");
@@ -258,7 +234,7 @@ impl Host {
     pub fn set_pace(&self, processor: &Arc<str>, concurrency: usize, rate: Option<u32>) {
         if self.options.drive == Drive::Host {
             let limits = queue::Limits { concurrency, rate: rate.map(f64::from) };
-            self.shared.dispatch.queue.set_processor(processor, limits);
+            self.shared.dispatch.queue().set_processor(processor, limits);
             if let Some(active) = self.shared.registry.lock().get(processor) {
                 let_begin(active.processor.tenant(), concurrency);
             }
@@ -282,7 +258,7 @@ impl Host {
                 rate: settings.rate.map(f64::from),
             }
         };
-        self.shared.dispatch.queue.set_processor(name, limits);
+        self.shared.dispatch.queue().set_processor(name, limits);
         for reconciler in reconcilers {
             let interval = if is_driven {
                 Duration::ZERO
@@ -290,7 +266,7 @@ impl Host {
                 Duration::from_millis(reconciler.min_interval)
             };
             let of = reconciler.name.as_str().into();
-            self.shared.dispatch.queue.set_min_interval(name, &of, interval);
+            self.shared.dispatch.queue().set_min_interval(name, &of, interval);
         }
         limits.concurrency
     }
@@ -300,21 +276,6 @@ impl Host {
 /// and no call begins.
 fn let_begin(tenant: &Tenant, concurrency: usize) {
     if concurrency == 0 { tenant.close() } else { tenant.open() }
-}
-
-/// Adds the reconcilers of a version to the triggers. Returns every key of the processor: those of
-/// the objects in the stores, and those that the former version knew.
-fn keys(
-    triggers: &mut Triggers,
-    processor: &str,
-    registrations: Vec<Registration>,
-    shared: &HostState,
-) -> BTreeSet<Key> {
-    let mut keys = BTreeSet::from_iter(triggers.keys_of(processor));
-    for registration in registrations {
-        keys.extend(triggers.add_reconciler(registration, &shared.dispatch.stores));
-    }
-    keys
 }
 
 // === impl Prepared ===

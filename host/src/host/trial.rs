@@ -46,7 +46,6 @@ pub enum NotSwapped {
     /// The version reconciles a kind that the cluster does not serve and that the former version
     /// does not reconcile.
     #[error("version {version} waits for the CustomResourceDefinition of {}", kinds(missing))]
-    #[expect(missing_docs, reason = "the message says what the fields are")]
     KindNotServed { version: String, missing: Vec<Kind> },
 
     /// The account lacks rights that the version declares; rights that the former version lacks too
@@ -56,7 +55,6 @@ pub enum NotSwapped {
         account.name,
         missing.iter().cloned().collect::<Roles>().lines()
     )]
-    #[expect(missing_docs, reason = "the message says what the fields are")]
     RightsMissing { version: String, account: Account, missing: Vec<Question> },
 
     /// The account does not hold rules that the version hands on; rules that the former version
@@ -66,7 +64,6 @@ pub enum NotSwapped {
         account.name,
         granted::lines(rules)
     )]
-    #[expect(missing_docs, reason = "the message says what the fields are")]
     GrantsMissing { version: String, account: Account, rules: Vec<GrantedRule> },
 
     /// The version does not declare a finalizer that objects hold because of the former version:
@@ -74,20 +71,17 @@ pub enum NotSwapped {
     #[error(
         "version {version} does not declare the finalizer `{finalizer}`, which {objects} objects hold, the first {first}: it has to be declared until the processor has given it up"
     )]
-    #[expect(missing_docs, reason = "the message says what the fields are")]
     FinalizersHeld { version: String, finalizer: String, objects: usize, first: String },
 
     /// The version broke on more than half of the objects that it was tried with.
     #[error(
         "version {version} broke on {broke} of the {tried} objects that it was tried with, without writing; the first, {key}: {message}"
     )]
-    #[expect(missing_docs, reason = "the message says what the fields are")]
     TrialFailed { version: String, broke: usize, tried: usize, key: Key, message: String },
 
     /// The version breaks an object on the way to another version and back, which the former one
     /// does not, or not in this way.
     #[error("version {version} breaks {object} on the way to {to} and back: {problem}")]
-    #[expect(missing_docs, reason = "the message says what the fields are")]
     ConversionFailed { version: String, object: String, to: String, problem: String },
 }
 
@@ -185,7 +179,7 @@ impl Host {
     /// version are not tried: they tell nothing about the new one.
     async fn try_out(&self, former: &Active, new: &Prepared) -> Result<Probation, NotSwapped> {
         let broken = former.broken();
-        let stores = &self.shared.dispatch.stores;
+        let stores = self.shared.dispatch.stores();
         let of_reconcilers = new.registrations.iter().map(|of| of.ranked_keys(stores, rank));
         let of_reconcilers: Vec<Vec<Key>> = of_reconcilers.collect();
         let (mut tried, mut broke) = (0, Vec::new());

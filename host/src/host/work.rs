@@ -38,7 +38,7 @@ use mortise_core::{
 const FIRST_LISTS: Duration = Duration::from_secs(10);
 
 /// The state that the tasks of a host share. The locks are taken in this order, each for a few
-/// lines: `dispatch.triggers`, `registry`, `watches`.
+/// lines: that of `dispatch`, `registry`, `watches`.
 pub(super) struct HostState {
     pub(super) parts: Parts,
     /// The writer of the record file; `None` if no record outlives this start.
@@ -129,7 +129,7 @@ impl HostState {
                         let _ = reports.send(report).await;
                     }
                 }
-                run = self.dispatch.queue.next() => {
+                run = self.dispatch.queue().next() => {
                     let shared = Arc::clone(&self);
                     runs.spawn(async move { shared.run(run).await });
                 }
@@ -145,7 +145,7 @@ impl HostState {
     /// kind whose list takes longer than [`FIRST_LISTS`] are answered as unavailable, and their
     /// keys run again when the list is complete.
     pub(super) async fn listed(&self, watches: &[Watch]) {
-        let stores = &self.dispatch.stores;
+        let stores = self.dispatch.stores();
         let mut progress = stores.progress();
         let complete = async {
             while !watches.iter().all(|watch| stores.is_settled(&watch.kind, &watch.scope)) {
@@ -165,8 +165,7 @@ impl HostState {
             self.dispatch.abandon(&run.key);
             return Report::new(&run);
         };
-        let (mut report, again) = active.reconciler.run(&mut run).await;
-        report.version = Some(Arc::clone(&active.version));
+        let (report, again) = active.reconciler.run(&mut run).await;
         if active.reconciler.object_of(&run.key).is_some() {
             self.metrics.ended(&report);
         }

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use prometheus_client::encoding::EncodeMetric;
 use serde_json::Value;
 
 use super::*;
@@ -30,7 +31,8 @@ fn lines(metrics: &Metrics, sample: &Sample) -> Vec<String> {
     metrics.text(sample).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Returns metrics each of which has a series.
+/// Returns metrics each of which has a series; `every_metric_says_what_it_means` fails if one has
+/// none.
 fn busy() -> Metrics {
     let metrics = Metrics::new();
     let mut first = report(
@@ -50,6 +52,8 @@ fn busy() -> Metrics {
     metrics.trapped(&key("hidden"), "panicked");
     metrics.waited(&key("hidden"), Duration::from_secs(1));
     metrics.waited(&key("hidden"), Duration::from_micros(1));
+    metrics.called_library(&"p".into(), "memo");
+    metrics.denied(&"p".into(), &denial("Thing"), &[]);
     metrics.log_dropped(&key("hidden"), 7);
     metrics.forced(&key("hidden"), &kind("Thing"));
     metrics.watch_restarted(&kind("Thing"));
@@ -176,7 +180,6 @@ fn descriptions_that_are_swapped_without_end_make_series_with_an_end() {
 #[test]
 fn a_processor_that_is_gone_leaves_no_series() {
     let metrics = busy();
-    metrics.denied(&"p".into(), &denial("Thing"), &[]);
     let of_processor = || {
         let text = lines(&metrics, &Sample::default());
         text.into_iter().filter(|line| line.contains(r#"processor="p""#)).collect::<Vec<_>>()
@@ -186,15 +189,80 @@ fn a_processor_that_is_gone_leaves_no_series() {
     assert_eq!(of_processor(), [""; 0]);
 }
 
+/// Returns the metrics of a host. Every field is named: a new metric does not compile until it is
+/// here.
+fn every(of: &All) -> Vec<&dyn EncodeMetric> {
+    let All {
+        registry: _,
+        reconciles,
+        reconcile_duration,
+        reconciles_skipped,
+        reconciles_not_skipped,
+        queue_keys,
+        queue_retries,
+        calls_trapped,
+        library_calls,
+        calls_waiting,
+        call_wait,
+        hooks: Hooks { requests, duration },
+        reads,
+        read_bytes,
+        writes,
+        writes_skipped,
+        conflicts_forced,
+        store_objects,
+        store_bytes,
+        denied,
+        watch_restarts,
+        restarted: _,
+        log_lines_dropped,
+        code_lookups,
+        compile_duration,
+        leading,
+    } = of;
+    vec![
+        &reconciles.family,
+        &reconcile_duration.family,
+        &reconciles_skipped.family,
+        &reconciles_not_skipped.family,
+        queue_keys,
+        &queue_retries.family,
+        &calls_trapped.family,
+        &library_calls.family,
+        calls_waiting,
+        &call_wait.family,
+        &requests.family,
+        &duration.family,
+        &reads.family,
+        &read_bytes.family,
+        &writes.family,
+        &writes_skipped.family,
+        &conflicts_forced.family,
+        store_objects,
+        store_bytes,
+        &denied.family,
+        watch_restarts,
+        &log_lines_dropped.family,
+        code_lookups,
+        compile_duration,
+        leading,
+    ]
+}
+
 #[test]
 fn every_metric_says_what_it_means() {
-    let text = busy().text(&sample()).unwrap();
+    let metrics = busy();
+    let text = metrics.text(&sample()).unwrap();
+    let empty = every(&metrics.0).iter().filter(|metric| metric.is_empty()).count();
+    assert_eq!(empty, 0, "`busy` or `sample` lacks a metric:\n{text}");
+    // One more is of the lines of the log that were lost.
+    let expected = every(&metrics.0).len() + 1;
     // There is one log in a process: other tests can make its series, and remove them.
     let of_log = |line: &&str| line.contains("mortise_log_lines_limited");
     let lines = || text.lines().filter(|line| !of_log(line));
     let helps: Vec<&str> = lines().filter(|line| line.starts_with("# HELP ")).collect();
     let types = lines().filter(|line| line.starts_with("# TYPE ")).count();
-    assert_eq!((helps.len(), types), (24, 24), "{text}");
+    assert_eq!((helps.len(), types), (expected, expected), "{text}");
     assert!(helps.iter().all(|help| help.starts_with("# HELP mortise_")), "{text}");
 }
 

@@ -8,7 +8,6 @@ use super::Digest;
 /// host and what was asked of it; callers name the reference.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the fields are what the message says")]
 pub enum Error {
     /// No connection, no answer, or no whole one.
     #[error("`{host}` does not answer: {found}")]

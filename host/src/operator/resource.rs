@@ -6,7 +6,10 @@ use crate::{
     cluster::Cluster,
     operator::api::{FINALIZER, Processor, ProcessorStatus},
 };
-use mortise_core::resource::{Method, Outgoing, Refusal, encoded};
+use mortise_core::{
+    key::NamespacedName,
+    resource::{Method, Outgoing, Refusal, encoded},
+};
 
 /// The field manager of the host itself.
 const MANAGER: &str = "mortise";
@@ -15,10 +18,7 @@ const ROUNDS: usize = 5;
 
 /// A Processor resource in the cluster.
 #[derive(Debug, Clone)]
-pub(super) struct Resource {
-    namespace: String,
-    name: String,
-}
+pub(super) struct Resource(NamespacedName);
 
 /// The wanted state of the host's finalizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,11 +31,11 @@ pub(super) enum Finalizer {
 
 impl Resource {
     pub(super) fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.to_owned(), name: name.to_owned() }
+        Self(NamespacedName::new(namespace, name))
     }
 
     fn path(&self, subresource: &str) -> String {
-        let (namespace, name) = (encoded(&self.namespace), encoded(&self.name));
+        let (namespace, name) = (encoded(&self.0.namespace), encoded(&self.0.name));
         format!("/apis/mortise.dev/v1alpha1/namespaces/{namespace}/processors/{name}{subresource}")
     }
 
@@ -47,7 +47,7 @@ impl Resource {
     ) -> Result<(), Refusal> {
         let object = json!({
             "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
-            "metadata": {"name": self.name, "namespace": self.namespace},
+            "metadata": {"name": *self.0.name, "namespace": *self.0.namespace},
             "status": status,
         });
         let path = format!("{}?fieldManager={MANAGER}&force=true", self.path("/status"));

@@ -18,11 +18,8 @@ use serde_json::{Map, Value};
 use tracing::warn;
 
 use super::version;
-use crate::{
-    args::RunArgs,
-    cluster::{self, SecretName},
-};
-use mortise_core::error_chain;
+use crate::{args::RunArgs, cluster};
+use mortise_core::{error_chain, key::NamespacedName};
 
 /// The time within which the cluster must answer at the start.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -33,7 +30,7 @@ pub(super) struct Home {
     /// A client with the host's own rights.
     pub(super) client: Client,
     /// A client for the Secret of the webhooks' certificate, and its name, if one is given.
-    pub(super) certificate: Option<(Client, SecretName)>,
+    pub(super) certificate: Option<(Client, NamespacedName)>,
     /// The namespace of the pod, or of the kubeconfig context.
     pub(super) namespace: String,
     /// The user name that the API server has for us.

@@ -42,7 +42,6 @@ pub struct CompileLimits {
 /// The reason why a child produced no code.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the fields are what the message says")]
 pub enum CompileError {
     /// The module is not a component that can be compiled.
     #[error("{0}")]

@@ -24,7 +24,6 @@ use crate::wasm::child::{self, Cancelled};
 /// The reason why a module was not loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the fields are what the message says")]
 pub enum LoadError {
     /// The module is not WebAssembly.
     #[error(

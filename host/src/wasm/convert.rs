@@ -8,3 +8,14 @@ use super::bindings::{
 
 mortise_core::contract_conversions!();
 mortise_core::hook_conversions!();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verb_of_the_contract_is_converted() {
+        let converted = VERBS.iter().fold(guest::Verbs::empty(), |all, (verb, _)| all | *verb);
+        assert_eq!(converted, guest::Verbs::all());
+    }
+}

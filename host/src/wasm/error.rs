@@ -18,10 +18,6 @@ use mortise_core::reconcile::{Fault, Line};
 /// The reason why a processor returned no outcome.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[expect(
-    missing_docs,
-    reason = "the fields are what the message says: names, limits, what was asked for"
-)]
 pub enum Error {
     /// The call took longer than its deadline.
     #[error("processor `{processor}` ran past its limit of {limit:?}")]

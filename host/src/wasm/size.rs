@@ -93,6 +93,7 @@ fn largest(outcome: &Outcome) -> Option<String> {
     Some(format!("`{place}[{index}]`{named} ({size} bytes)"))
 }
 
+/// The fields that name an object of a guest; any other JSON does not parse.
 #[derive(Deserialize)]
 struct Head {
     kind: String,

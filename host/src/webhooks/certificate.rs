@@ -26,10 +26,8 @@ use tokio::sync::watch as latest;
 use tracing::{debug, info, warn};
 
 use super::client_config::ClientConfig;
-use crate::{
-    cluster::SecretName,
-    host::{NotServed, Source},
-};
+use crate::host::{NotServed, Source};
+use mortise_core::key::NamespacedName;
 
 const CHAIN: &str = "tls.crt";
 const KEY: &str = "tls.key";
@@ -63,7 +61,7 @@ impl Certificate {
     /// this one.
     pub fn watch(
         client: Client,
-        secret: SecretName,
+        secret: NamespacedName,
     ) -> (Self, impl Future<Output = anyhow::Result<()>> + Send + 'static) {
         let problem = format!("the Secret {secret} has not been read yet");
         let (sender, state) = latest::channel(State { served: None, problem: Some(problem) });
@@ -104,7 +102,7 @@ impl Certificate {
 
 async fn run(
     client: Client,
-    secret: SecretName,
+    secret: NamespacedName,
     state: latest::Sender<State>,
 ) -> anyhow::Result<()> {
     let api: Api<Secret> = Api::namespaced(client, &secret.namespace);
@@ -127,7 +125,7 @@ async fn run(
     anyhow::bail!("the watch of the certificate ended")
 }
 
-fn take(secret: &SecretName, loaded: Result<Served, String>, state: &latest::Sender<State>) {
+fn take(secret: &NamespacedName, loaded: Result<Served, String>, state: &latest::Sender<State>) {
     match loaded {
         Ok(served) => {
             let is_same = |before: &Served| before.key.cert == served.key.cert;
@@ -144,7 +142,7 @@ fn take(secret: &SecretName, loaded: Result<Served, String>, state: &latest::Sen
     }
 }
 
-fn missing(secret: &SecretName, state: &latest::Sender<State>) {
+fn missing(secret: &NamespacedName, state: &latest::Sender<State>) {
     warn!(%secret, "the certificate of the webhooks is missing");
     let problem = format!("there is no Secret {secret}");
     state.send_modify(|state| state.problem = Some(problem));
@@ -287,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_certificate_that_is_no_more_stays_served() {
-        let secret = "a/b".parse::<SecretName>().unwrap();
+        let secret = NamespacedName::new("a", "b");
         let (state, seen) = latest::channel(State::default());
         missing(&secret, &state);
         assert_eq!(seen.borrow().problem.as_deref(), Some("there is no Secret a/b"));

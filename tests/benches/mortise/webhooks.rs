@@ -13,8 +13,8 @@ use anyhow::{Context as _, bail, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use certificate::{Server, issue::issue};
 use mortise::local;
+use mortise_core::key::NamespacedName;
 use mortise_host::{
-    cluster::SecretName,
     host::{Drive, Host, Options as HostOptions, Settings},
     webhooks::{Certificate, Paths, Stop, Webhooks},
 };
@@ -125,7 +125,7 @@ async fn open(
     let options = HostOptions { drive: Drive::Caller, ..HostOptions::default() };
     let host = Arc::new(Host::start(&setting.cluster, vec![loaded], &options)?);
     host.settled().await;
-    let place: SecretName = "default/certificate".parse().map_err(anyhow::Error::msg)?;
+    let place = NamespacedName::new("default", "certificate");
     let (mut certificate, kept) = Certificate::watch(setting.cluster.client().clone(), place);
     let mut tasks = JoinSet::new();
     tasks.spawn(kept);

@@ -14,10 +14,10 @@ use kube::{
     api::{DynamicObject, PostParams},
 };
 use mortise::local;
-use mortise_core::{grant::rights::Account, resource::Outgoing};
+use mortise_core::{grant::rights::Account, key::NamespacedName, resource::Outgoing};
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
-    cluster::{Cluster, SecretName},
+    cluster::Cluster,
     host::{Host, Loaded, Options, Settings},
     operator::api::definition,
     webhooks::{Certificate, Paths, Stop, Webhooks},
@@ -175,7 +175,7 @@ impl Gateway {
     /// Starts a host whose webhooks are not behind the front yet.
     async fn host(&self, arguments: &[&str]) -> Served {
         let (modules, cache) = (self.folder.path().join("modules"), mortise_tests::code_cache());
-        let (certificate, alias) = (self.certificate_name(), alias());
+        let (certificate, alias) = (format!("{HOME}/{}", self.certificate_name()), alias());
         let own = ["--namespace", HOME, "--webhooks", "127.0.0.1:0", "--webhook-path", &alias];
         let own = own.into_iter().chain(["--webhook-certificate", &certificate]);
         let own = own.chain(arguments.iter().copied());
@@ -186,9 +186,9 @@ impl Gateway {
         Served { program, ports, webhooks }
     }
 
-    /// Returns namespace and name of the Secret with the certificate.
-    fn certificate_name(&self) -> String {
-        format!("{HOME}/{}", self.certificate["metadata"]["name"].as_str().unwrap())
+    /// Returns the name of the Secret with the certificate.
+    fn certificate_name(&self) -> &str {
+        self.certificate["metadata"]["name"].as_str().unwrap()
     }
 
     /// Returns the Processor, with this module, as a hand-over has it.
@@ -311,7 +311,7 @@ impl Converter {
         };
         let processor = loaded(GUEST, CONFIG).await.unwrap().processor;
         host.swap(Loaded::describe(processor, CONFIG, settings).await.unwrap()).await.unwrap();
-        let place: SecretName = gateway.certificate_name().parse().unwrap();
+        let place = NamespacedName::new(HOME, gateway.certificate_name());
         let (mut certificate, kept) = Certificate::watch(gateway.cluster.client().clone(), place);
         tasks.spawn(kept);
         let served = async {

@@ -9,8 +9,9 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     discovery::ApiResource,
 };
+use mortise_core::key::NamespacedName;
 use mortise_host::{
-    cluster::{Cluster, SecretName},
+    cluster::Cluster,
     host::{Host, Options},
     operator::admin::Admin,
     webhooks::{Certificate, Paths, Stop, Webhooks},
@@ -126,7 +127,7 @@ impl Place {
     async fn start(&self) -> Running {
         let host = Host::start(&self.cluster, Vec::new(), &Options::default()).unwrap();
         let (host, stop, mut tasks) = (Arc::new(host), Stop::default(), JoinSet::new());
-        let place: SecretName = "default/certificate".parse().unwrap();
+        let place = NamespacedName::new("default", "certificate");
         let (certificate, kept) = Certificate::watch(self.cluster.client().clone(), place);
         tasks.spawn(kept);
         let webhooks = Webhooks::new(&host, Paths::default());

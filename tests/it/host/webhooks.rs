@@ -9,8 +9,8 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 pub(crate) use certificate::Issued;
 use certificate::{Server, issue::issue};
+use mortise_core::key::NamespacedName;
 use mortise_host::{
-    cluster::SecretName,
     host::{Host, Loaded, Options, Settings},
     metrics::Sample,
     webhooks::{Alias, Certificate, Paths, Stop, Webhooks},
@@ -72,7 +72,7 @@ impl Port {
         let host = Host::start(&cluster, vec![hooks().await], &Options::default()).unwrap();
         host.settled().await;
         let (host, stop) = (Arc::new(host), Stop::default());
-        let place: SecretName = "default/certificate".parse().unwrap();
+        let place = NamespacedName::new("default", "certificate");
         let (mut certificate, kept) = Certificate::watch(cluster.client().clone(), place);
         let mut tasks = JoinSet::new();
         tasks.spawn(kept);
@@ -218,7 +218,7 @@ async fn callers_that_do_not_accept_the_certificate_are_told() {
     apply(secret(&issued)).await;
     apply(definition("webhooks", &issued.authority)).await;
     let host = Arc::new(Host::start(&cluster, vec![hooks().await], &Options::default()).unwrap());
-    let place: SecretName = "default/certificate".parse().unwrap();
+    let place = NamespacedName::new("default", "certificate");
     let (certificate, kept) = Certificate::watch(cluster.client().clone(), place);
     let webhooks = Webhooks::new(&host, Paths::default());
     let mut tasks = JoinSet::new();
@@ -307,7 +307,7 @@ async fn the_certificate_is_that_of_the_secret_and_its_faults_are_told() {
     let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
     let cluster = super::cluster(&api);
     let now = unix_time();
-    let place: SecretName = "default/certificate".parse().unwrap();
+    let place = NamespacedName::new("default", "certificate");
     let (mut certificate, kept) = Certificate::watch(cluster.client().clone(), place);
     let mut tasks = JoinSet::new();
     tasks.spawn(kept);

@@ -1,13 +1,13 @@
 //! A processor that is called as a native function, as the host calls a component.
 
-use std::{cell::RefCell, marker::PhantomData, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, marker::PhantomData, rc::Rc, sync::Arc};
 
 use futures::future::{self, BoxFuture};
 use mortise_core::{
     contract::{self, bounds},
     outcome,
-    reads::{View, record::Asked},
-    reconcile::{Call, Called, ModuleDigest, Moment},
+    reads::View,
+    reconcile::{Call, Called, ModuleDigest, Moment, Usage},
 };
 use parking_lot::Mutex;
 
@@ -79,11 +79,7 @@ impl<P: Processor> Call for Native<P> {
         let called = Called {
             outcome: Ok(answer.map(Into::into).map_err(Into::into)),
             view: imports.view.take(),
-            log: Vec::new(),
-            log_dropped: 0,
-            asked: Asked::default(),
-            memory: 0,
-            waited: Duration::ZERO,
+            usage: Usage::default(),
         };
         Box::pin(future::ready(called))
     }

@@ -7,12 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    marker::PhantomData,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
@@ -21,9 +16,8 @@ use mortise_core::{
     dispatch::Dispatch,
     queue::{Cause, Key, Priority},
     reads::Readable,
-    reconcile::{Parts, Reconciler, Settings, Setup},
+    reconcile::{self, Call as _, Parts, Reconciler, Settings, Setup},
     store::{Scope, Stores, Wanted},
-    triggers::Registration,
     write::Clock,
 };
 use mortise_embedded_api::{Change as Seen, News};
@@ -179,7 +173,7 @@ impl Driver {
         unavailable: Vec<String>,
     ) -> Self {
         let dispatch = Arc::new(Dispatch::new(&Stores::new()));
-        dispatch.queue.stand_still();
+        dispatch.queue().stand_still();
         let (now, clock) = (cluster.now(), cluster.clone());
         let clock: Clock = Arc::new(move || clock.now());
         let parts = Parts::new(&dispatch, Arc::new(cluster.clone()), &clock);
@@ -218,7 +212,14 @@ impl Driver {
             page: self.page,
             processor: PhantomData,
         };
+        let identity = reconcile::Version {
+            processor: name_of(&description),
+            version: description.version.clone(),
+            digest: call.digest(),
+            libraries: Arc::default(),
+        };
         let setup = Setup {
+            identity: Arc::new(identity),
             call: Arc::new(call),
             description: Arc::new(description.clone()),
             config: config.into(),
@@ -233,14 +234,14 @@ impl Driver {
             self.watch(kind, scope, &wanted);
         }
         self.see();
-        self.queue_all(&description)?;
+        self.put(&reconciler, &description.name)?;
         let config = config.to_owned();
         self.version = Some(Version { processor: name, config, reconciler, description, kinds });
         Ok(())
     }
 
     fn watch(&mut self, kind: contract::Kind, scope: Scope, wanted: &Wanted) {
-        if self.parts.dispatch.stores.open(&kind, &scope, wanted).is_none() {
+        if self.parts.dispatch.stores().open(&kind, &scope, wanted).is_none() {
             return;
         }
         self.watches.retain(|watch| (&watch.kind, &watch.scope) != (&kind, &scope));
@@ -249,7 +250,7 @@ impl Driver {
 
     /// Hands the stores all that has happened in the cluster, and queues the keys that it triggers.
     pub(super) fn see(&mut self) {
-        let stores = &self.parts.dispatch.stores;
+        let stores = self.parts.dispatch.stores();
         for watch in &mut self.watches {
             if self.unavailable.contains(&watch.kind.kind) {
                 stores.set_unavailable(&watch.kind, "the test makes it unavailable");
@@ -262,34 +263,14 @@ impl Driver {
 
     /// Makes every object of the reconcilers a key, and queues all keys. The keys of another
     /// processor are dropped; keys of another configuration forget their failures, as at a swap.
-    fn queue_all(&self, description: &contract::Description) -> Result<(), String> {
-        let dispatch = &self.parts.dispatch;
-        let name = name_of(description);
-        let mut triggers = dispatch.triggers.lock();
+    fn put(&self, reconciler: &Reconciler, name: &str) -> Result<(), String> {
         let former = self.version.as_ref().map(|former| (name_of(&former.description), former));
-        if let Some((other, _)) = former.as_ref().filter(|(former, _)| *former != name) {
-            triggers.remove_processor(other);
-            dispatch.queue.remove_processor(other);
+        if let Some((other, _)) = former.as_ref().filter(|(former, _)| **former != *name) {
+            self.parts.dispatch.remove(other);
         }
-        let former = former.filter(|(former, _)| *former == name).map(|(_, former)| former);
-        let gone = former.iter().flat_map(|one| one.reconciler.gone_from(&description.reconcilers));
-        for gone in gone {
-            triggers.remove_reconciler(&name, gone);
-            dispatch.queue.remove_reconciler(&name, gone);
-        }
-        let mut keys = BTreeSet::from_iter(triggers.keys_of(&name));
-        for reconciler in &description.reconcilers {
-            let registration = Registration::new(&name, reconciler)?;
-            let registration = registration.writing_as(NAMESPACE, &description.name);
-            keys.extend(triggers.add_reconciler(registration, &dispatch.stores));
-        }
-        for key in keys {
-            if former.is_some() {
-                dispatch.queue.renew(&key, Cause::NewVersion, Priority::Background);
-            } else {
-                dispatch.queue.add(&key, Cause::Start, Priority::Change);
-            }
-        }
+        let former = former.filter(|(former, _)| **former == *name);
+        let former = former.map(|(_, former)| &former.reconciler);
+        reconciler.put(reconciler.registrations()?, former, || ());
         Ok(())
     }
 
@@ -307,7 +288,7 @@ impl Driver {
         let (name, namespace) = (name_of(description), object.namespace.as_deref());
         let key = Key::new(&name, &reconciler.name.as_str().into(), namespace, &object.name);
         self.catch_up();
-        self.parts.dispatch.queue.add(&key, Cause::Start, Priority::Change);
+        self.parts.dispatch.queue().add(&key, Cause::Start, Priority::Change);
         self.run(&key).ok_or_else(|| format!("{key} is not ready"))
     }
 
@@ -331,7 +312,7 @@ impl Driver {
         let now = self.cluster.now();
         let passed = Duration::try_from(now.duration_since(self.now)).unwrap_or_default();
         self.now = now;
-        self.parts.dispatch.queue.advance(passed);
+        self.parts.dispatch.queue().advance(passed);
         self.see();
     }
 
@@ -340,7 +321,7 @@ impl Driver {
         let is_meant = |key: &Key| {
             only.is_none_or(|only| self.object(key).is_some_and(|of| only.matches(&of)))
         };
-        self.parts.dispatch.queue.ready().into_iter().find(is_meant)
+        self.parts.dispatch.queue().ready().into_iter().find(is_meant)
     }
 
     fn object(&self, key: &Key) -> Option<Identity> {
@@ -352,7 +333,7 @@ impl Driver {
     fn run(&mut self, key: &Key) -> Option<Run> {
         let version = self.version.as_ref()?;
         let dispatch = Arc::clone(&self.parts.dispatch);
-        let mut run = dispatch.queue.take_key(key)?;
+        let mut run = dispatch.queue().take_key(key)?;
         let (first_read, first_line) = {
             let mut journal = self.journal.lock();
             journal.outcome = None;

@@ -90,7 +90,6 @@ const RESERVED: &[&str] = &[
 
 /// The reason why no guest was created. No file was written then.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
     /// The name is not valid for a crate and a processor.
     #[error(

@@ -67,15 +67,19 @@ macro_rules! contract_conversions {
             }
         }
 
+        /// The verbs of wit/, and those that they stand for. Flags cannot be matched: that wit/ has
+        /// no others is tested where `guest::Verbs` knows all of its flags.
+        const VERBS: [(guest::Verbs, Verbs); 4] = [
+            (guest::Verbs::CREATE, Verbs::CREATE),
+            (guest::Verbs::UPDATE, Verbs::UPDATE),
+            (guest::Verbs::DELETE, Verbs::DELETE),
+            (guest::Verbs::EVICT, Verbs::EVICT),
+        ];
+        const _: () = assert!(VERBS.len() == Verbs::all().bits().count_ones() as usize);
+
         impl From<guest::Verbs> for Verbs {
             fn from(verbs: guest::Verbs) -> Self {
-                let pairs = [
-                    (guest::Verbs::CREATE, Self::CREATE),
-                    (guest::Verbs::UPDATE, Self::UPDATE),
-                    (guest::Verbs::DELETE, Self::DELETE),
-                    (guest::Verbs::EVICT, Self::EVICT),
-                ];
-                let held = pairs.into_iter().filter(|(theirs, _)| verbs & *theirs == *theirs);
+                let held = VERBS.into_iter().filter(|(theirs, _)| verbs & *theirs == *theirs);
                 held.map(|(_, ours)| ours).collect()
             }
         }

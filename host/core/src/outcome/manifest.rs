@@ -96,7 +96,8 @@ fn parse_kind(api_version: &str, kind: &str) -> Option<Kind> {
     })
 }
 
-/// The fields that name an object, parsed without keeping the rest.
+/// The fields that name an object of a guest, parsed without keeping the rest: each may be missing
+/// or wrong.
 #[derive(Deserialize)]
 struct Name {
     #[serde(rename = "apiVersion")]

@@ -146,7 +146,8 @@ pub enum Question {
     },
 }
 
-/// The name of an object.
+/// The name of an object, as records hold it: an [`ObjectRef`] with a shared kind and short texts,
+/// since there are many for each key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Object {
     /// The cluster; empty for the home cluster.

@@ -70,6 +70,13 @@ pub struct Called {
     /// The view that the call was given, with the reads made from it; present however the call
     /// ended.
     pub view: View,
+    /// The log and the resources of the call.
+    pub usage: Usage,
+}
+
+/// The log of one call, and what it used besides its reads.
+#[derive(Debug, Default)]
+pub struct Usage {
     /// The lines that the processor logged.
     pub log: Vec<Line>,
     /// Number of log lines dropped at the limits.

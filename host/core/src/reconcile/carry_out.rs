@@ -1,12 +1,12 @@
 //! Carries out the answer of a processor: checks it, writes it, and calls the processor once more
 //! if a write was refused.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use super::{
-    CallError, Fault, Mode, Reconciler, Report,
-    done::stale,
-    report::{describe, shortened},
+    CallError, Fault, Mode, Reconciler, Usage,
+    course::{Carried, Course, Round},
+    report::shortened,
 };
 use crate::{
     contract::bounds::{
@@ -19,7 +19,7 @@ use crate::{
     outcome::{self, Plan, Reconciled},
     queue::{Again, Cause, Done, Key},
     reads::Reads,
-    reads::record,
+    reads::record::{self, Basis, Digest},
     resource::{Kinds, Unavailable},
     write::{self, Written},
 };
@@ -53,8 +53,14 @@ pub(super) enum Refused {
 pub(super) struct Turn<'a> {
     pub(super) key: &'a Key,
     pub(super) reconciled: &'a Reconciled,
-    pub(super) report: &'a mut Report,
     pub(super) reads: Reads,
+}
+
+/// A call that has ended.
+pub(super) struct Answered {
+    pub(super) answer: Answer,
+    pub(super) basis: Basis,
+    pub(super) usage: Usage,
 }
 
 /// The result of a call: an outcome, a failure that the processor returned, or an error of the
@@ -70,76 +76,96 @@ impl Reconciler {
     /// Of its second outcome only the status, the events and the requeue are used.
     pub(super) async fn carry_out(
         &self,
-        answer: Answer,
+        answered: Answered,
         mut request: Request,
         turn: &mut Turn<'_>,
-    ) -> Done {
-        let planned = match self.plan(answer, turn).await {
-            Ok(planned) => planned,
-            Err(error) => return self.refused(&error, turn).await,
+    ) -> Course {
+        let first = self.round(answered, turn, |plan| plan).await;
+        let written = &first.carried.written;
+        let done = match &first.answer {
+            Err(refused) => Some(refused.done()),
+            Ok(_) if !written.failures.is_empty() => None,
+            // The processor is not told of a failure: the key runs again and reads anew.
+            Ok(_) if !written.stale.is_empty() => Some(Done::Failure(Again::BackOff)),
+            Ok(_) if !written.waits.is_empty() => {
+                Some(Done::Success { requeue: Some((TERMINATING, Cause::Requeue)) })
+            }
+            Ok(planned) => Some(self.done(planned, turn)),
         };
-        let mut written = self.write(&planned.plan, turn).await;
-        if !written.stale.is_empty() && written.failures.is_empty() {
-            return stale(&written.stale, turn.report);
+        if let Some(done) = done {
+            return Course { first: Some(first), ..Course::ended(done) };
         }
-        let waits = !written.waits.is_empty();
-        turn.report.notes.append(&mut written.waits);
-        if written.failures.is_empty() {
-            let wait = Done::Success { requeue: Some((TERMINATING, Cause::Requeue)) };
-            return if waits { wait } else { self.done(&planned, turn) };
-        }
-        let (is_failure, retry_after) = (written.is_failure(), written.retry_after);
-        if is_failure {
-            turn.report.failure.get_or_insert_with(|| describe(&written.failures));
-        }
-        turn.report.record_mut().refused += written.failures.len();
-        request.failed_writes = written.failures;
+        request.failed_writes.clone_from(&written.failures);
         let view = self.view().after(&turn.reads);
-        let (answer, reads) = self.call(view, &request, turn.report).await;
+        let (answered, reads) = self.call(view, &request).await;
         turn.reads.merge(reads);
-        let second = match self.plan(answer, turn).await {
-            Ok(Planned { plan, retry }) => Planned { plan: plan.only_report(), retry },
-            Err(error) => return self.refused(&error, turn).await,
+        let second = self.round(answered, turn, Plan::only_report).await;
+        let done = match &second.answer {
+            Err(refused) => refused.done(),
+            Ok(_) if written.is_failure() || second.carried.written.is_failure() => {
+                Done::Failure(again(written.retry_after.max(second.carried.written.retry_after)))
+            }
+            Ok(planned) => self.done(planned, turn),
         };
-        let written = self.write(&second.plan, turn).await;
-        if !written.failures.is_empty() {
-            turn.report.failure.get_or_insert_with(|| describe(&written.failures));
-        }
-        if is_failure || !written.failures.is_empty() {
-            return Done::Failure(again(retry_after.max(written.retry_after)));
-        }
-        self.done(&second, turn)
+        Course { first: Some(first), second: Some(second), ..Course::ended(done) }
     }
 
+    /// Checks an answer, and writes the part of its plan that `part` returns.
+    async fn round(
+        &self,
+        Answered { answer, basis, usage }: Answered,
+        turn: &mut Turn<'_>,
+        part: fn(Plan) -> Plan,
+    ) -> Round {
+        let message = answer.as_ref().ok().and_then(|returned| returned.as_ref().err());
+        let message = message.map(|failure| failure.message.clone());
+        let (returned, answer) = self.plan(answer, turn).await;
+        let answer = answer.map(|Planned { plan, retry }| Planned { plan: part(plan), retry });
+        let (carried, notes) = match &answer {
+            Ok(planned) => (self.write(&planned.plan, turn).await, Vec::new()),
+            Err(refused) => self.refused(refused, turn).await,
+        };
+        Round { call: Some((basis, usage)), returned, message, answer, carried, notes }
+    }
+
+    /// Checks an answer. Returns also the digest of what the processor returned, if it returned.
     pub(super) async fn plan(
         &self,
         answer: Answer,
-        turn: &mut Turn<'_>,
-    ) -> Result<Planned, Refused> {
-        let returned = answer?;
+        turn: &Turn<'_>,
+    ) -> (Option<Digest>, Result<Planned, Refused>) {
+        let returned = match answer {
+            Ok(returned) => returned,
+            Err(error) => return (None, Err(error.into())),
+        };
         let named =
             returned.as_ref().map(|outcome| outcome::kinds(outcome, &turn.reconciled.reference));
         let named = named.unwrap_or_default();
         let secret = turn.reads.saw_secret() || named.iter().any(record::is_secret);
-        turn.report.record_mut().outcome = Some(record::of_returned(&returned, secret));
-        match returned {
-            Ok(outcome) => {
-                // Only declared kinds are resolved: an outcome with another kind is refused for
-                // that.
-                let mut declared = named;
-                declared.retain(|kind| self.grant.names(kind));
-                let kinds = self.resolve_all(&declared).await?;
-                let uids = turn.reads.uids();
-                let read = |of: &ObjectRef| uids.of(of).map(str::to_owned);
-                let plan = Plan::build(&outcome, &self.against(turn, &kinds, &read))?;
-                Ok(Planned { plan, retry: None })
-            }
+        let digest = record::of_returned(&returned, secret);
+        let planned = match returned {
+            Ok(outcome) => self.plan_of_outcome(&outcome, named, turn).await,
             Err(failure) => {
-                turn.report.failure.get_or_insert_with(|| failure.message.clone());
-                let plan = self.plan_of_failure(&failure, turn).await?;
-                Ok(Planned { plan, retry: Some(failure.retry) })
+                let plan = self.plan_of_failure(&failure, turn).await;
+                plan.map(|plan| Planned { plan, retry: Some(failure.retry) })
             }
-        }
+        };
+        (Some(digest), planned)
+    }
+
+    async fn plan_of_outcome(
+        &self,
+        outcome: &Outcome,
+        mut named: HashSet<Kind>,
+        turn: &Turn<'_>,
+    ) -> Result<Planned, Refused> {
+        // Only declared kinds are resolved: an outcome with another kind is refused for that.
+        named.retain(|kind| self.grant.names(kind));
+        let kinds = self.resolve_all(&named).await?;
+        let uids = turn.reads.uids();
+        let read = |of: &ObjectRef| uids.of(of).map(str::to_owned);
+        let plan = Plan::build(outcome, &self.against(turn, &kinds, &read))?;
+        Ok(Planned { plan, retry: None })
     }
 
     async fn plan_of_failure(&self, failure: &Failure, turn: &Turn<'_>) -> Result<Plan, Refused> {
@@ -168,64 +194,43 @@ impl Reconciler {
         }
     }
 
-    pub(super) async fn write(&self, plan: &Plan, turn: &mut Turn<'_>) -> Written {
+    pub(super) async fn write(&self, plan: &Plan, turn: &mut Turn<'_>) -> Carried {
         let context = self.context(turn.key, turn.reconciled);
         if self.version.settings.mode == Mode::Observe {
-            turn.report.withheld.extend(self.parts.writer.dry_run(plan, &context));
-            return Written::default();
+            let withheld = self.parts.writer.dry_run(plan, &context);
+            return Carried { withheld, ..Carried::default() };
         }
-        let mut written = self.parts.writer.carry_out(plan, &*self.version.api, &context).await;
-        self.record_forbidden(&written, turn.report);
-        turn.report.changes.append(&mut written.changes);
-        turn.report.unchanged += written.skipped;
-        turn.report.forced.append(&mut written.forced);
-        turn.report.notes.append(&mut written.warnings);
+        let written = self.parts.writer.carry_out(plan, &*self.version.api, &context).await;
+        let denied = self.forbidden(&written);
         record_written(&written, plan, turn);
         // If the kind is not served, the key runs again as soon as it is, and not when the back-off
         // is over.
         let not_found = written.failures.iter().filter(|failed| failed.code == 404);
         not_found.for_each(|failed| turn.reads.not_written(&failed.ref_.kind));
-        written
+        Carried { written, withheld: Vec::new(), denied }
     }
 
-    /// Notes the rights that the account lacked for these writes.
+    /// Returns the rights that the account lacked for these writes.
     ///
     /// They are asked about again with all other rights that the processor relies on: when one is
     /// granted, all keys run again.
-    fn record_forbidden(&self, written: &Written, report: &mut Report) {
-        let Some(rights) = &self.version.rights else { return };
-        for (kind, message) in &written.forbidden {
-            if let Some(question) = Question::refused(message, rights.account()) {
-                rights.relies_on(&question);
-                report.denied.push(Denial::of_right(question, kind));
-            }
-        }
+    fn forbidden(&self, written: &Written) -> Vec<Denial> {
+        let Some(rights) = &self.version.rights else { return Vec::new() };
+        let denied = written.forbidden.iter().filter_map(|(kind, message)| {
+            let question = Question::refused(message, rights.account())?;
+            rights.relies_on(&question);
+            Some(Denial::of_right(question, kind))
+        });
+        denied.collect()
     }
 
     /// Writes an event which says that the reconcile of the object failed, and nothing else. A
     /// cancelled call writes nothing.
-    async fn refused(&self, error: &Refused, turn: &mut Turn<'_>) -> Done {
-        if let Refused::Call(error) = error
-            && error.fault == Fault::Cancelled
-        {
-            turn.report.cancelled = true;
-            turn.report.notes.push(error.to_string());
-            return Done::Cancelled;
+    async fn refused(&self, refused: &Refused, turn: &mut Turn<'_>) -> (Carried, Vec<String>) {
+        if refused.is_cancelled() {
+            return (Carried::default(), vec![refused.to_string()]);
         }
-        turn.report.broke = error.is_processors();
-        if let Refused::Outcome(invalid) = error
-            && let Some((verb, kind)) = invalid.undeclared()
-        {
-            let message = shortened_to(&invalid.to_string(), bounds::DENIAL);
-            turn.report.deny((vec![Denial::of_declaration(verb, kind, &message)], 0));
-        }
-        // The message holds texts of the guest's own.
-        let mut message = error_chain::whole(error);
-        cut(&mut message, bounds::FAILURE);
-        if let Refused::Call(CallError { backtrace: Some(trace), .. }) = error {
-            message = format!("{message}\n{trace}");
-        }
-        turn.report.failure.get_or_insert_with(|| message.clone());
+        let message = refused.message();
         let event = Event {
             on: None,
             event_type: EventType::Warning,
@@ -233,18 +238,18 @@ impl Reconciler {
             message: shortened(&message),
         };
         let failure = Failure { message, status: None, events: vec![event], retry: Retry::BackOff };
-        match self.plan_of_failure(&failure, turn).await {
+        let (mut carried, no_event) = match self.plan_of_failure(&failure, turn).await {
             Ok(plan) => {
-                let written = self.write(&plan, turn).await;
-                turn.report.notes.extend(
-                    written.failures.iter().map(|failed| format!("no event: {}", failed.message)),
-                );
+                let carried = self.write(&plan, turn).await;
+                let failures = carried.written.failures.iter();
+                let no_event = failures.map(|failed| failed.message.clone()).collect();
+                (carried, no_event)
             }
-            Err(error) => {
-                turn.report.notes.push(format!("no event: {}", error_chain::whole(&error)));
-            }
-        }
-        Done::Failure(Again::BackOff)
+            Err(error) => (Carried::default(), vec![error_chain::whole(&error)]),
+        };
+        carried.denied.splice(..0, refused.denial());
+        let notes = no_event.iter().map(|why| format!("no event: {why}")).collect();
+        (carried, notes)
     }
 
     /// Looks up several kinds. The answer lacks the kinds that are not served.
@@ -259,6 +264,46 @@ impl Reconciler {
             }
         }
         Ok(found)
+    }
+}
+
+// === impl Refused ===
+
+impl Refused {
+    /// Returns whether another version of the processor would help.
+    pub(super) fn is_processors(&self) -> bool {
+        match self {
+            Self::Call(error) => error.fault == Fault::Processor,
+            Self::Outcome(_) => true,
+            Self::Cluster(_) => false,
+        }
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Call(error) if error.fault == Fault::Cancelled)
+    }
+
+    fn done(&self) -> Done {
+        if self.is_cancelled() { Done::Cancelled } else { Done::Failure(Again::BackOff) }
+    }
+
+    /// Returns the error, its causes, and the backtrace of a trap, in words.
+    pub(super) fn message(&self) -> String {
+        // The message holds texts of the guest's own.
+        let mut message = error_chain::whole(self);
+        cut(&mut message, bounds::FAILURE);
+        match self {
+            Self::Call(CallError { backtrace: Some(trace), .. }) => format!("{message}\n{trace}"),
+            _ => message,
+        }
+    }
+
+    /// Returns the denial of an outcome that does what the processor does not declare.
+    fn denial(&self) -> Option<Denial> {
+        let Self::Outcome(invalid) = self else { return None };
+        let (verb, kind) = invalid.undeclared()?;
+        let message = shortened_to(&invalid.to_string(), bounds::DENIAL);
+        Some(Denial::of_declaration(verb, kind, &message))
     }
 }
 

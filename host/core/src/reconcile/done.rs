@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Planned, Reconciler, Report, Turn};
+use super::{Planned, Reconciler, Turn};
 use crate::{
     contract::{ObjectRef, Requeue, Retry},
     grant,
@@ -55,15 +55,10 @@ impl Ended {
     }
 }
 
-/// Ends a run that read objects which have been deleted or made anew since.
-///
-/// The processor is not told of a failure: the key runs again and reads anew.
-pub(super) fn stale(gone: &[ObjectRef], report: &mut Report) -> Done {
+/// Describes the failure of a run that read objects which have been deleted or made anew since.
+pub(super) fn gone_meanwhile(gone: &[ObjectRef]) -> String {
     let names: Vec<String> = gone.iter().map(grant::display_ref).collect();
-    let message = format!("{} was deleted or made anew since it was read", names.join(", "));
-    report.failure.get_or_insert(message);
-    report.record_mut().refused += gone.len();
-    Done::Failure(Again::BackOff)
+    format!("{} was deleted or made anew since it was read", names.join(", "))
 }
 
 /// Returns the delay after which the key runs again by itself, whatever changes; `None` if there is

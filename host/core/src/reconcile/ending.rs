@@ -3,7 +3,11 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Ending, Reconciler, Turn, carry_out::again, report::describe};
+use super::{
+    Ending, Planned, Reconciler, Turn,
+    carry_out::again,
+    course::{Course, Round},
+};
 use crate::{
     contract::ObjectRef,
     outcome::{Finalizers, Plan},
@@ -59,7 +63,7 @@ impl Reconciler {
     /// Returns the keys of the objects that hold one of the processor's finalizers; `None` as long
     /// as not all of these objects are known.
     pub fn holding(&self, processor: &std::sync::Arc<str>) -> Option<Vec<Key>> {
-        let holding = self.version.readable.holding(&self.parts.dispatch.stores)?;
+        let holding = self.version.readable.holding(self.parts.dispatch.stores())?;
         let key = |reconciler: &str, namespace: Option<&str>, name: &str| {
             Key::new(processor, &reconciler.into(), namespace, name)
         };
@@ -72,12 +76,12 @@ impl Reconciler {
     ///
     /// [`Readable::abandoned`]: crate::reads::Readable::abandoned
     pub fn abandoned(&self, former: &Self) -> Vec<(String, ObjectRef)> {
-        self.version.readable.abandoned(&former.version.readable, &self.parts.dispatch.stores)
+        self.version.readable.abandoned(&former.version.readable, self.parts.dispatch.stores())
     }
 
     /// Removes the finalizers that the processor may have put on the object, and changes nothing
     /// else.
-    pub(super) async fn let_go(&self, turn: &mut Turn<'_>) -> Done {
+    pub(super) async fn let_go(&self, turn: &mut Turn<'_>) -> Course {
         let declared = self.description(turn.key).map(|of| of.finalizers.clone());
         let plan = Plan {
             finalizers: Some(Finalizers {
@@ -87,13 +91,21 @@ impl Reconciler {
             is_report: true,
             ..Plan::default()
         };
-        let written = self.write(&plan, turn).await;
-        if written.failures.is_empty() {
-            return Done::Success { requeue: None };
-        }
-        turn.report.failure.get_or_insert_with(|| describe(&written.failures));
-        turn.report.record_mut().refused += written.failures.len();
-        Done::Failure(again(written.retry_after))
+        let carried = self.write(&plan, turn).await;
+        let done = if carried.written.failures.is_empty() {
+            Done::Success { requeue: None }
+        } else {
+            Done::Failure(again(carried.written.retry_after))
+        };
+        let first = Round {
+            call: None,
+            returned: None,
+            message: None,
+            answer: Ok(Planned { plan, retry: None }),
+            carried,
+            notes: Vec::new(),
+        };
+        Course { first: Some(first), ..Course::ended(done) }
     }
 }
 

@@ -59,9 +59,8 @@ impl Reconciler {
     }
 
     fn owner<'a>(&'a self, reconciler: &'a str, object: &'a ObjectRef) -> Owner<'a> {
-        let settings = &self.version.settings;
-        let processor = settings.name.as_deref().unwrap_or(&self.version.description.name);
-        Owner { namespace: &settings.namespace, processor, reconciler, object }
+        let namespace = &self.version.settings.namespace;
+        Owner { namespace, processor: self.processor(), reconciler, object }
     }
 
     /// Returns the objects that a reconciler may have keys for, from a list as the processor's

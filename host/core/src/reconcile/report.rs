@@ -4,7 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use tracing::{Span, info_span};
 
-use super::{Line, ModuleDigest};
+use super::{
+    Line, ModuleDigest,
+    carry_out::Refused,
+    course::{Carried, Course, Round},
+    done::delay,
+};
 use crate::{
     contract::bounds::{
         self,
@@ -147,25 +152,42 @@ impl Report {
         self.record.read_bytes()
     }
 
-    /// Adds the first few denials of a run, and a note with the number of the others.
-    pub(super) fn deny(&mut self, (denials, mut more): (Vec<Denial>, usize)) {
-        for denial in denials {
-            if self.denied.len() < bounds::DENIALS {
-                self.denied.push(denial);
-            } else {
-                more += 1;
+    /// Builds the report of a run from what its steps returned, and from the denied reads.
+    ///
+    /// The version, the kind, the duration and the record are left empty.
+    pub(super) fn of(run: &Run, course: Course, denials: (Vec<Denial>, usize)) -> Self {
+        let mut report = Self {
+            notes: course.notes(),
+            failure: course.failure(),
+            broke: course.refused().is_some_and(Refused::is_processors),
+            again: delay(&course.done),
+            cancelled: course.is_cancelled(),
+            trapped: course.rounds().filter_map(Round::trapped).collect(),
+            ..Self::new(run)
+        };
+        for Round { call, carried, .. } in course.first.into_iter().chain(course.second) {
+            let Carried { written, withheld, denied } = carried;
+            report.changes.extend(written.changes);
+            report.withheld.extend(withheld);
+            report.unchanged += written.skipped;
+            report.forced.extend(written.forced);
+            report.denied.extend(denied);
+            if let Some((_, usage)) = call {
+                report.log.extend(usage.log);
+                report.log_dropped += usage.log_dropped;
+                report.waited.push(usage.waited);
             }
         }
-        if more > 0 {
-            self.notes.push(format!("{more} more reads or writes were denied"));
-        }
+        let (denied, note) = few(report.denied, denials);
+        report.notes.extend(note);
+        Self { denied, ..report }
     }
 
-    /// Masks the values of the Secrets that the run has read in the texts of the report, and cuts
-    /// these texts.
+    /// Returns the report with the values of the Secrets that the run has read masked in its texts,
+    /// and with these texts cut.
     ///
     /// Objects and events that the run has written are not masked.
-    pub(super) fn mask(&mut self, reads: &Reads) {
+    pub(super) fn masked(mut self, reads: &Reads) -> Self {
         if self.notes.len() > MAX_NOTES {
             let more = self.notes.len() - MAX_NOTES;
             self.notes.truncate(MAX_NOTES);
@@ -184,6 +206,7 @@ impl Report {
         self.denied
             .iter_mut()
             .for_each(|denial| denial.each_text(|text| cut(text, MAX_TEXT_BYTES)));
+        self
     }
 
     /// Returns the texts of the report that may come from the processor.
@@ -208,11 +231,6 @@ impl Report {
         }
         self.denied.iter_mut().for_each(|denial| denial.each_text(&mut change));
     }
-
-    /// Returns the record to be changed: it has no other owner until the run ends.
-    pub(super) fn record_mut(&mut self) -> &mut Record {
-        Arc::make_mut(&mut self.record)
-    }
 }
 
 /// Creates the span of a reconcile, whose fields are on each of its log lines.
@@ -225,6 +243,31 @@ pub(super) fn span(key: &Key, kind: &Kind, digest: Option<ModuleDigest>) -> Span
         namespace = key.namespace(),
         name = key.name(),
     )
+}
+
+/// Masks the values of the Secrets that were read in a text, and cuts it.
+pub(super) fn masked(text: String, reads: &Reads) -> String {
+    let mask = Mask::new(reads.secrets(), [text.as_str()].into_iter());
+    let mut text = mask.masked(&text).unwrap_or(text);
+    cut(&mut text, MAX_TEXT_BYTES);
+    text
+}
+
+/// Returns the denied writes with the first few denied reads, and a note with the number of the
+/// others.
+pub(super) fn few(
+    mut denied: Vec<Denial>,
+    (reads, mut more): (Vec<Denial>, usize),
+) -> (Vec<Denial>, Vec<String>) {
+    for denial in reads {
+        if denied.len() < bounds::DENIALS {
+            denied.push(denial);
+        } else {
+            more += 1;
+        }
+    }
+    let note = (more > 0).then(|| format!("{more} more reads or writes were denied"));
+    (denied, note.into_iter().collect())
 }
 
 /// Describes the refused writes on one line.
@@ -277,16 +320,16 @@ mod tests {
         let object = json!({"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": data});
         let key = fixture::key("a");
         let run = Run { key, causes: Vec::new(), more_causes: 0, attempt: 0 };
-        let mut report = Report::new(&run);
-        report.failure = Some(text.to_owned());
-        report.notes.push(text.to_owned());
-        report.denied.push(Denial::of_declaration("get", &fixture::v1(text, text), text));
         let fields = vec![(text.to_owned(), text.to_owned())];
         let message = text.to_owned();
-        report.log.push(Line { level: Level::Info, message, fields, source: Source::Log });
-        let entry = Entry::alone(&object);
-        report.mask(&Reads::having_read(fixture::v1("", kind), entry));
-        report
+        let report = Report {
+            failure: Some(text.to_owned()),
+            notes: vec![text.to_owned()],
+            denied: vec![Denial::of_declaration("get", &fixture::v1(text, text), text)],
+            log: vec![Line { level: Level::Info, message, fields, source: Source::Log }],
+            ..Report::new(&run)
+        };
+        report.masked(&Reads::having_read(fixture::v1("", kind), Entry::alone(&object)))
     }
 
     #[test]

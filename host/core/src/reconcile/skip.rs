@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 
 use tracing::debug;
 
-use super::{Ended, Mode, Reconciler, Report, ending::is_paused};
+use super::{Ended, Mode, Reconciler, Report, ending::is_paused, report::few};
 use crate::{
     contract::ObjectRef,
     outcome::Reconciled,
@@ -31,33 +31,36 @@ struct Verified {
     reads: Option<Reads>,
 }
 
+/// A key that has to run.
+pub(super) struct NotSkipped {
+    /// The beginning of the run, if the triggers were already told of it.
+    pub(super) began: Option<Began>,
+    /// The reason, if the key was due.
+    pub(super) why: Option<MustRun>,
+}
+
 // === impl Reconciler ===
 
 impl Reconciler {
     /// Skips a key whose run record still holds.
-    ///
-    /// Otherwise returns, as the error, the beginning of the run if the triggers were already told
-    /// of it.
     pub(super) async fn skip(
         &self,
         run: &mut Run,
         reference: &ObjectRef,
-        report: &mut Report,
-    ) -> Result<Ended, Option<Began>> {
+    ) -> Result<(Report, Ended), NotSkipped> {
         let held = self.parts.records.held(&run.key);
         let is_former = held.as_ref().is_some_and(|held| held.is_former);
         let is_known = held.is_some() && !is_former;
         // `ran` tells at the end which later changes the verification did not see.
         let began = is_former.then(|| self.parts.dispatch.begin(run));
         if !self.parts.skips || !is_due(run, is_known) {
-            return Err(began);
+            return Err(NotSkipped { began, why: None });
         }
         match self.verify_held(reference, held).await {
-            Ok(verified) => Ok(self.end_skipped(reference, verified, began, report)),
+            Ok(verified) => Ok(self.end_skipped(run, reference, verified, began)),
             Err(why) => {
                 debug!(key = %run.key, %why, "not skipped");
-                report.not_skipped = Some(why);
-                Err(began)
+                Err(NotSkipped { began, why: Some(why) })
             }
         }
     }
@@ -124,7 +127,7 @@ impl Reconciler {
         // at the end.
         let entry =
             view.answered(kind, namespace.as_deref(), name).cloned().or_else(|| {
-                match self.parts.dispatch.stores.known_by_name(kind, namespace.as_deref(), name) {
+                match self.parts.dispatch.stores().known_by_name(kind, namespace.as_deref(), name) {
                     Known::Present(entry) => Some(entry),
                     Known::Unwatched | Known::Absent => None,
                 }
@@ -140,7 +143,7 @@ impl Reconciler {
 
     fn verify_pruned(&self, pruned: &Pruned, record: &Record) -> Result<(), MustRun> {
         let of = pruned.of.selection().ok_or(MustRun::Secret)?;
-        let stores = &self.parts.dispatch.stores;
+        let stores = self.parts.dispatch.stores();
         if stores.is_unknown(&of.kind) {
             return Ok(());
         }
@@ -154,7 +157,7 @@ impl Reconciler {
     }
 
     fn verify_removed(&self, removed: &record::Object) -> Result<(), MustRun> {
-        let (stores, of) = (&self.parts.dispatch.stores, removed.reference());
+        let (stores, of) = (self.parts.dispatch.stores(), removed.reference());
         let is_gone = stores.is_unknown(&of.kind) || matches!(stores.known(&of), Known::Absent);
         if is_gone { Ok(()) } else { Err(MustRun::Removed) }
     }
@@ -162,30 +165,35 @@ impl Reconciler {
     /// Ends a run that is skipped.
     fn end_skipped(
         &self,
+        run: &Run,
         reference: &ObjectRef,
         verified: Verified,
         began: Option<Began>,
-        report: &mut Report,
-    ) -> Ended {
+    ) -> (Report, Ended) {
         let Verified { record, reads } = verified;
         let resync = self.description(&record.key).map_or(0, |reconciler| reconciler.resync);
-        let after = (record.resync && resync > 0).then(|| Duration::from_millis(resync));
-        report.skipped = true;
-        report.again = after;
-        let done = Done::Success { requeue: after.map(|after| (after, Cause::Resync)) };
-        let mut ended = Ended { done, ..Ended::nothing() };
-        if let (Some(began), Some(mut reads)) = (began, reads) {
-            reads.resume(&record);
-            ended.causes = self.parts.dispatch.end(began, &mut reads);
-            ended.demands = reads.take_demands(&self.version.readable);
-            report.deny(reads.take_denials());
-            report.mask(&reads);
-            self.parts.records.adopt(&report.key);
-            self.introduce(&report.key, reference);
-        }
-        report.record = record;
+        let again = (record.resync && resync > 0).then(|| Duration::from_millis(resync));
+        let done = Done::Success { requeue: again.map(|after| (after, Cause::Resync)) };
+        let report = Report {
+            version: Some(Arc::clone(&self.version.identity)),
+            kind: reference.kind.clone(),
+            again,
+            skipped: true,
+            record: Arc::clone(&record),
+            ..Report::new(run)
+        };
         debug!("skipped");
-        ended
+        let (Some(began), Some(mut reads)) = (began, reads) else {
+            return (report, Ended { done, ..Ended::nothing() });
+        };
+        reads.resume(&record);
+        let causes = self.parts.dispatch.end(began, &mut reads);
+        let demands = reads.take_demands(&self.version.readable);
+        let (denied, notes) = few(Vec::new(), reads.take_denials());
+        self.parts.records.adopt(&run.key);
+        self.introduce(&run.key, reference);
+        let report = Report { notes, denied, ..report }.masked(&reads);
+        (report, Ended { done, causes, demands, confirm: false })
     }
 
     /// Tells the writer which key these field managers belong to, so that a conflict over their

@@ -1,13 +1,8 @@
 //! Tries a new version of a processor, before it is swapped in for one that works, with a run that
 //! leaves nothing behind.
 
-use super::{Fault, Reconciler, Refused, Report, Turn, ending::Decision};
-use crate::{
-    contract::Kind,
-    error_chain,
-    outcome::Reconciled,
-    queue::{Key, Run},
-};
+use super::{Reconciler, Turn, ending::Decision, report::masked};
+use crate::{contract::Kind, error_chain, outcome::Reconciled, queue::Key};
 
 /// The result of a trial with one object.
 #[derive(Debug)]
@@ -42,30 +37,13 @@ impl Reconciler {
         let request = self.request(key, &reference, object, 0);
         let called = self.version.call.try_out(view, &request, self.moment()).await;
         let reconciled = Reconciled { reference, object: value };
-        // This report is dropped.
-        let mut report =
-            Report::new(&Run { key: key.clone(), causes: Vec::new(), more_causes: 0, attempt: 0 });
-        let reads = called.view.finish();
-        let mut turn = Turn { key, reconciled: &reconciled, report: &mut report, reads };
-        match self.plan(called.outcome, &mut turn).await {
+        let turn = Turn { key, reconciled: &reconciled, reads: called.view.finish() };
+        match self.plan(called.outcome, &turn).await.1 {
             Err(error) if error.is_processors() => {
-                turn.report.failure = Some(error_chain::whole(&error));
-                turn.report.mask(&turn.reads);
-                Tried::Broke(turn.report.failure.take().unwrap_or_default())
+                Tried::Broke(masked(error_chain::whole(&error), &turn.reads))
             }
             Err(_) => Tried::Not,
             Ok(_) => Tried::Well,
-        }
-    }
-}
-
-impl Refused {
-    /// Returns whether another version of the processor would help.
-    pub(super) fn is_processors(&self) -> bool {
-        match self {
-            Self::Call(error) => error.fault == Fault::Processor,
-            Self::Outcome(_) => true,
-            Self::Cluster(_) => false,
         }
     }
 }

@@ -1,24 +1,12 @@
 //! The namespace and name of an object, and other texts of its metadata.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 
-/// The namespace and name of an object. Places sort by namespace, then by name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct NamespacedName {
-    /// Empty for a cluster-scoped object.
-    pub(super) namespace: Arc<str>,
-    pub(super) name: Arc<str>,
-}
+pub(super) use crate::key::NamespacedName;
 
 // === impl NamespacedName ===
 
 impl NamespacedName {
-    pub(super) fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
-    }
-
     pub(super) fn of(object: &Value) -> Self {
         Self::new(metadata(object, "namespace"), metadata(object, "name"))
     }

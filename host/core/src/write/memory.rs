@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
 
-use crate::{applied_fields::Pair, contract::ObjectRef};
+use crate::{applied_fields::Pair, contract::ObjectRef, key::NamespacedName};
 
 /// The memory of all reconciled objects, by the identity of their managers.
 #[derive(Debug, Default)]
@@ -18,13 +18,13 @@ pub(super) struct ManagedObject {
     pub(super) of: Identity,
 }
 
-/// The identity of an object, the same in every version of its kind.
+/// The identity of an object, which is the same in every version of its kind: an [`ObjectRef`] is
+/// not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
     group: String,
     kind: String,
-    namespace: Option<String>,
-    name: String,
+    name: NamespacedName,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -42,8 +42,7 @@ impl From<&ObjectRef> for Identity {
         Self {
             group: of.kind.group.clone(),
             kind: of.kind.kind.clone(),
-            namespace: of.namespace.clone(),
-            name: of.name.clone(),
+            name: NamespacedName::new(of.namespace.as_deref().unwrap_or_default(), &of.name),
         }
     }
 }

@@ -25,10 +25,7 @@ use axum::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{
-    Reports,
-    reports::{Names, as_text},
-};
+use super::{Reports, reports::as_text};
 use crate::{
     cluster::lease::Guard,
     host::{Host, ProcessorStatus},
@@ -87,7 +84,7 @@ struct Waiting {
     #[serde(serialize_with = "as_text")]
     key: Key,
     #[serde(flatten)]
-    names: Names,
+    names: Key,
     state: &'static str,
     due_in_seconds: Option<f64>,
     failures: u32,
@@ -242,7 +239,7 @@ impl Waiting {
     fn of(entry: &queue::Entry) -> Self {
         Self {
             key: entry.key.clone(),
-            names: Names::of(&entry.key),
+            names: entry.key.clone(),
             state: entry.state().name(),
             due_in_seconds: entry.due_in.map(|due| due.as_secs_f64()),
             failures: entry.failures,

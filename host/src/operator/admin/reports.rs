@@ -41,7 +41,7 @@ pub(super) struct Reported {
     #[serde(serialize_with = "as_text")]
     pub(super) key: Key,
     #[serde(flatten)]
-    names: Names,
+    names: Key,
     kind: String,
     version: Option<String>,
     digest: Option<String>,
@@ -57,15 +57,6 @@ pub(super) struct Reported {
     notes: Vec<String>,
     log: Vec<String>,
     again_seconds: Option<f64>,
-}
-
-/// The parts of a key.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Names {
-    processor: Arc<str>,
-    reconciler: Arc<str>,
-    namespace: Option<String>,
-    name: String,
 }
 
 /// Serializes a key as it is shown; requests name a key in the same form.
@@ -119,7 +110,7 @@ impl Reported {
         Self {
             at,
             key: report.key.clone(),
-            names: Names::of(&report.key),
+            names: report.key.clone(),
             kind: kind_label(&report.kind),
             version: report.version.as_ref().map(|of| of.version.clone()),
             digest: report.version.as_ref().map(|of| of.digest.to_string()),
@@ -141,17 +132,4 @@ impl Reported {
 
 fn cut(text: &str) -> String {
     text.chars().take(TEXT).collect()
-}
-
-// === impl Names ===
-
-impl Names {
-    pub(super) fn of(key: &Key) -> Self {
-        Self {
-            processor: Arc::clone(key.processor()),
-            reconciler: Arc::clone(key.reconciler()),
-            namespace: key.namespace().map(str::to_owned),
-            name: key.name().to_owned(),
-        }
-    }
 }
