@@ -69,7 +69,8 @@ impl Dispatch {
     /// no former version.
     ///
     /// No run begins or ends, and no change triggers keys, in between. `swap` is called after the
-    /// keys that are gone are forgotten, and before the others are queued.
+    /// keys that are gone are forgotten, and before the others are queued. The triggers are locked
+    /// meanwhile: of the dispatch it may call [`Dispatch::queue`] and [`Dispatch::stores`] only.
     pub fn put<T>(
         &self,
         processor: &str,

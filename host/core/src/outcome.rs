@@ -300,7 +300,8 @@ impl Plan {
     }
 }
 
-/// The identity of an object, the same in every version of its kind.
+/// The identity of an object, the same in every version of its kind. Borrowed, as it is made for
+/// each object of an outcome.
 pub type Identity<'a> = (&'a str, &'a str, &'a str, Option<&'a str>, &'a str);
 
 /// Returns the identity of the object that a reference names.
