@@ -319,6 +319,21 @@ impl Stub {
         state.objects.iter().find(|object| Identity::of(object) == of).cloned()
     }
 
+    /// Returns all objects of the cluster, without the API's own namespaces, definitions of kinds
+    /// that no test gave, and namespaces that were created for objects.
+    ///
+    /// # Panics
+    ///
+    /// If nothing was reconciled before.
+    pub fn all(&self) -> Vec<Value> {
+        let mut objects = Vec::new();
+        self.change(|cluster| {
+            objects = cluster.objects();
+            Ok(())
+        });
+        objects
+    }
+
     /// Returns the imports of one read, which see the objects as they are now.
     fn imports(&self, kind: &Kind) -> Result<Imports, ReadError> {
         let state = self.state.lock();
