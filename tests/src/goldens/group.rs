@@ -38,22 +38,48 @@ struct Rule {
     /// Our value; null: none.
     #[serde(default)]
     to: Value,
-    /// Instead of `to`: texts that begin with this, the original's and ours, count as equal.
+    /// Instead of `to`: texts that begin with this, the original's and ours, count as equal. With
+    /// `from`, only ours must begin with it.
     begins: Option<String>,
-    /// The inputs to which the rule applies; all of them if it is missing.
-    when: Option<When>,
+    /// Instead of `to`: the items of a list of texts, or the keys of a map, that ours may have
+    /// besides; `*` stands for all.
+    #[serde(default)]
+    besides: Vec<String>,
+    /// Instead of `to`: a map that is laid over the one at the place, and its maps over those there.
+    over: Option<Value>,
+    /// The cases to which the rule applies; all of them if it is missing.
+    when: Option<Whens>,
     reason: String,
 }
 
-/// A condition on the input: a place in a file holds a text, or a value.
+/// One condition, or several that must all hold.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(untagged)]
+enum Whens {
+    One(When),
+    All(Vec<When>),
+}
+
+/// A condition on a case: a place in a file, of inputs or of the original's outputs, holds a value.
+#[derive(Debug, Clone, Deserialize)]
 struct When {
     file: String,
     /// A JSON pointer in the list of the file's documents, with `*` as above.
     at: String,
-    /// The type of the value there: `string`, `number`, `boolean`, `array`, `object`.
-    is: String,
+    #[serde(flatten)]
+    test: Test,
+}
+
+/// The test of the value at a place.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Test {
+    /// It has this type: `string`, `number`, `boolean`, `array`, `object`.
+    Is(String),
+    /// It is one of these values.
+    In(Vec<Value>),
+    /// It is a text that begins with one of these.
+    Begins(Vec<String>),
 }
 
 /// Returns the cases of a group, sorted by name.
@@ -109,6 +135,11 @@ impl GroupCase {
         self.files.get(file).map(Vec::as_slice).unwrap_or_default()
     }
 
+    /// Adds a file, such as one of facts that follow from the others.
+    pub fn add(&mut self, file: &str, documents: Vec<Value>) {
+        self.files.insert(file.to_owned(), documents);
+    }
+
     /// Returns the only document of a file; null if the file does not exist.
     pub fn document(&self, file: &str) -> &Value {
         self.documents(file).first().unwrap_or(&Value::Null)
@@ -146,12 +177,17 @@ impl Rules {
     ) -> (Value, Vec<String>) {
         let (mut expected, mut reasons) = (original.clone(), Vec::new());
         for rule in self.0.iter().filter(|rule| rule.group == group && rule.part == part) {
-            let applies = rule.when.as_ref().is_none_or(|when| when.holds(case));
+            let applies = rule.when.as_ref().is_none_or(|when| when.hold(case));
             let path: Vec<&str> = rule.at.split('/').skip(1).collect();
             let changes = match &rule.begins {
                 _ if !applies => false,
-                None => rule.change(&mut expected, &path),
-                Some(begin) => take_over(&mut expected, ours, &rule.at, begin),
+                Some(begin) => rule.take_over(&mut expected, ours, begin),
+                None if !rule.besides.is_empty() => rule.add(&mut expected, ours),
+                None => match (&rule.over, expected.pointer_mut(&rule.at)) {
+                    (None, _) => rule.change(&mut expected, &path),
+                    (Some(over), Some(place)) => lay(over, place),
+                    (Some(_), None) => false,
+                },
             };
             if changes {
                 reasons.push(rule.reason.clone());
@@ -161,19 +197,61 @@ impl Rules {
     }
 }
 
-/// Replaces a text by ours, if the two differ and begin in the same way.
-fn take_over(expected: &mut Value, ours: &Value, at: &str, begin: &str) -> bool {
-    let begins = |text: &&str| text.starts_with(begin);
-    let text = ours.pointer(at).and_then(Value::as_str).filter(begins);
-    let (Some(expected), Some(text)) = (expected.pointer_mut(at), text) else { return false };
-    let changes = expected.as_str().filter(begins).is_some_and(|original| original != text);
-    if changes {
-        *expected = text.into();
+/// Lays a value over another one; returns whether anything differs now.
+fn lay(over: &Value, value: &mut Value) -> bool {
+    match (over, value) {
+        (Value::Object(over), Value::Object(map)) => over
+            .iter()
+            .map(|(key, over)| lay(over, map.entry(key).or_insert(Value::Null)))
+            .fold(false, |a, b| a | b),
+        (over, value) => over != &std::mem::replace(value, over.clone()),
     }
-    changes
 }
 
 impl Rule {
+    /// Replaces a text by ours, if the two differ and count as equal.
+    fn take_over(&self, expected: &mut Value, ours: &Value, begin: &str) -> bool {
+        let begins = |text: &&str| text.starts_with(begin);
+        let text = ours.pointer(&self.at).and_then(Value::as_str).filter(begins);
+        let (Some(expected), Some(text)) = (expected.pointer_mut(&self.at), text) else {
+            return false;
+        };
+        let is_meant = match &self.from {
+            Some(from) => from == expected,
+            None => expected.as_str().is_some_and(|text| text.starts_with(begin)),
+        };
+        let changes = is_meant && expected != text;
+        if changes {
+            *expected = text.into();
+        }
+        changes
+    }
+
+    /// Adds what ours may have besides, where it has it.
+    fn add(&self, expected: &mut Value, ours: &Value) -> bool {
+        let (Some(expected), Some(ours)) = (expected.pointer_mut(&self.at), ours.pointer(&self.at))
+        else {
+            return false;
+        };
+        let may_be = |name: &str| self.besides.iter().any(|key| key == "*" || key == name);
+        let former = expected.clone();
+        match (&mut *expected, ours) {
+            (Value::Array(expected), Value::Array(ours)) => {
+                let known = expected.clone();
+                let more = ours.iter().filter(|item| item.as_str().is_some_and(may_be));
+                expected.extend(more.filter(|item| !known.contains(item)).cloned());
+                expected.sort_by_cached_key(Value::to_string);
+            }
+            (Value::Object(expected), Value::Object(ours)) => {
+                for (key, value) in ours.iter().filter(|(key, _)| may_be(key)) {
+                    expected.entry(key).or_insert_with(|| value.clone());
+                }
+            }
+            _ => {}
+        }
+        *expected != former
+    }
+
     /// Changes the value at a path; returns whether anything differs now.
     fn change(&self, value: &mut Value, path: &[&str]) -> bool {
         let is_meant = |value: &Value| self.from.as_ref().is_none_or(|from| from == value);
@@ -207,6 +285,27 @@ impl Rule {
     }
 }
 
+impl Whens {
+    fn hold(&self, case: &GroupCase) -> bool {
+        match self {
+            Self::One(when) => when.holds(case),
+            Self::All(whens) => whens.iter().all(|when| when.holds(case)),
+        }
+    }
+}
+
+impl Test {
+    fn holds(&self, value: &Value) -> bool {
+        match self {
+            Self::Is(name) => name == type_of(value),
+            Self::In(values) => values.contains(value),
+            Self::Begins(texts) => {
+                value.as_str().is_some_and(|text| texts.iter().any(|begin| text.starts_with(begin)))
+            }
+        }
+    }
+}
+
 impl When {
     fn holds(&self, case: &GroupCase) -> bool {
         let path: Vec<&str> = self.at.split('/').skip(1).collect();
@@ -216,7 +315,7 @@ impl When {
 
     fn holds_at(&self, value: &Value, path: &[&str]) -> bool {
         match (path, value) {
-            ([], value) => self.is == type_of(value),
+            ([], value) => self.test.holds(value),
             (["*", rest @ ..], Value::Array(items)) => {
                 items.iter().any(|item| self.holds_at(item, rest))
             }
@@ -300,6 +399,61 @@ mod tests {
     }
 
     #[test]
+    fn ours_may_have_more_where_a_rule_says_so() {
+        let rules = rules(&json!({
+            "group": "g", "part": "p", "at": "/a", "besides": ["x", "y"], "reason": "r",
+        }));
+        let cases = [
+            (json!(["b"]), json!(["b", "x"]), json!(["b", "x"])),
+            (json!(["b", "x"]), json!(["b"]), json!(["b", "x"])),
+            (json!(["b"]), json!(["b", "z"]), json!(["b"])),
+            (json!({"b": 1}), json!({"x": 2, "z": 3}), json!({"b": 1, "x": 2})),
+            (json!({"x": 1}), json!({"x": 2}), json!({"x": 1})),
+        ];
+        for (original, ours, expected) in cases {
+            let [original, ours, expected] = [original, ours, expected].map(|a| json!({"a": a}));
+            let (changed, why) = rules.apply(("g", "p"), &case(json!({})), &original, &ours);
+            assert_eq!(changed, expected);
+            assert_eq!(why.is_empty(), changed == original, "{ours}");
+        }
+    }
+
+    #[test]
+    fn maps_are_laid_over_maps() {
+        let rules = rules(&json!({
+            "group": "g", "part": "p", "over": {"a": {"b": 2}, "c": [1]}, "reason": "r",
+        }));
+        let original = json!({"a": {"b": 1, "d": 1}, "c": {"e": 1}});
+        let changed = json!({"a": {"b": 2, "d": 1}, "c": [1]});
+        let apply =
+            |original: &Value| rules.apply(("g", "p"), &case(json!({})), original, &json!(null));
+        assert_eq!(apply(&original), (changed.clone(), vec!["r".to_owned()]));
+        assert_eq!(apply(&changed), (changed.clone(), vec![]));
+    }
+
+    #[test]
+    fn all_conditions_of_a_rule_must_hold() {
+        let whens = json!([
+            {"file": "cluster.yaml", "at": "/*/a", "in": [1, 2]},
+            {"file": "cluster.yaml", "at": "/*/b", "begins": ["x", "y"]},
+        ]);
+        let rules = rules(&json!({
+            "group": "g", "part": "p", "to": 1, "reason": "r", "when": whens,
+        }));
+        let cases = [
+            (json!({"a": 2, "b": "yes"}), 1),
+            (json!({"a": 3, "b": "yes"}), 0),
+            (json!({"a": 2, "b": "no"}), 0),
+            (json!({"a": 2}), 0),
+        ];
+        for (input, expected) in cases {
+            let (changed, _) =
+                rules.apply(("g", "p"), &case(input.clone()), &json!(0), &json!(null));
+            assert_eq!(changed, json!(expected), "{input}");
+        }
+    }
+
+    #[test]
     fn texts_that_begin_in_the_same_way_count_as_equal() {
         let rules = rules(&json!({
             "group": "g", "part": "p", "at": "/error", "begins": "broken: ", "reason": "r",
@@ -316,5 +470,18 @@ mod tests {
             let (changed, why) = rules.apply(("g", "p"), &case(json!({})), &original, &ours);
             assert_eq!((changed, why.len()), (expected, reasons));
         }
+    }
+
+    #[test]
+    fn a_text_may_be_taken_for_one_that_begins_in_another_way() {
+        let rules = rules(&json!({
+            "group": "g", "part": "p", "from": "failed", "begins": "failed: ", "reason": "r",
+        }));
+        let apply = |original: &str, ours: &str| {
+            rules.apply(("g", "p"), &case(json!({})), &original.into(), &ours.into()).0
+        };
+        assert_eq!(apply("failed", "failed: why"), "failed: why");
+        assert_eq!(apply("failed", "other"), "failed");
+        assert_eq!(apply("failed: a", "failed: b"), "failed: a");
     }
 }

@@ -29,7 +29,7 @@ const TAG: &str = "1.30.2-distroless";
 /// The finalizer of peer-authentication.
 const FINALIZER: &str = "istios.operator.kyma-project.io/peer-authentication";
 /// The kinds of the module's own objects.
-const OWN: [&str; 4] =
+pub(super) const OWN: [&str; 4] =
     ["PeerAuthentication", "NetworkPolicy", "VerticalPodAutoscaler", "EnvoyFilter"];
 
 /// A resource and the objects around it, in a cluster in memory.
@@ -105,7 +105,7 @@ impl Stage {
     }
 }
 
-fn reference(object: &Value) -> ObjectRef {
+pub(super) fn reference(object: &Value) -> ObjectRef {
     let api_version = text(object, "/apiVersion");
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let kind = Kind::new(group, version, text(object, "/kind"));
