@@ -16,6 +16,9 @@
 //! A deletion goes the same way: istio-installation removes Istio, then the others what is left,
 //! each under a finalizer of its own.
 
+mod facts;
+mod given;
+mod installation;
 mod outcome;
 mod stage;
 
@@ -27,7 +30,7 @@ use super::{Part, run_with};
 
 #[test]
 fn istio_controller_settles_as_recorded() {
-    run_with("controller", stage::add_facts, parts);
+    run_with("controller", facts::add, parts);
 }
 
 /// Returns the parts of a case: the record, and the settled state.
