@@ -45,6 +45,9 @@ struct Rule {
     /// besides; `*` stands for all.
     #[serde(default)]
     besides: Vec<String>,
+    /// Instead of `to`: the items of a list of texts that ours may lack; `*` stands for all.
+    #[serde(default)]
+    lacks: Vec<String>,
     /// Instead of `to`: a map that is laid over the one at the place, and its maps over those there.
     over: Option<Value>,
     /// The cases to which the rule applies; all of them if it is missing.
@@ -183,6 +186,7 @@ impl Rules {
                 _ if !applies => false,
                 Some(begin) => rule.take_over(&mut expected, ours, begin),
                 None if !rule.besides.is_empty() => rule.add(&mut expected, ours),
+                None if !rule.lacks.is_empty() => rule.drop(&mut expected, ours),
                 None => match (&rule.over, expected.pointer_mut(&rule.at)) {
                     (None, _) => rule.change(&mut expected, &path),
                     (Some(over), Some(place)) => lay(over, place),
@@ -250,6 +254,17 @@ impl Rule {
             _ => {}
         }
         *expected != former
+    }
+
+    /// Drops what ours may lack, where it lacks it.
+    fn drop(&self, expected: &mut Value, ours: &Value) -> bool {
+        let expected = expected.pointer_mut(&self.at).and_then(Value::as_array_mut);
+        let ours = ours.pointer(&self.at).and_then(Value::as_array);
+        let (Some(expected), Some(ours)) = (expected, ours) else { return false };
+        let may_lack = |name: &str| self.lacks.iter().any(|key| key == "*" || key == name);
+        let before = expected.len();
+        expected.retain(|item| ours.contains(item) || !item.as_str().is_some_and(may_lack));
+        expected.len() < before
     }
 
     /// Changes the value at a path; returns whether anything differs now.

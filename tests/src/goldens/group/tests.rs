@@ -73,6 +73,24 @@ fn ours_may_have_more_where_a_rule_says_so() {
 }
 
 #[test]
+fn ours_may_lack_something_where_a_rule_says_so() {
+    let rules = rules(&json!({
+        "group": "g", "part": "p", "at": "/a", "lacks": ["x", "y"], "reason": "r",
+    }));
+    let cases = [
+        (json!(["b", "x"]), json!(["b"]), json!(["b"])),
+        (json!(["b", "x"]), json!(["b", "x"]), json!(["b", "x"])),
+        (json!(["b", "x"]), json!(["x"]), json!(["b", "x"])),
+    ];
+    for (original, ours, expected) in cases {
+        let [original, ours, expected] = [original, ours, expected].map(|a| json!({"a": a}));
+        let (changed, why) = rules.apply(("g", "p"), &case(json!({})), &original, &ours);
+        assert_eq!(changed, expected);
+        assert_eq!(why.is_empty(), changed == original, "{ours}");
+    }
+}
+
+#[test]
 fn maps_are_laid_over_maps() {
     let rules = rules(&json!({
         "group": "g", "part": "p", "over": {"a": {"b": 2}, "c": [1]}, "reason": "r",

@@ -6,15 +6,19 @@ use istio::{
     cluster::Size,
     features::Features,
     images::Images,
+    installed::is_of_istio,
     kubernetes::Pod,
     predicate::{self, Expected, Phase},
 };
 use mortise_tests::goldens::group::GroupCase;
 use serde_json::json;
 
-use super::super::{
-    context::{Surroundings, environment, list, text},
-    istio_of,
+use super::{
+    super::{
+        context::{Surroundings, environment, list, object, text},
+        istio_of,
+    },
+    given,
 };
 
 /// Adds the facts as the file `facts`.
@@ -32,6 +36,7 @@ pub(super) fn add(case: &mut GroupCase) {
         "isDeleted": istio.metadata.is_deleted(),
         "hasBlockers": blocks,
         "hasForeignOwners": has_foreign_owners(case),
+        "hasOtherObjects": has_other_objects(case),
     });
     case.add("facts", vec![facts]);
 }
@@ -40,9 +45,10 @@ pub(super) fn add(case: &mut GroupCase) {
 fn has_foreign_owners(case: &GroupCase) -> bool {
     let (surroundings, istio) = (Surroundings::of(case), istio_of(case));
     let objects = case.documents("cluster.yaml");
+    let Ok(size) = Size::of(&surroundings.nodes) else { return false };
     let expected = Expected::of(&predicate::Input {
         istio: &istio,
-        size: Size::of(&surroundings.nodes).unwrap(),
+        size,
         features: Features::read(surroundings.features.as_ref()).unwrap_or_default(),
         image: &Images::read(&environment(case)).unwrap().proxy.to_string(),
         mesh: surroundings.mesh.as_deref(),
@@ -54,4 +60,15 @@ fn has_foreign_owners(case: &GroupCase) -> bool {
     pods.iter()
         .filter(|pod| expected.selects(pod, Phase::Customer))
         .any(|pod| matches!(Action::of(pod, &replica_sets), Action::Unsupported(_)))
+}
+
+/// Returns whether there are objects of Istio that the library does not make.
+fn has_other_objects(case: &GroupCase) -> bool {
+    let rendered = given::rendered(case, &istio_of(case).spec);
+    case.documents("cluster.yaml").iter().any(|one| {
+        let labels = serde_json::from_value(one["metadata"]["labels"].clone()).unwrap_or_default();
+        let (kind, name) = (text(one, "/kind"), text(one, "/metadata/name"));
+        is_of_istio(&labels)
+            && object(&rendered, kind, text(one, "/metadata/namespace"), name).is_none()
+    })
 }

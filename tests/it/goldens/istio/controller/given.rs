@@ -1,7 +1,8 @@
 //! The cluster of a case, as the processors find it.
 
 use istio::{
-    api::{ISTIO_NAMESPACE, IstioSpec},
+    api::{ISTIO_NAMESPACE, Istio, IstioSpec},
+    blocking,
     cluster::Flavour,
     features::Features,
     images::{Images, PULL_SECRET},
@@ -10,6 +11,7 @@ use istio::{
     merge,
 };
 use istio_installation::{Rendering as _, double::Double};
+use mortise_sdk::Object as _;
 use mortise_tests::goldens::group::GroupCase;
 use serde_json::Value;
 
@@ -22,6 +24,19 @@ use super::super::{
 pub(super) const WORKLOADS: [&str; 2] = ["Deployment", "DaemonSet"];
 /// The time at which Istio was installed, long before the case.
 const INSTALLED_AT: &str = "2025-01-01T00:00:00Z";
+/// The groups of kinds that processors read, besides those of Istio.
+const GROUPS: [&str; 10] = [
+    "",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apps",
+    "autoscaling",
+    "autoscaling.k8s.io",
+    "batch",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+];
 /// The labels by which Istio's installer tells its objects.
 const OWNED: [(&str, &str); 4] = [
     ("operator.istio.io/managed", "Reconcile"),
@@ -30,16 +45,15 @@ const OWNED: [(&str, &str); 4] = [
     ("istio.io/rev", "default"),
 ];
 
-/// Returns the objects around the resource. Of Istio, only outlines of the workloads were recorded:
-/// they get what the installer has written for the last applied configuration, and so does the
-/// `ConfigMap` of the mesh.
+/// Returns the objects around the resource that processors can read. Of Istio, only outlines of the
+/// workloads were recorded: they get what the installer has written for the last applied
+/// configuration, and so does the `ConfigMap` of the mesh.
 pub(super) fn objects(case: &GroupCase) -> Vec<Value> {
     let recorded = case.documents("cluster.yaml");
     let last = LastApplied::read(&istio_of(case)).ok().flatten();
     let rendered = rendered(case, &last.as_ref().map(|last| last.spec.clone()).unwrap_or_default());
     let find = |kind: &str, name: &str| object(&rendered, kind, ISTIO_NAMESPACE, name).cloned();
-    let mut objects: Vec<Value> =
-        recorded.iter().filter(|one| one["kind"] != "CustomResourceDefinition").cloned().collect();
+    let mut objects: Vec<Value> = recorded.iter().filter_map(known).collect();
     for object in &mut objects {
         let is_outline = WORKLOADS.contains(&text(object, "/kind"))
             && object
@@ -66,9 +80,28 @@ pub(super) fn objects(case: &GroupCase) -> Vec<Value> {
     objects
 }
 
+/// Returns an object as it is when its kind is read; `None` for definitions, and for kinds that no
+/// processor reads.
+fn known(object: &Value) -> Option<Value> {
+    let mut object = object.clone();
+    let (api_version, kind) = (text(&object, "/apiVersion"), text(&object, "/kind"));
+    let (group, _) = api_version.split_once('/').unwrap_or_default();
+    // An API server shows an object in all versions of its kind.
+    let of_istio = blocking::kinds().find(|of| (of.group.as_str(), &*of.kind) == (group, kind));
+    if let Some(of_istio) = of_istio {
+        object["apiVersion"] = of_istio.api_version().into();
+        return Some(object);
+    }
+    let is_read = GROUPS.contains(&group) || (group, kind) == (Istio::GROUP, Istio::KIND);
+    if !is_read || kind == "CustomResourceDefinition" {
+        return None;
+    }
+    Some(object)
+}
+
 /// Returns the objects of an Istio with this spec; those of the default one if it cannot be merged,
 /// and none if the cluster cannot be told.
-fn rendered(case: &GroupCase, spec: &IstioSpec) -> Vec<Value> {
+pub(super) fn rendered(case: &GroupCase, spec: &IstioSpec) -> Vec<Value> {
     let (surroundings, environment) = (Surroundings::of(case), environment(case));
     let Ok(cluster) = surroundings.cluster() else { return Vec::new() };
     let merged = |spec: &IstioSpec| {

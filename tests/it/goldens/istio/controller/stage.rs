@@ -74,6 +74,7 @@ impl Stage {
         let definition = given::lenient(api::definition()).to_string();
         std::fs::write(definitions.path().join("istios.yaml"), definition).unwrap();
         let stub = Stub::new()
+            .unchecked()
             .crds(definitions.path())
             .objects(objects.iter().cloned().chain([istio.clone()]));
         let has_autoscalers =
