@@ -6,6 +6,7 @@ pub(crate) mod generated;
 use std::path::{Path, PathBuf};
 
 use api_rule::ApiRules;
+use istio_installation::Installations;
 use mortise::{
     commands::test::{ask, run_case},
     guest::Guest,
@@ -16,12 +17,13 @@ use mortise_sdk::{
     Processor,
     testing::case::{self, Native, Stage},
 };
+use mortise_tests::istio_client;
 use serde_json::Value;
 use test_guest_announce::{Announcements, Double};
 use test_guest_hooks::Hooks;
 
-/// The guest whose component needs a library of 58 MB: its cases run natively, in its own tests.
-const NATIVE_ONLY: &str = "guests/istio-installation";
+/// The guest whose component needs Istio's own renderer. Natively, a double stands for it.
+pub(crate) const INSTALLATION: &str = "guests/istio-installation";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -38,7 +40,6 @@ pub(crate) fn with_cases() -> Vec<String> {
     let mut names: Vec<String> = with_cases
         .map(|(folder, guest)| format!("{folder}/{}", guest.file_name().into_string().unwrap()))
         .collect();
-    names.retain(|name| name != NATIVE_ONLY);
     names.sort();
     names
 }
@@ -119,6 +120,7 @@ async fn the_cases_of_all_guests_end_the_same_natively_and_as_a_component() {
         "guests/api-rule",
         "guests/external-gateway",
         "guests/ingress-gateway-restart",
+        INSTALLATION,
         "guests/peer-authentication",
         "guests/rate-limit",
         "guests/secret-copy",
@@ -128,6 +130,14 @@ async fn the_cases_of_all_guests_end_the_same_natively_and_as_a_component() {
         hooks,
     ];
     assert_eq!(with_cases(), tested, "each guest with cases is tested here");
+}
+
+#[tokio::test]
+async fn the_cases_of_istio_installation_end_the_same_with_a_double_and_the_real_library() {
+    let build = || istio_client::component(istio_client::version("1.31")?);
+    if tokio::task::spawn_blocking(build).await.unwrap().unwrap().is_some() {
+        assert!(both::<Installations<istio_installation::double::Double>>(INSTALLATION).await >= 1);
+    }
 }
 
 #[tokio::test]

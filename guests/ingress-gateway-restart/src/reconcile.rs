@@ -10,7 +10,7 @@ use istio::{
     user_filter,
 };
 use mortise_sdk::{
-    Error, Failure, Host, Manifest, ObjectRef, Outcome, Request, Selection, WriteFailure,
+    Error, Failure, Host, Level, Manifest, ObjectRef, Outcome, Request, Selection, WriteFailure,
     object::Condition,
 };
 use serde::Deserialize;
@@ -81,8 +81,10 @@ pub fn reconcile(request: &Request, config: &Config, host: &Host) -> Result<Outc
         return Ok(Outcome::new().status(request, &status(failed, user_resource(host)?)));
     }
     let restarted = match last_applied(&istio) {
-        Ok(None) => return Ok(Outcome::new()),
-        Ok(Some(last_applied)) => restart(&istio, &last_applied, host),
+        Ok(last) if last.tag.is_empty() => {
+            return Ok(before(&istio, &Settings::of(&last.spec), host));
+        }
+        Ok(last) => restart(&istio, &Settings::of(&last.spec), host),
         Err(stop) => Err(stop),
     };
     match restarted {
@@ -98,11 +100,38 @@ pub fn reconcile(request: &Request, config: &Config, host: &Host) -> Result<Outc
     }
 }
 
-/// Returns the settings that were applied last; `None` if Istio is not installed.
-fn last_applied(istio: &Istio) -> Result<Option<Settings>, Stop> {
-    let last = LastApplied::read(istio)
-        .map_err(|error| Stop::Failed(condition::unreadable(last_applied::ANNOTATION, &error)))?;
-    Ok(last.filter(|last| !last.tag.is_empty()).map(|last| Settings::of(&last.spec)))
+/// Returns the configuration that was applied last; the default one if there is none.
+fn last_applied(istio: &Istio) -> Result<LastApplied, Stop> {
+    let last = LastApplied::read(istio);
+    let last =
+        last.map_err(|error| Stop::Failed(condition::unreadable(last_applied::ANNOTATION, &error)));
+    Ok(last?.unwrap_or_default())
+}
+
+/// Returns the outcome while Istio is not installed. A restart for the settings begins already: once
+/// Istio is installed, it concerns workloads that were there before, and none that the installation
+/// makes.
+fn before(istio: &Istio, last_applied: &Settings, host: &Host) -> Outcome {
+    let wanted = Settings::of(&istio.spec);
+    let record = match Record::read(istio) {
+        Ok(record) => record,
+        Err(error) => {
+            let fields = [("annotation", record::ANNOTATION), ("error", error.as_str())];
+            host.log(Level::Warn, "cannot read the record, which is left as it is", &fields);
+            return Outcome::new();
+        }
+    };
+    match Record::step(record.as_ref(), last_applied, &wanted) {
+        Step::Begin(workloads) => {
+            Outcome::new().patch(begin(wanted, workloads, host).manifest(istio))
+        }
+        Step::Rest | Step::TakeOver | Step::Continue(_) => Outcome::new(),
+    }
+}
+
+/// Returns the record of a restart that begins now.
+fn begin(settings: Settings, workloads: Vec<Workload>, host: &Host) -> Record {
+    Record { settings, restarting: Some(Restart { at: host.now_text(), workloads }) }
 }
 
 /// Returns the outcome of the next step, and the condition; `None`: it stays as it was.
@@ -132,8 +161,7 @@ fn restart(
         Step::Begin(workloads) => {
             let former = record.as_ref().map_or(last_applied, |record| &record.settings);
             if is_in_effect(&wanted, former, host)? {
-                let restarting = Some(Restart { at: host.now_text(), workloads });
-                let record = Record { settings: wanted, restarting };
+                let record = begin(wanted, workloads, host);
                 return Ok((again(Outcome::new().patch(record.manifest(istio))), None));
             }
             // The annotation of the last applied configuration may change before the restart.

@@ -1,7 +1,5 @@
 //! Tests of the whole processor, with a double of the library.
 
-mod goldens;
-
 use std::time::Duration;
 
 use istio::{

@@ -17,7 +17,6 @@
 //! | [`gateway`] | the restart of the ingress gateway and of the control plane |
 //! | [`resource`] | the objects that the module adds to Istio's own |
 //! | [`check`] | the checks of a resource before anything is done for it |
-//! | [`installation`] | the steps of an installation that need no cluster |
 //! | [`installed`] | the installed Istio: its version, its labels, webhooks that are left over |
 //! | [`blocking`], [`user_filter`] | people's own objects: blockers of the deletion, filters |
 //! | [`json`], [`quantity`], [`regexp`] | values as Go and Kubernetes have them |
@@ -31,7 +30,6 @@ pub mod condition;
 pub mod features;
 pub mod gateway;
 pub mod images;
-pub mod installation;
 pub mod installed;
 pub mod json;
 pub mod kubernetes;

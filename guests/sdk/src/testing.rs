@@ -83,6 +83,8 @@ pub struct Line {
 struct State {
     /// The objects that the test gave.
     objects: Vec<Value>,
+    /// Its objects must be valid.
+    is_checked: bool,
     /// Group and kind of each kind that the cluster must not know.
     without: BTreeSet<(String, String)>,
     /// The names of the kinds that cannot be read.
@@ -133,6 +135,7 @@ impl Stub {
         let journal = Arc::<Mutex<Journal>>::default();
         let state = State {
             objects: Vec::new(),
+            is_checked: true,
             without: BTreeSet::new(),
             unavailable: Vec::new(),
             declared: None,
@@ -188,6 +191,13 @@ impl Stub {
     #[must_use]
     pub fn without_kind(self, group: &str, kind: &str) -> Self {
         self.preparing().without.insert((group.to_owned(), kind.to_owned()));
+        self
+    }
+
+    /// Takes in objects of the test that are not valid as they are.
+    #[must_use]
+    pub fn unchecked(self) -> Self {
+        self.preparing().is_checked = false;
         self
     }
 
@@ -319,6 +329,21 @@ impl Stub {
         state.objects.iter().find(|object| Identity::of(object) == of).cloned()
     }
 
+    /// Returns all objects of the cluster, without the API's own namespaces, definitions of kinds
+    /// that no test gave, and namespaces that were created for objects.
+    ///
+    /// # Panics
+    ///
+    /// If nothing was reconciled before.
+    pub fn all(&self) -> Vec<Value> {
+        let mut objects = Vec::new();
+        self.change(|cluster| {
+            objects = cluster.objects();
+            Ok(())
+        });
+        objects
+    }
+
     /// Returns the imports of one read, which see the objects as they are now.
     fn imports(&self, kind: &Kind) -> Result<Imports, ReadError> {
         let state = self.state.lock();
@@ -382,7 +407,14 @@ impl State {
         if let Some((_, kind)) = self.without.iter().find(is_served) {
             return Err(format!("`{kind}` is built into Kubernetes, and cannot be missing"));
         }
-        cluster.load(self.objects.clone(), true)?;
+        if self.is_checked {
+            cluster.load(self.objects.clone(), true)?;
+        } else {
+            for object in &self.objects {
+                let loaded = cluster.load([object.clone()], true);
+                loaded.or_else(|_| cluster.load([object.clone()], false))?;
+            }
+        }
         Ok(self.cluster.insert(cluster).clone())
     }
 

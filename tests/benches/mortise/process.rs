@@ -80,6 +80,15 @@ pub(crate) fn resident() -> anyhow::Result<usize> {
     Ok(pages * PAGE)
 }
 
+/// Makes the maximum of this process's resident memory begin anew.
+///
+/// # Errors
+///
+/// Fails on a system without Linux' /proc.
+pub(crate) fn forget_peak() -> anyhow::Result<()> {
+    fs::write("/proc/self/clear_refs", "5").context("cannot reset the maximum of memory")
+}
+
 // === impl Memory ===
 
 impl Memory {

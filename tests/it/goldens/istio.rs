@@ -1,21 +1,19 @@
 //! Recorded cases of the Kyma Istio operator, compared with the functions of the crate `istio`.
 
 mod context;
+mod controller;
 mod processors;
 
 use std::path::Path;
 
 use istio::{
     action::{self, Action, ReplicaSets, Warning},
-    api::{self, ISTIO_NAMESPACE, Istio},
-    check::{self, Refusal},
+    api::{self, Istio},
     cluster::{Provider, Size},
     condition,
     features::Features,
     gateway,
     images::{Image, Images, PULL_SECRET},
-    installation,
-    kubernetes::Pod,
     last_applied::{ANNOTATION, Effect, LastApplied},
     merge,
     predicate::{self, Amount, Expected, Phase, SidecarResources},
@@ -35,11 +33,17 @@ type Part = (&'static str, Value, Value);
 
 /// Runs all cases of a group.
 fn run(name: &str, parts: impl Fn(&GroupCase) -> Vec<Part>) {
+    run_with(name, |_| {}, parts);
+}
+
+/// Runs all cases of a group, after something was added to each.
+fn run_with(name: &str, add: impl Fn(&mut GroupCase), parts: impl Fn(&GroupCase) -> Vec<Part>) {
     let folder = goldens::root().join("istio").join(name);
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens-differ-istio.yaml");
-    let (cases, rules) = (group::cases(&folder).unwrap(), Rules::read(&rules).unwrap());
+    let (mut cases, rules) = (group::cases(&folder).unwrap(), Rules::read(&rules).unwrap());
     let mut tally = Tally::default();
-    for case in &cases {
+    for case in &mut cases {
+        add(case);
         for (part, original, ours) in parts(case) {
             let (expected, reasons) = rules.apply((name, part), case, &original, &ours);
             tally.compare(&case.name, part, (&expected, &reasons), &ours);
@@ -316,91 +320,6 @@ fn istio_resources_are_those_of_the_original() {
             ("errors", case.document("expected.json").clone(), Map::new().into()),
         ]
     });
-}
-
-/// The parts of a reconcile that are functions of this crate, each with how its descriptions begin.
-const REFUSALS: [(&str, &[&str]); 3] = [
-    (
-        "spec",
-        &[
-            "Experimental features are not supported",
-            "Authorizer name needs to be unique",
-            "ProxyStatsMatcher inclusionRegexps contains",
-        ],
-    ),
-    ("place", &["Stopped Istio CR reconciliation"]),
-    (
-        "installation",
-        &[
-            "Istio install check failed",
-            "Istio version update is not allowed",
-            "Could not merge Istio operator configuration",
-            "Verifying Pod versions in istio-system namespace failed",
-        ],
-    ),
-];
-
-/// Of whole reconciles, only those ends are compared that a function of the crate decides on.
-#[test]
-fn istio_resources_are_refused_as_by_the_original() {
-    run("controller", |case| {
-        let ours = refusal(case).err();
-        let original = &case.document("expected.json")["cr"];
-        let description = text(original, "/description");
-        let parts = REFUSALS.iter().map(|(part, begins)| {
-            let is_meant = |text: &str| begins.iter().any(|begin| text.starts_with(begin));
-            let original = is_meant(description).then(|| {
-                let conditions = original["conditions"].as_array();
-                let ready = conditions.into_iter().flatten().find(|one| one["type"] == "Ready");
-                json!({
-                    "state": original["state"], "description": description,
-                    "reason": ready.map(|ready| &ready["reason"]),
-                })
-            });
-            let ours = ours.as_ref().filter(|ours| is_meant(&ours.description)).map(|ours| {
-                let reason = ours.reason.unwrap_or(condition::RECONCILE_UNKNOWN);
-                json!({"state": ours.state, "description": ours.description, "reason": reason.name})
-            });
-            (*part, json!(original), json!(ours))
-        });
-        parts.collect()
-    });
-}
-
-fn refusal(case: &GroupCase) -> Result<(), Refusal> {
-    let (surroundings, istio) = (Surroundings::of(case), istio_of(case));
-    let objects = case.documents("cluster.yaml");
-    check::check(&istio, surroundings.flavour)?;
-    let mut all: Vec<Istio> = list(objects, "Istio");
-    all.push(istio.clone());
-    all.retain(|one| one.metadata.namespace == istio.metadata.namespace);
-    all.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
-    check::is_oldest(&istio, &all)?;
-    if istio.metadata.is_deleted() {
-        return Ok(());
-    }
-    let environment = context::environment(case);
-    installation::prepare(
-        &LastApplied::read(&istio),
-        &merge::Input {
-            spec: &istio.spec,
-            cluster: &surroundings.cluster().unwrap(),
-            flavour: surroundings.flavour,
-            features: Features::read(surroundings.features.as_ref()).unwrap_or_default(),
-            images: &Images::read(&environment).unwrap(),
-            pull_secret: None,
-        },
-    )?;
-    let context = case.document("context.yaml");
-    let is_installed = text(context, "/installError").is_empty()
-        && object(objects, "Namespace", "", ISTIO_NAMESPACE).is_some();
-    if !is_installed {
-        return Ok(());
-    }
-    let mut pods: Vec<Pod> = list(objects, "Pod");
-    pods.retain(|pod| pod.namespace() == ISTIO_NAMESPACE);
-    pods.sort_by(|one, other| one.metadata.name.cmp(&other.metadata.name));
-    installation::verify(&pods)
 }
 
 #[test]

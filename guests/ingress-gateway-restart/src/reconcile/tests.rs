@@ -102,20 +102,53 @@ fn mesh(proxies: i64) -> Value {
 }
 
 #[test]
-fn nothing_is_done_before_istio_is_installed_or_for_a_refused_or_deleted_resource() {
+fn nothing_is_done_for_a_refused_or_deleted_resource() {
     let changed = json!({"config": {"numTrustedProxies": 2}});
     let twice =
         json!({"config": {"numTrustedProxies": 2, "authorizers": [{"name": "a"}, {"name": "a"}]}});
     let mut deleted = istio(&installed(&json!({})), None, &changed);
     deleted["metadata"]["deletionTimestamp"] = NOW.into();
-    let cases = [
-        ("no tag", istio("{}", None, &changed)),
-        ("refused", istio(&installed(&json!({})), None, &twice)),
-        ("deleted", deleted),
-    ];
+    let cases = [("refused", istio(&installed(&json!({})), None, &twice)), ("deleted", deleted)];
     for (case, istio) in cases {
         assert_eq!(run(&istio, &cluster(&istio)), Ok(Outcome::new()), "{case}");
     }
+}
+
+#[test]
+fn before_an_installation_the_restart_of_what_is_there_begins() {
+    let changed = json!({"config": {"numTrustedProxies": 2}});
+    let record = |proxies: i64, at: &str| {
+        json!({
+            "numTrustedProxies": proxies, "networkPoliciesEnabled": false,
+            "restarting": {"at": at, "workloads": ["istio-ingressgateway"]},
+        })
+        .to_string()
+    };
+    let begun_before = record(2, "2026-01-15T00:00:00Z");
+    let begins = |last: &str, own: Option<&str>, spec: &Value| {
+        let istio = istio(last, own, spec);
+        let outcome = run(&istio, &cluster(&istio)).unwrap();
+        assert_eq!((&outcome.status, &outcome.requeue), (&None, &Outcome::new().requeue));
+        (begun(&outcome), recorded(&outcome).map(|record| record.restarting.unwrap().at))
+    };
+    let (gateway, now) = (vec!["istio-ingressgateway"], Some(NOW.to_owned()));
+    let nothing = (vec![], None);
+    assert_eq!(begins("{}", None, &changed), (gateway.clone(), now.clone()));
+    assert_eq!(begins("{}", None, &json!({})), nothing, "no settings");
+    let applied = json!({"config": {"numTrustedProxies": 2}}).to_string();
+    assert_eq!(begins(&applied, None, &changed), nothing, "applied, though without a tag");
+    assert_eq!(begins("{}", Some(&begun_before), &changed), nothing, "it has begun");
+    assert_eq!(begins("{}", Some(&record(1, NOW)), &changed), (gateway, now), "changed again");
+    assert_eq!(begins("{}", Some("{"), &changed), nothing, "a broken record stays");
+
+    // Once Istio is installed, what was made since then needs no restart.
+    let installed = istio(&installed(&json!({})), Some(&begun_before), &changed);
+    let mut young = workload("Deployment", "istio-ingressgateway", None);
+    young["metadata"]["creationTimestamp"] = "2026-01-15T00:00:01Z".into();
+    let outcome = run(&installed, &cluster(&installed)).unwrap();
+    assert_eq!(restarted(&outcome), ["istio-ingressgateway"]);
+    let outcome = run(&installed, &cluster(&installed).objects([young])).unwrap();
+    assert_eq!(restarted(&outcome), [""; 0]);
 }
 
 #[test]

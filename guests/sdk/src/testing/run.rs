@@ -154,6 +154,17 @@ impl Stub {
         self.try_settle::<P>(config, None).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// Reconciles one object until it is not due any more, as [`Stub::settle`] does with all.
+    ///
+    /// # Panics
+    ///
+    /// In the same cases as [`Stub::settle`].
+    pub fn settle_one<P: Processor>(&self, object: &ObjectRef, config: &str) -> Settled {
+        let Identity { kind, group, namespace, name } = Identity::of_ref(object);
+        let only = Pattern { kind, group: Some(group), namespace, name };
+        self.try_settle::<P>(config, Some(&only)).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     pub(super) fn try_settle<P: Processor>(
         &self,
         config: &str,

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// The time of a restart, as the cases were recorded.
-const NOW: &str = "<RFC3339 now>";
+pub(super) const NOW: &str = "<RFC3339 now>";
 
 /// The objects around an Istio resource.
 pub(super) struct Surroundings {

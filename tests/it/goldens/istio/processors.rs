@@ -8,20 +8,24 @@ use std::time::Duration;
 
 use ingress_gateway_restart::IngressGatewayRestarts;
 use istio::{
-    action::RESTARTED_AT,
+    action::{self, Action, Object, RESTARTED_AT, ReplicaSets, Warning},
     api::Istio,
     cluster::INGRESS_GATEWAY,
+    condition,
+    kubernetes::Pod,
     last_applied::{ANNOTATION, Effect, LastApplied},
+    predicate::MODULE_LABEL,
     resource::AUTOSCALER_CRD,
 };
 use mortise_sdk::{Kind, Object as _, ObjectRef, Processor as _, testing::Stub};
 use mortise_tests::goldens::{group::GroupCase, sorted};
 use peer_authentication::PeerAuthentications;
 use serde_json::{Map, Value, json};
+use sidecar_restart::Sidecars;
 
 use super::{
-    context::{object, text},
-    istio_of, run,
+    context::{NOW, list, object, text},
+    istio_of, run, run_with,
 };
 
 /// The tag of the installed Istio, as the cases were recorded.
@@ -29,7 +33,7 @@ const TAG: &str = "1.30.2-distroless";
 /// The finalizer of peer-authentication.
 const FINALIZER: &str = "istios.operator.kyma-project.io/peer-authentication";
 /// The kinds of the module's own objects.
-const OWN: [&str; 4] =
+pub(super) const OWN: [&str; 4] =
     ["PeerAuthentication", "NetworkPolicy", "VerticalPodAutoscaler", "EnvoyFilter"];
 
 /// A resource and the objects around it, in a cluster in memory.
@@ -105,7 +109,7 @@ impl Stage {
     }
 }
 
-fn reference(object: &Value) -> ObjectRef {
+pub(super) fn reference(object: &Value) -> ObjectRef {
     let api_version = text(object, "/apiVersion");
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let kind = Kind::new(group, version, text(object, "/kind"));
@@ -171,5 +175,132 @@ fn istio_gateways_are_rolled_out_as_by_the_original() {
         let error = message.strip_prefix(&prefix).unwrap_or_default();
         let ours = json!({"requiresRestart": restarted_at.is_some(), "error": error});
         vec![("gateway", case.document("expected.json").clone(), ours)]
+    });
+}
+
+/// Returns the cluster of a case of the group `actions`, with an Istio and its resource. All Pods are
+/// due, since another image is wanted; they are of Kyma's modules if an error ends the original's
+/// phase.
+fn cluster_of_actions(case: &GroupCase) -> (Stub, ObjectRef, Vec<Value>) {
+    let is_of_kyma = case.document("context.yaml")["failOnError"] == true;
+    let mut pods = case.documents("pods.yaml").to_vec();
+    for pod in pods.iter_mut().filter(|_| is_of_kyma) {
+        pod["metadata"]["labels"][MODULE_LABEL] = "a".into();
+    }
+    let annotation = json!({"IstioTag": TAG}).to_string();
+    let istio = json!({
+        "apiVersion": "operator.kyma-project.io/v1alpha2", "kind": "Istio",
+        "metadata": {
+            "name": "default", "namespace": "kyma-system", "annotations": {ANNOTATION: annotation},
+        },
+        "spec": {},
+    });
+    let istiod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "istiod-1", "namespace": "istio-system", "labels": {MODULE_LABEL: "istio"},
+        },
+        "spec": {"containers": [
+            {"name": "discovery", "image": format!("example.com/pilot:{TAG}")},
+        ]},
+    });
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
+        "status": {"capacity": {"cpu": "12", "memory": "32Gi"}},
+    });
+    let of = reference(&istio);
+    let given: Vec<Value> =
+        pods.into_iter().chain(case.documents("objects.yaml").to_vec()).collect();
+    let stub = Stub::new()
+        .crds(mortise_tests::crds::folder().join(Istio::GROUP))
+        .objects(given.iter().cloned().chain([istio, istiod, node]));
+    (stub, of, given)
+}
+
+/// Returns what the original did with the Pods, in the form of [`restarted`].
+fn recorded_actions(case: &GroupCase) -> Value {
+    let mut recorded = case.document("expected.json").clone();
+    let warnings = recorded["warnings"].take();
+    let text = |warning: &Value, key: &str| warning[key].as_str().unwrap().to_owned();
+    let mut warnings: Vec<Warning> = warnings
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|warning| Warning {
+            pod: Object {
+                kind: text(warning, "Kind"),
+                namespace: text(warning, "Namespace"),
+                name: text(warning, "Name"),
+            },
+            message: "",
+        })
+        .collect();
+    warnings.sort_by(|one, other| one.pod.cmp(&other.pod));
+    recorded["warnings"] = action::message(&warnings).into();
+    recorded
+}
+
+/// Returns what the processor did with the Pods: the rolled out workloads and their annotations, the
+/// Pods that are gone, and the message about those that nobody would start again.
+fn restarted(stub: &Stub, of: &ObjectRef, given: &[Value]) -> Value {
+    let (mut rolled_out, mut templates, mut deleted) = (Vec::new(), json!({}), Vec::new());
+    for before in given {
+        let name =
+            format!("{}/{}", text(before, "/metadata/namespace"), text(before, "/metadata/name"));
+        let Some(after) = stub.object(&reference(before)) else {
+            deleted.push(Value::from(name));
+            continue;
+        };
+        let annotations = |object: &Value| {
+            object.pointer("/spec/template/metadata/annotations").cloned().unwrap_or_default()
+        };
+        let (former, mut annotations) = (annotations(before), annotations(&after));
+        if annotations[RESTARTED_AT] != former[RESTARTED_AT] {
+            annotations[RESTARTED_AT] = NOW.into();
+            let name = format!("{}/{name}", text(before, "/kind"));
+            templates[&name] = annotations;
+            rolled_out.push(Value::from(name));
+        }
+    }
+    let istio = stub.object(of).unwrap_or_default();
+    let conditions = istio.pointer("/status/conditions").and_then(Value::as_array);
+    let condition =
+        conditions.into_iter().flatten().find(|one| one["type"] == condition::SIDECARS).unwrap();
+    let is_good = condition["reason"] == condition::SIDECARS_SUCCEEDED.name;
+    let message = if is_good { "" } else { text(condition, "/message") };
+    let failed = "Error occurred during reconciliation of Istio Sidecars: ";
+    json!({
+        "warnings": message.strip_prefix(failed).unwrap_or(message),
+        "deletedPods": sorted(deleted),
+        "rolledOut": sorted(rolled_out),
+        "templateAnnotations": templates,
+        "error": "",
+    })
+}
+
+/// Adds the fact that an owner cannot be rolled out, as the file `facts`.
+fn add_foreign_owners(case: &mut GroupCase) {
+    let pods: Vec<Pod> = list(case.documents("pods.yaml"), "Pod");
+    let replica_sets: Vec<_> = list(case.documents("objects.yaml"), "ReplicaSet");
+    let replica_sets = ReplicaSets::new(&replica_sets);
+    let is_foreign = |pod: &Pod| matches!(Action::of(pod, &replica_sets), Action::Unsupported(_));
+    let has_foreign_owners = pods.iter().any(is_foreign);
+    case.add("facts", vec![json!({"hasForeignOwners": has_foreign_owners})]);
+}
+
+#[test]
+fn istio_sidecars_are_restarted_through_owners_as_by_the_original() {
+    run_with("actions", add_foreign_owners, |case| {
+        let (stub, of, given) = cluster_of_actions(case);
+        let config = json!({
+            "proxyImage": "example.com/proxyv2:another", "missingSidecars": false, "restarts": 1000,
+        });
+        stub.settle::<Sidecars>(&config.to_string());
+        // Pods are evicted a moment after the change of the image.
+        for _ in 0..3 {
+            stub.advance(Duration::from_mins(1));
+            stub.settle::<Sidecars>(&config.to_string());
+        }
+        vec![("processor", recorded_actions(case), restarted(&stub, &of, &given))]
     });
 }
