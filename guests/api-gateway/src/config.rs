@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The most bytes of a label's value.
-const LONGEST_LABEL: usize = 63;
+const MAX_LABEL_BYTES: usize = 63;
 
 /// The configuration of this processor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -61,9 +61,9 @@ impl Config {
     pub fn check(&self) -> Result<(), String> {
         let is_label = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let version = &self.module_version;
-        if version.len() > LONGEST_LABEL || !version.bytes().all(is_label) {
+        if version.len() > MAX_LABEL_BYTES || !version.bytes().all(is_label) {
             return Err(format!(
-                "moduleVersion: `{version}` is no value of a label: at most {LONGEST_LABEL} \
+                "moduleVersion: `{version}` is no value of a label: at most {MAX_LABEL_BYTES} \
                  letters, digits, `-`, `_` and `.`"
             ));
         }

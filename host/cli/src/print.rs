@@ -27,7 +27,7 @@ pub const DIM: Style = Style::new().dimmed();
 pub const BOLD: Style = Style::new().bold();
 
 /// The number of unchanged lines shown around a changed one.
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 /// The text shown in place of a Secret's value.
 const MASK: &str = "(masked)";
 const ANNOTATIONS: &str = "/metadata/annotations";
@@ -149,7 +149,7 @@ pub fn difference(
 /// Appends the lines in which two texts differ, with some lines around them.
 pub fn lines(text: &mut String, old: &str, new: &str) {
     let difference = TextDiff::from_lines(old, new);
-    for (index, group) in difference.grouped_ops(CONTEXT).iter().enumerate() {
+    for (index, group) in difference.grouped_ops(CONTEXT_LINES).iter().enumerate() {
         if index > 0 {
             let _ = writeln!(text, "{DIM}    ⋮{DIM:#}");
         }

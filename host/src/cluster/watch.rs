@@ -39,11 +39,11 @@ use raw::Raw;
 
 /// The time after a failed attempt until a kind that is not served is looked up again, though no
 /// CRD has changed. Aggregated APIs and servers that answer late come without such a change.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
+const LOOKUP_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// The number of objects in a page after a larger page was too large. Each object has a few MiB at
 /// most.
-const SMALL_PAGE: u32 = 16;
+const SMALL_PAGE_SIZE: u32 = 16;
 
 /// The way in which objects are listed.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +52,7 @@ enum Lists {
     Streaming,
     /// Objects come page by page.
     Pages,
-    /// Objects come in pages of [`SMALL_PAGE`].
+    /// Objects come in pages of [`SMALL_PAGE_SIZE`].
     SmallPages,
 }
 
@@ -199,7 +199,7 @@ impl Watch {
         match lists {
             Lists::Streaming => config = config.streaming_lists(),
             Lists::Pages => {}
-            Lists::SmallPages => config = config.page_size(SMALL_PAGE),
+            Lists::SmallPages => config = config.page_size(SMALL_PAGE_SIZE),
         }
         if !self.scope.labels.is_empty() {
             config = config.labels(&self.scope.labels);
@@ -301,10 +301,10 @@ fn name(resource: &ApiResource) -> String {
     format!("{}{dot}{}", resource.plural, resource.group)
 }
 
-/// Waits for a change of a CRD, at most [`ASK_AGAIN`].
+/// Waits for a change of a CRD, at most [`LOOKUP_RETRY_DELAY`].
 async fn wait(crds: &mut latest::Receiver<u64>) {
     // The sender ends only with the host, which ends this task as well.
-    let _ = tokio::time::timeout(ASK_AGAIN, crds.changed()).await;
+    let _ = tokio::time::timeout(LOOKUP_RETRY_DELAY, crds.changed()).await;
 }
 
 /// Counts `changes` up with each change of a CRD, until the task is ended.

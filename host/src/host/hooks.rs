@@ -29,7 +29,7 @@ use mortise_core::{
 };
 
 /// Batches of one conversion that are converted at the same time.
-const BATCHES: usize = 4;
+const MAX_CONCURRENT_BATCHES: usize = 4;
 
 /// The hooks of a version of a processor. Cheap to clone.
 #[derive(Clone)]
@@ -230,7 +230,7 @@ impl Hooking {
             }
         });
         let converted: Vec<Vec<String>> =
-            stream::iter(tasks).buffered(BATCHES).try_collect().await?;
+            stream::iter(tasks).buffered(MAX_CONCURRENT_BATCHES).try_collect().await?;
         Ok(converted.into_iter().flatten().collect())
     }
 

@@ -52,7 +52,7 @@ const LISTS: usize = 5;
 /// The number of the first object of the list: all have as many digits.
 const NUMBER: usize = 10_000;
 /// The bytes of a body that are written at once.
-const PIECE: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 /// Timeout that only a fault reaches.
 const DEADLINE: Duration = Duration::from_mins(10);
 
@@ -276,7 +276,7 @@ impl Client {
             }
             let number = (NUMBER + index).to_string();
             piece.push_str(&template.replace(&NUMBER.to_string(), &number));
-            if piece.len() > PIECE {
+            if piece.len() > CHUNK_BYTES {
                 self.0.write_all(piece.as_bytes()).await?;
                 piece.clear();
             }
@@ -316,7 +316,7 @@ impl Client {
             }
             // The text may be cut by the end of what was read.
             bytes.drain(..bytes.len().saturating_sub(text.len() - 1).max(at));
-            bytes.reserve(PIECE);
+            bytes.reserve(CHUNK_BYTES);
             let more = self.0.read_buf(&mut bytes).await?;
             ensure!(more > 0, "the connection was closed");
             read += more;

@@ -32,7 +32,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 use self::front::Front;
 use super::{
     kind,
-    program::{GLANCE, GUARD, Ports, Program, get},
+    program::{POLL_INTERVAL, Ports, Program, TIMEOUT, get},
 };
 use crate::host::webhooks::{Issued, issued_for, secret};
 
@@ -252,11 +252,11 @@ impl Gateway {
     async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
         let begun = tokio::time::Instant::now();
         while !holds().await {
-            if begun.elapsed() > GUARD {
+            if begun.elapsed() > TIMEOUT {
                 let said = (self.list(PROCESSOR).await, self.list(STORED).await);
                 panic!("in vain: {what}\n{said:#?}");
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }

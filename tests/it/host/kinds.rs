@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{
-    CONFIG_MAP, GUARD, NAMESPACE, Scene, Stage, applies, kind, names, object, outcome, play::Play,
-    scripted, selection, text,
+    CONFIG_MAP, NAMESPACE, Scene, Stage, TIMEOUT, applies, kind, names, object, outcome,
+    play::Play, scripted, selection, text,
 };
 
 pub(super) const WIDGET: &str = "example.com/v1/Widget";
@@ -92,7 +92,7 @@ async fn listed(stage: &Stage) {
         name: "nobody".into(),
     };
     while matches!(stage.host.stores().known(&of), Known::Unwatched) {
-        timeout(GUARD, progress.changed()).await.unwrap().unwrap();
+        timeout(TIMEOUT, progress.changed()).await.unwrap().unwrap();
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The exit code if the second module asks for more.
-const ASKS_FOR_MORE: u8 = 5;
+const ASKS_FOR_MORE_EXIT_CODE: u8 = 5;
 
 /// A module, and what it asks for.
 struct Side {
@@ -85,7 +85,7 @@ pub async fn run(args: &DiffArgs, cache: Option<&Path>) -> anyhow::Result<ExitCo
     };
     anstream::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
     let more = difference.asks_for_more;
-    Ok(if more { ExitCode::from(ASKS_FOR_MORE) } else { ExitCode::SUCCESS })
+    Ok(if more { ExitCode::from(ASKS_FOR_MORE_EXIT_CODE) } else { ExitCode::SUCCESS })
 }
 
 // === impl Side ===

@@ -21,7 +21,7 @@ use crate::mortise;
 use api::Api;
 
 /// What hangs shall not hang the tests.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A `mortise run`, ended by its own id.
 struct Run {
@@ -56,7 +56,7 @@ impl Run {
         loop {
             let line = self
                 .lines
-                .recv_timeout(PATIENCE)
+                .recv_timeout(TIMEOUT)
                 .unwrap_or_else(|_| panic!("no event `{message}`, but\n{}", told.join("\n")));
             let event: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
             for field in ["timestamp", "level", "message", "target"] {
@@ -77,7 +77,7 @@ impl Run {
     /// How it ended, and what it said until then that was not read before.
     fn wait(mut self) -> (ExitStatus, String) {
         let mut said = String::new();
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+        while let Ok(line) = self.lines.recv_timeout(TIMEOUT) {
             said = said + &line + "\n";
         }
         (self.child.wait().unwrap(), said)

@@ -71,14 +71,17 @@ pub fn write_place(
 
 pub fn accepted(what: &str, all: impl Iterator<Item = String>) -> String {
     /// The maximum number of declarations that a message lists: longer lists are of no use.
-    const SHOWN: usize = 10;
+    const MAX_LISTED_DECLARATIONS: usize = 10;
     let mut all: Vec<String> = all.collect();
     all.dedup();
     if all.is_empty() {
         return format!("no {what} are declared");
     }
-    let more =
-        if all.len() > SHOWN { format!(" and {} more", all.len() - SHOWN) } else { String::new() };
-    all.truncate(SHOWN);
+    let more = if all.len() > MAX_LISTED_DECLARATIONS {
+        format!(" and {} more", all.len() - MAX_LISTED_DECLARATIONS)
+    } else {
+        String::new()
+    };
+    all.truncate(MAX_LISTED_DECLARATIONS);
     format!("declared {what}: {}{more}", all.join("; "))
 }

@@ -105,7 +105,7 @@ pub struct Uids<'a> {
 type Index<'a> = foldhash::HashMap<(&'a Kind, &'a str, &'a str), &'a Entry>;
 
 /// The most answers that are searched one by one, which is then quicker than to index them.
-const FEW: usize = 64;
+const MAX_UNINDEXED_ANSWERS: usize = 64;
 
 /// The approximate bytes that are kept of a write: its object, the manager and the dependency on
 /// it.
@@ -113,7 +113,7 @@ const WRITE_BYTES: usize = 256;
 
 /// The number of latest dependencies that a new one is compared with: a run of few objects has fewer,
 /// and for a run of many objects the time does not count.
-const COMPARED: usize = 16;
+const COMPARED_DEPENDENCIES: usize = 16;
 
 // === impl Reads ===
 
@@ -382,7 +382,7 @@ impl Reads {
     }
 
     pub(super) fn note(&mut self, mut dependency: Dependency) {
-        let last = || self.dependencies.iter().rev().take(COMPARED);
+        let last = || self.dependencies.iter().rev().take(COMPARED_DEPENDENCIES);
         let is_same = |held: &Dependency| {
             held.store == dependency.store && held.depends_on == dependency.depends_on
         };
@@ -534,7 +534,7 @@ impl Reads {
 impl Uids<'_> {
     pub fn of(&self, of: &ObjectRef) -> Option<&str> {
         let answered = &self.reads.answered;
-        if answered.len() <= FEW {
+        if answered.len() <= MAX_UNINDEXED_ANSWERS {
             return self.reads.uid_of(of);
         }
         let index = self.index.get_or_init(|| {

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The delay after which a key runs again that waits for a namespace to go.
-const TERMINATING: Duration = Duration::from_secs(1);
+const TERMINATING_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The reason of the event about a processor that failed.
 const FAILED: &str = "ProcessorFailed";
 
@@ -85,7 +85,7 @@ impl Reconciler {
         let waits = !written.waits.is_empty();
         turn.report.notes.append(&mut written.waits);
         if written.failures.is_empty() {
-            let wait = Done::Success { requeue: Some((TERMINATING, Cause::Requeue)) };
+            let wait = Done::Success { requeue: Some((TERMINATING_RETRY_DELAY, Cause::Requeue)) };
             return if waits { wait } else { self.done(&planned, turn) };
         }
         let (is_failure, retry_after) = (written.is_failure(), written.retry_after);

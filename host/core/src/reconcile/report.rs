@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The most characters of an event's message (Kubernetes' own limit is 1024 bytes).
-const EVENT_MESSAGE: usize = 1000;
+const MAX_EVENT_MESSAGE_CHARACTERS: usize = 1000;
 
 /// The most bytes of a failure, a note or a denial in a report: longer texts are read by nobody.
 const MAX_TEXT_BYTES: usize = 8 * 1024;
@@ -257,7 +257,7 @@ pub(super) fn why(error: &ReadError) -> &str {
 
 /// Cuts a message to the length that an event holds.
 pub(super) fn shortened(message: &str) -> String {
-    shortened_to_characters(message, EVENT_MESSAGE)
+    shortened_to_characters(message, MAX_EVENT_MESSAGE_CHARACTERS)
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use mortise_core::{
 
 /// The time after which a store that was too large is tried again: objects may have been deleted,
 /// and one list of them costs little in that time.
-const TRIED_AGAIN: Duration = Duration::from_mins(10);
+const REOPEN_DELAY: Duration = Duration::from_mins(10);
 
 /// The refusals of one version.
 #[derive(Debug, Default)]
@@ -108,7 +108,7 @@ impl Watches {
             self.open.get_mut(at)?.users.retain(|user| !past.contains(user));
             for user in &past {
                 if let Some(needs) = self.users.get_mut(user) {
-                    needs.refused.stores.push((watch.clone(), now + TRIED_AGAIN));
+                    needs.refused.stores.push((watch.clone(), now + REOPEN_DELAY));
                 }
             }
         }
@@ -159,7 +159,7 @@ impl Watches {
                 "{}: {} not kept, and tried again after {} minutes",
                 self.of_stores(),
                 kinds.join(", "),
-                TRIED_AGAIN.as_secs() / 60
+                REOPEN_DELAY.as_secs() / 60
             );
             met.push(LimitMet { reason: "StoresLimited", message });
         }

@@ -22,7 +22,7 @@ const SPKI: [u8; 26] = [
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 /// The bytes of a point that is not compressed.
-const POINT: usize = 65;
+const POINT_BYTES: usize = 65;
 
 /// A key that signatures are verified by. Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl PublicKey {
         if second.is_some() {
             return Err(InvalidKey("it holds more than one key: give each by itself"));
         }
-        let point = der.strip_prefix(&SPKI).filter(|point| point.len() == POINT);
+        let point = der.strip_prefix(&SPKI).filter(|point| point.len() == POINT_BYTES);
         let point = point.filter(|point| point.first() == Some(&4));
         let point = point.ok_or(InvalidKey("it holds a key of another kind"))?;
         Ok(Self { point: point.into(), id: KeyId(Digest::of(&der)) })

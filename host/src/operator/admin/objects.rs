@@ -42,7 +42,7 @@ use mortise_core::{
 mod tests;
 
 /// The maximum number of keys in one answer.
-const KEYS: usize = 1000;
+const MAX_KEYS: usize = 1000;
 
 /// The parts of a host that the endpoints for single objects report on.
 #[derive(Clone)]
@@ -157,8 +157,8 @@ impl Objects {
             state.is_none_or(|state| entry.is(state))
                 && processor.is_none_or(|processor| **entry.key.processor() == *processor)
         });
-        let keys: Vec<Waiting> = entries.iter().take(KEYS).map(Waiting::of).collect();
-        Ok(json!({"keys": keys, "more": entries.len().saturating_sub(KEYS)}))
+        let keys: Vec<Waiting> = entries.iter().take(MAX_KEYS).map(Waiting::of).collect();
+        Ok(json!({"keys": keys, "more": entries.len().saturating_sub(MAX_KEYS)}))
     }
 
     fn reports(&self, RawQuery(query): RawQuery) -> Answer {

@@ -20,7 +20,7 @@ const MAX_FAILING: usize = 1000;
 const MAX_LINES: usize = 20;
 const MAX_LINE_CHARACTERS: usize = 500;
 /// The maximum number of characters that a report keeps of a failure and of a note.
-const TEXT: usize = 1024;
+const MAX_TEXT_CHARACTERS: usize = 1024;
 
 /// The last reports. Clones share one state.
 #[derive(Debug, Clone, Default)]
@@ -140,7 +140,7 @@ impl Reported {
 }
 
 fn cut(text: &str) -> String {
-    text.chars().take(TEXT).collect()
+    text.chars().take(MAX_TEXT_CHARACTERS).collect()
 }
 
 // === impl Names ===

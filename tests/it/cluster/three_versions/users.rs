@@ -27,7 +27,7 @@ use tokio::{
 
 use super::{Converter, GROUP, Gateway, HOME, MODULE, Served, VERSIONS, old, rule, written};
 use crate::{
-    cluster::program::{GLANCE, GUARD, get},
+    cluster::program::{POLL_INTERVAL, TIMEOUT, get},
     host::{
         merge,
         webhooks::{Issued, issued_for, secret},
@@ -35,9 +35,9 @@ use crate::{
 };
 
 /// The interval of reads.
-const READ: Duration = Duration::from_millis(10);
+const READ_INTERVAL: Duration = Duration::from_millis(10);
 /// The interval of changes.
-const CHANGE: Duration = Duration::from_millis(50);
+const CHANGE_INTERVAL: Duration = Duration::from_millis(50);
 const RULES: usize = 30;
 
 /// Reads of APIRules in three versions, at a constant rate until it is dropped.
@@ -74,7 +74,7 @@ impl Reads {
     async fn more(&self, reads: usize) {
         let until = self.done() + reads;
         while self.done() < until {
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -89,7 +89,7 @@ impl Reads {
 impl Counted {
     /// Reads an APIRule, and in every tenth turn all, in each of the versions in turn.
     async fn read(self: Arc<Self>, apis: Vec<Api<DynamicObject>>) {
-        let (mut due, mut open) = (interval(READ), JoinSet::new());
+        let (mut due, mut open) = (interval(READ_INTERVAL), JoinSet::new());
         for turn in 0.. {
             due.tick().await;
             let (api, counted) = (apis[turn % apis.len()].clone(), Arc::clone(&self));
@@ -110,7 +110,7 @@ impl Counted {
 
 /// Changes the APIRules in turn, so that they are reconciled all the time.
 async fn change(api: Api<DynamicObject>) {
-    let mut due = interval(CHANGE);
+    let mut due = interval(CHANGE_INTERVAL);
     for turn in 0.. {
         due.tick().await;
         let timeout = 1 + turn / RULES % 100;
@@ -262,7 +262,7 @@ async fn kubectl_works_in_each_version() {
         assert_eq!(count, all.len(), "{listed}");
         let api = gateway.rules(version).await;
         let watched = api.watch(&WatchParams::default(), "0").await.unwrap();
-        let watched: Vec<_> = timeout(GUARD, watched.take(all.len()).collect()).await.unwrap();
+        let watched: Vec<_> = timeout(TIMEOUT, watched.take(all.len()).collect()).await.unwrap();
         for event in watched {
             let WatchEvent::Added(object) = event.unwrap() else { panic!("nothing has changed") };
             let name = object.metadata.name.unwrap();

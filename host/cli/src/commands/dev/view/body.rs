@@ -10,7 +10,7 @@ use ratatui::{
 
 use super::{
     model::{Build, Detail, Logged, Model, Tab, age, name, short},
-    render::WIDE,
+    render::ALL_COLUMNS_WIDTH,
     styled::{self, BOLD, DIM, GREEN, RED, YELLOW},
 };
 use crate::commands::dev::message::Ran;
@@ -83,7 +83,7 @@ fn draw_reconciles(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     // The chosen reconcile stays in the middle, except near the ends.
     let page = usize::from(area.height).max(1);
     let first = at.saturating_sub(page / 2).min(visible.len().saturating_sub(page));
-    let is_wide = area.width >= WIDE;
+    let is_wide = area.width >= ALL_COLUMNS_WIDTH;
     let rows = visible.iter().skip(first).take(page).filter_map(|number| {
         let row = reconcile(model, model.reconcile(*number)?, is_wide);
         Some(if Some(*number) == choice { row.style(BOLD.reversed()) } else { row })

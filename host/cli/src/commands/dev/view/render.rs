@@ -16,7 +16,7 @@ use super::{
 };
 
 /// The width from which all columns fit.
-pub(super) const WIDE: u16 = 76;
+pub(super) const ALL_COLUMNS_WIDTH: u16 = 76;
 
 /// Draws the whole screen.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
@@ -45,7 +45,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
 
 fn draw_heading(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let scene = model.scene();
-    if area.width < WIDE {
+    if area.width < ALL_COLUMNS_WIDTH {
         // A truncated command would be useless, so only the path is shown.
         return frame.render_widget(Line::styled(scene.kubeconfig.as_str(), BOLD), area);
     }
@@ -58,7 +58,7 @@ fn draw_heading(frame: &mut Frame<'_>, model: &Model, area: Rect) {
 }
 
 fn draw_processors(frame: &mut Frame<'_>, model: &Model, area: Rect) {
-    let is_wide = area.width >= WIDE;
+    let is_wide = area.width >= ALL_COLUMNS_WIDTH;
     let (names, widths): (&[&str], &[Constraint]) = if is_wide {
         (
             &["PROCESSOR", "VERSION", "DIGEST", "HEALTH", "RUNS/S", "QUEUED", "BACK-OFF"],
