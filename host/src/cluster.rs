@@ -53,8 +53,8 @@ mod tests;
 /// The time for which a kind counts as not served after the server said so.
 pub const UNKNOWN_KIND_TTL: Duration = Duration::from_secs(5);
 
-/// The number of groups and versions that are looked up within [`UNKNOWN_KIND_TTL`] though the server
-/// does not list them: more than are needed at once, and few requests.
+/// The number of groups and versions that are looked up within [`UNKNOWN_KIND_TTL`] though the
+/// server does not list them: more than are needed at once, and few requests.
 const MAX_MISSING_LOOKUPS: usize = 8;
 
 /// A cluster that objects are read from and written to. Cheap to clone.
@@ -89,7 +89,8 @@ struct Listed {
 
 #[derive(Default)]
 struct Versions {
-    /// The start of the period in which at most [`MAX_MISSING_LOOKUPS`] unlisted versions are looked up.
+    /// The start of the period in which at most [`MAX_MISSING_LOOKUPS`] unlisted versions are
+    /// looked up.
     since: Option<Instant>,
     all: HashSet<GroupVersion>,
     /// The groups and versions that were looked up in that period and are not listed.

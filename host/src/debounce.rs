@@ -70,8 +70,8 @@ impl Debounced {
         Self { paths, changed: BTreeSet::new(), quiet: now, end: now }
     }
 
-    /// Waits for a first change, and returns all changes until none has come for [`QUIET_PERIOD`], or for
-    /// [`MAX_WAIT`] at most. No change is lost if the future is dropped.
+    /// Waits for a first change, and returns all changes until none has come for [`QUIET_PERIOD`],
+    /// or for [`MAX_WAIT`] at most. No change is lost if the future is dropped.
     pub async fn next(&mut self) -> BTreeSet<PathBuf> {
         loop {
             let changed = if self.changed.is_empty() {

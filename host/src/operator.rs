@@ -182,7 +182,8 @@ impl Operator {
         ended
     }
 
-    /// Ends the controllers, and waits at most [`LAST_STATUSES_TIMEOUT`] until each has written its last status.
+    /// Ends the controllers, and waits at most [`LAST_STATUSES_TIMEOUT`] until each has written its
+    /// last status.
     async fn write_last_statuses(&mut self) {
         self.shared.stop.cancel();
         let ended = async { while self.tasks.join_next().await.is_some() {} };

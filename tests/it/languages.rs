@@ -1,4 +1,5 @@
-//! Guests in Python and TypeScript: secret-copy, which is the same in three languages, and new ones.
+//! Guests in Python and TypeScript: secret-copy, which is the same in three languages, and new
+//! ones.
 
 use std::{
     fs,

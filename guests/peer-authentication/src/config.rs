@@ -13,7 +13,8 @@ const MAX_LABEL_BYTES: usize = 63;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
-    /// The interval in minutes at which the Istio resource is reconciled again after a success, though nothing has changed. 0: never.
+    /// The interval in minutes at which the Istio resource is reconciled again after a success,
+    /// though nothing has changed. 0: never.
     pub resync_minutes: u32,
     /// The version of the module, for the label `app.kubernetes.io/version` of all objects.
     pub module_version: String,

@@ -1,5 +1,5 @@
-//! Durations as Go and Kubernetes read and write them, such as `1m30s`. They are nanoseconds, at most
-//! 2⁶³.
+//! Durations as Go and Kubernetes read and write them, such as `1m30s`. They are nanoseconds, at
+//! most 2⁶³.
 
 /// The units, each with its nanoseconds; µ is a letter of two alphabets.
 const UNITS: [(&str, i128); 8] = [

@@ -64,8 +64,8 @@ impl Converted {
 // === impl Hook ===
 
 impl Hook {
-    /// Creates a hook that looks at these operations on the objects of a selection, changes nothing,
-    /// and refuses them when it fails. It has 10 seconds.
+    /// Creates a hook that looks at these operations on the objects of a selection, changes
+    /// nothing, and refuses them when it fails. It has 10 seconds.
     pub fn new(name: &str, of: Selection, operations: &[Operation]) -> Self {
         Self {
             name: name.to_owned(),

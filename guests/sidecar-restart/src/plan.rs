@@ -37,7 +37,8 @@ pub struct Due {
     waiting: Vec<Object>,
     /// The workloads whose roll-outs have not come to their end, with the times of their restarts.
     under_way: BTreeMap<Object, u64>,
-    /// Pods that were made by a restart and are not ready, by owner, with the times of the restarts.
+    /// Pods that were made by a restart and are not ready, by owner, with the times of the
+    /// restarts.
     unready: BTreeMap<Owner, (Pod, u64)>,
     /// The number of owners that were not looked at.
     later: usize,

@@ -24,8 +24,8 @@ pub(crate) const DEFAULT_STATUS_PORT: i64 = 15020;
 /// clocks of host and API server differ.
 const MAX_CLOCK_SKEW_MS: u64 = 60_000;
 
-/// The most workloads that are recorded, in 78 KB. Of more, only their templates tell that they were
-/// restarted.
+/// The most workloads that are recorded, in 78 KB. Of more, only their templates tell that they
+/// were restarted.
 const MAX_RECORDED_WORKLOADS: usize = 2000;
 
 /// A reason for a restart.

@@ -134,8 +134,8 @@ impl Subject {
     ///
     /// # Errors
     ///
-    /// Fails for what is neither, for a guest that does not build, and if the registry does not give
-    /// the artifact.
+    /// Fails for what is neither, for a guest that does not build, and if the registry does not
+    /// give the artifact.
     pub async fn open(what: &Path, args: &DeskArgs) -> anyhow::Result<Self> {
         let Some(reference) = reference(what)? else {
             let source = Source::open(what)?;

@@ -159,8 +159,8 @@ impl Serving {
         self.of.lock().remove(name);
     }
 
-    /// Returns whether the hooks of a processor are served; `None` if it has none, or if there is no
-    /// port.
+    /// Returns whether the hooks of a processor are served; `None` if it has none, or if there is
+    /// no port.
     pub(super) fn state_of(&self, processor: &str) -> Option<Result<(), NotServed>> {
         let port = self.port.lock().clone()?;
         self.of.lock().contains_key(processor).then(|| port(processor).map_or(Ok(()), Err))

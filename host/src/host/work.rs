@@ -142,8 +142,8 @@ impl HostState {
     }
 
     /// Waits for the first lists, so that the first runs do not see half of a cluster. Reads of a
-    /// kind whose list takes longer than [`FIRST_LISTS_TIMEOUT`] are answered as unavailable, and their
-    /// keys run again when the list is complete.
+    /// kind whose list takes longer than [`FIRST_LISTS_TIMEOUT`] are answered as unavailable, and
+    /// their keys run again when the list is complete.
     pub(super) async fn listed(&self, watches: &[Watch]) {
         let stores = &self.dispatch.stores;
         let mut progress = stores.progress();

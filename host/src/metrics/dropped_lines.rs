@@ -1,5 +1,5 @@
-//! Counts of the lines of the program's own log that were not written. There is one log in a process,
-//! so they are counted in one place; each [`super::Metrics`] reports them.
+//! Counts of the lines of the program's own log that were not written. There is one log in a
+//! process, so they are counted in one place; each [`super::Metrics`] reports them.
 
 use std::{
     collections::HashMap,

@@ -265,8 +265,8 @@ impl Repository {
         registry.map_or(0, |registry| registry.port)
     }
 
-    /// Sends a request to an address that `from` has named, and follows redirects. Credentials go to
-    /// `from` only.
+    /// Sends a request to an address that `from` has named, and follows redirects. Credentials go
+    /// to `from` only.
     async fn ask_from(
         &self,
         from: &Address,

@@ -65,8 +65,8 @@ pub struct Writer {
 // === impl Store ===
 
 impl Store {
-    /// Opens the folder in a cache directory, which may hold `limit` bytes. Returns `None`, and logs
-    /// that, if it cannot be made there.
+    /// Opens the folder in a cache directory, which may hold `limit` bytes. Returns `None`, and
+    /// logs that, if it cannot be made there.
     ///
     /// # Errors
     ///
@@ -187,8 +187,8 @@ impl Store {
         elsewhere(begin).await.unwrap_or_else(|| Err(broken_off()))
     }
 
-    /// Removes what was used longest ago, until there is room for so many bytes. `kept` are digests of
-    /// manifests, which stay with their modules and signatures.
+    /// Removes what was used longest ago, until there is room for so many bytes. `kept` are digests
+    /// of manifests, which stay with their modules and signatures.
     ///
     /// # Errors
     ///

@@ -285,8 +285,8 @@ impl Transport {
         Ok(Box::new(TokioIo::new(upgraded)))
     }
 
-    /// Resolves the name of an address, checks what was found, and connects. Returns also whether the
-    /// connection ends at this machine.
+    /// Resolves the name of an address, checks what was found, and connects. Returns also whether
+    /// the connection ends at this machine.
     async fn open(&self, to: &Address, may_be_loopback: bool) -> Result<(TcpStream, bool), Error> {
         let host = to.host.as_str();
         let mut failed = None;

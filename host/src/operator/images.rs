@@ -1,9 +1,9 @@
 //! The artifacts that Processors name: resolved, pulled and kept, in tasks of their own, so that no
 //! controller waits for a registry.
 //!
-//! *Guarantees.* An artifact that is given out was pulled whole, by its digest. If its registry goes
-//! away, the last one that a tag named stays. What a Processor names, runs or may go back to is not
-//! removed from the disk.
+//! *Guarantees.* An artifact that is given out was pulled whole, by its digest. If its registry
+//! goes away, the last one that a tag named stays. What a Processor names, runs or may go back to
+//! is not removed from the disk.
 
 mod follower;
 mod pull;

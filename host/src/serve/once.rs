@@ -14,8 +14,8 @@ pub(super) struct End {
     faulty: usize,
 }
 
-/// Waits until every Processor has been handled once, all objects of the Processors are known, and no
-/// key is ready or running.
+/// Waits until every Processor has been handled once, all objects of the Processors are known, and
+/// no key is ready or running.
 pub(super) async fn done(
     host: &Host,
     operator: &mut latest::Receiver<Progress>,

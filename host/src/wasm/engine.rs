@@ -97,13 +97,13 @@ struct EngineState {
     budget: Arc<Budget>,
     /// The answers of libraries.
     answers: Arc<Answers>,
-    /// A place for each concurrent call of a library. Apart from the lanes: a call that holds a slot
-    /// there must not wait for another one of the same.
+    /// A place for each concurrent call of a library. Apart from the lanes: a call that holds a
+    /// slot there must not wait for another one of the same.
     library_slots: Arc<Shares>,
     /// A place for each concurrent call of a hook.
     hook_slots: Shares,
-    /// The calls of libraries: they go on when their caller has ended. Each ends at its deadline, or
-    /// when calls are cancelled.
+    /// The calls of libraries: they go on when their caller has ended. Each ends at its deadline,
+    /// or when calls are cancelled.
     library_calls: TaskTracker,
     /// Changes when a call has waited for a slot for [`LONG_WAIT`](super::LONG_WAIT).
     delays: latest::Sender<u64>,

@@ -45,7 +45,8 @@ struct Watchers {
     _watching: JoinSet<()>,
 }
 
-/// Adds the cost of requests, first alone, then with [`MANY_OBJECTS`] objects and [`WATCHERS`] watches.
+/// Adds the cost of requests, first alone, then with [`MANY_OBJECTS`] objects and [`WATCHERS`]
+/// watches.
 ///
 /// # Errors
 ///

@@ -1,6 +1,7 @@
-//! Webhooks of `api-rule` over TLS: admissions one after the other and from several clients, and the
-//! conversion of a list of many objects in one review. Client and host are one process; the client
-//! makes bodies and reads answers piece by piece, so that what the process grows by is the host's.
+//! Webhooks of `api-rule` over TLS: admissions one after the other and from several clients, and
+//! the conversion of a list of many objects in one review. Client and host are one process; the
+//! client makes bodies and reads answers piece by piece, so that what the process grows by is the
+//! host's.
 
 use std::{
     fs,
@@ -203,8 +204,8 @@ fn admission(index: usize) -> String {
     .to_string()
 }
 
-/// Returns an APIRule of the list, in v1beta1 or v2, as the API server has it. [`NUMBER`] in it is to
-/// be replaced by another number of as many digits.
+/// Returns an APIRule of the list, in v1beta1 or v2, as the API server has it. [`NUMBER`] in it is
+/// to be replaced by another number of as many digits.
 fn listed(is_old: bool) -> String {
     let mut object = rule(NUMBER);
     if is_old {

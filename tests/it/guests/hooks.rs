@@ -62,8 +62,8 @@ async fn hooks_over_the_bounds_are_refused() {
     assert!(error.to_string().contains("two or more versions"), "{error}");
 }
 
-/// With one thread there is one turn to compute for longer than a millisecond, which a call has until
-/// its store ends.
+/// With one thread there is one turn to compute for longer than a millisecond, which a call has
+/// until its store ends.
 #[tokio::test]
 async fn a_component_that_thinks_about_its_hooks_tells_them_on_one_thread() {
     let engine = Engine::new(Options::default()).unwrap();

@@ -141,8 +141,8 @@ impl Place {
         });
     }
 
-    /// Starts another host of the same cluster, with a folder of modules and an engine like those of
-    /// this one.
+    /// Starts another host of the same cluster, with a folder of modules and an engine like those
+    /// of this one.
     async fn replica(&mut self, images: ImageOptions) -> Replica {
         let host = Self::host(&self.tap, &self.api);
         let progress = self.run_operator(&host, images, CancellationToken::new()).await;

@@ -301,7 +301,8 @@ async fn an_admission_allows_changes_or_refuses() {
     assert_eq!(refused, json!({"uid": "u", "allowed": false, "status": status}));
 }
 
-/// The certificate is taken anew when the Secret changes, and one that is of no use changes nothing.
+/// The certificate is taken anew when the Secret changes, and one that is of no use changes
+/// nothing.
 #[tokio::test]
 async fn the_certificate_is_that_of_the_secret_and_its_faults_are_told() {
     let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());

@@ -44,7 +44,8 @@ pub struct Figures {
     pub silent: usize,
     /// Resident memory in bytes: before the attack, and the maximum.
     pub memory: [u64; 2],
-    /// The resident memory after the attack, in bytes: once it is small again, and a minute later at most.
+    /// The resident memory after the attack, in bytes: once it is small again, and a minute later
+    /// at most.
     pub memory_after: Option<u64>,
     /// Bytes of log.
     pub log: usize,

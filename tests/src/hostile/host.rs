@@ -100,7 +100,8 @@ impl Host {
                 command.env_remove(name);
             }
         }
-        // Reserved memory that nothing is in counts against the limit, as it does not in a container.
+        // Reserved memory that nothing is in counts against the limit, as it does not in a
+        // container.
         command.env("MIMALLOC_ARENA_EAGER_COMMIT", "0");
         command.arg("run").arg("--kubeconfig").arg(kubeconfig);
         command.arg("--modules").arg(modules).arg("--cache").arg(cache);

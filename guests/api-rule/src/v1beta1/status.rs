@@ -1,5 +1,5 @@
-//! The status of an APIRule in v1beta1: a code for each kind of object. Only the code of the APIRule
-//! itself is stored, as a state.
+//! The status of an APIRule in v1beta1: a code for each kind of object. Only the code of the
+//! APIRule itself is stored, as a state.
 
 use mortise_sdk::{Host, WriteFailure};
 

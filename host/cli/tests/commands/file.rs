@@ -1,4 +1,5 @@
-//! Guests with a mortise.toml: their command here adds a version to a component that is built already.
+//! Guests with a mortise.toml: their command here adds a version to a component that is built
+//! already.
 
 use std::{fs, path::PathBuf};
 

@@ -25,7 +25,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Cargo as a user runs it in a folder, but with what this checkout has downloaded and built already.
+/// Cargo as a user runs it in a folder, but with what this checkout has downloaded and built
+/// already.
 fn cargo(folder: &Path, arguments: &[&str]) -> Output {
     let target = root().join("target/new");
     fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();

@@ -50,7 +50,8 @@ impl Run {
         Self { child, lines }
     }
 
-    /// The next event of the log with this message. Each line of the log is an object with a time, a level and a message.
+    /// The next event of the log with this message. Each line of the log is an object with a time,
+    /// a level and a message.
     fn event(&self, message: &str) -> Value {
         let mut told = Vec::new();
         loop {

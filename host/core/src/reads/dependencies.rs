@@ -64,8 +64,8 @@ pub struct Wait {
     pub for_itself: bool,
 }
 
-/// The term under which a dependency is found when something changes. Every object that concerns the
-/// dependency has this term.
+/// The term under which a dependency is found when something changes. Every object that concerns
+/// the dependency has this term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IndexTerm {
     /// The hash of a namespace and name.
@@ -80,8 +80,8 @@ pub enum IndexTerm {
 
 /// The part of a change that concerns the run.
 ///
-/// A dependency is kept for each key as long as the key exists, so the parts that several dependencies may
-/// hold are shared.
+/// A dependency is kept for each key as long as the key exists, so the parts that several
+/// dependencies may hold are shared.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DependsOn {
     /// The object that the run is about.
@@ -111,8 +111,8 @@ const MAX_UNINDEXED_ANSWERS: usize = 64;
 /// it.
 const WRITE_BYTES: usize = 256;
 
-/// The number of latest dependencies that a new one is compared with: a run of few objects has fewer,
-/// and for a run of many objects the time does not count.
+/// The number of latest dependencies that a new one is compared with: a run of few objects has
+/// fewer, and for a run of many objects the time does not count.
 const COMPARED_DEPENDENCIES: usize = 16;
 
 // === impl Reads ===
@@ -552,8 +552,8 @@ impl Uids<'_> {
 // === impl IndexTerm ===
 
 impl IndexTerm {
-    /// Returns the narrowest index term of a query. `term` is a term that every object which the query
-    /// finds has in its store, if there is one.
+    /// Returns the narrowest index term of a query. `term` is a term that every object which the
+    /// query finds has in its store, if there is one.
     pub(super) fn of(query: &Query, term: Option<u64>) -> Self {
         match (query.namespace.as_deref(), query.name.as_deref(), term) {
             (Some(namespace), Some(name), _) => Self::Object(hashed((namespace, name))),

@@ -257,8 +257,8 @@ impl Feed {
         self.change(|table| (table.delete(object), false));
     }
 
-    /// Returns whether the store takes at least `REPORTED_GROWTH_BYTES` bytes more than when this last returned
-    /// true.
+    /// Returns whether the store takes at least `REPORTED_GROWTH_BYTES` bytes more than when this
+    /// last returned true.
     pub fn has_grown(&self) -> bool {
         let held = self.store.held.load(Ordering::Relaxed);
         let reported = self.store.reported.load(Ordering::Relaxed);

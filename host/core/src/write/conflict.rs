@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::{contract::ObjectRef, grant::display_ref, resource::Refusal};
 
-/// The number of times that one field is taken from one manager within [`TAKINGS_PERIOD`] before we back
-/// off.
+/// The number of times that one field is taken from one manager within [`TAKINGS_PERIOD`] before we
+/// back off.
 pub const MAX_TAKINGS: usize = 5;
 /// The period in which takings are counted.
 pub const TAKINGS_PERIOD: Duration = Duration::from_mins(10);

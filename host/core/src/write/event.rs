@@ -1,10 +1,10 @@
 //! Writes events: core/v1, counted up when the same event occurs again, as client-go's recorder
 //! does.
 //!
-//! The same event within [`COUNT_PERIOD`] is counted, not created again. Events beyond [`MAX_SIMILAR_EVENTS`] that
-//! differ in their message only become one. Each object has [`MAX_BURST`] events at once and one more
-//! every [`REFILL_INTERVAL`]; further ones are dropped. A refused event is no failure of the run: it is
-//! logged.
+//! The same event within [`COUNT_PERIOD`] is counted, not created again. Events beyond
+//! [`MAX_SIMILAR_EVENTS`] that differ in their message only become one. Each object has
+//! [`MAX_BURST`] events at once and one more every [`REFILL_INTERVAL`]; further ones are dropped. A
+//! refused event is no failure of the run: it is logged.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},

@@ -28,7 +28,8 @@ const TRIED_OBJECTS: usize = 100;
 const CANDIDATE_OBJECTS: usize = 3 * TRIED_OBJECTS;
 /// The bytes of the objects of a kind, past which no further one is taken.
 const MAX_OBJECTS_BYTES: usize = 8 << 20;
-/// The bytes that may be added to an object on its way: the API server takes 256 KiB of annotations.
+/// The bytes that may be added to an object on its way: the API server takes 256 KiB of
+/// annotations.
 const MAX_ADDED_BYTES: usize = 1 << 20;
 /// The time for all conversions of a trial.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -65,8 +66,8 @@ struct Broken {
 // === impl Host ===
 
 impl Host {
-    /// Converts objects that the version reconciles, up to [`TRIED_OBJECTS`] of a kind, to each version of
-    /// their kind and back. Nothing is written, recorded or counted.
+    /// Converts objects that the version reconciles, up to [`TRIED_OBJECTS`] of a kind, to each
+    /// version of their kind and back. Nothing is written, recorded or counted.
     ///
     /// # Errors
     ///
@@ -97,7 +98,8 @@ impl Host {
         Ok(())
     }
 
-    /// Returns objects of a reconciler, as far as their list has come and the account may read them.
+    /// Returns objects of a reconciler, as far as their list has come and the account may read
+    /// them.
     async fn at_hand(&self, new: &Prepared, reconciler: &str) -> Vec<Held> {
         let mut registrations = new.reconcilers.iter().zip(&new.registrations);
         let registration = registrations.find(|(of, _)| of.name == *reconciler);
@@ -211,8 +213,8 @@ impl Trial<'_> {
 // === impl Held ===
 
 impl Held {
-    /// Returns what is not as it was; what `former`, the answer of the former version, has not as it
-    /// was either does not count.
+    /// Returns what is not as it was; what `former`, the answer of the former version, has not as
+    /// it was either does not count.
     fn damage(&self, back: &str, former: Option<&String>) -> Option<String> {
         if former.is_some_and(|former| self.is_outgrown_by(former)) {
             return None;

@@ -15,8 +15,8 @@ use rustls::pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer, pem::PemObj
 
 use super::super::Digest;
 
-/// The bytes before the point in a public key of P-256: a sequence of an algorithm (`id-ecPublicKey`
-/// on `prime256v1`) and a bit string.
+/// The bytes before the point in a public key of P-256: a sequence of an algorithm
+/// (`id-ecPublicKey` on `prime256v1`) and a bit string.
 const SPKI: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,

@@ -1,10 +1,10 @@
 //! A port for probes and scrapers that keeps answering them, whoever else connects.
 //!
-//! A connection is for one request: [`HEADER_TIMEOUT`] is the time for all of its header, [`ANSWER_TIMEOUT`] the
-//! time for the answer to be made and read. At most [`MAX_CONNECTIONS`] are open at once; one more
-//! takes the place of the oldest of which no whole request has come, else of the oldest one:
-//! clients that only hold connections lose them to clients that ask. Bodies of requests are never
-//! read.
+//! A connection is for one request: [`HEADER_TIMEOUT`] is the time for all of its header,
+//! [`ANSWER_TIMEOUT`] the time for the answer to be made and read. At most [`MAX_CONNECTIONS`] are
+//! open at once; one more takes the place of the oldest of which no whole request has come, else of
+//! the oldest one: clients that only hold connections lose them to clients that ask. Bodies of
+//! requests are never read.
 
 use std::{io, sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Processors whose modules come from registries. The clock of these tests is not paused: a registry
-//! is at the other end of a socket.
+//! Processors whose modules come from registries. The clock of these tests is not paused: a
+//! registry is at the other end of a socket.
 
 #[expect(unreachable_pub, dead_code, reason = "the tests of the registry's client include it too")]
 #[path = "../../../../host/src/oci/tests/fake.rs"]

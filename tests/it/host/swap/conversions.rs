@@ -8,8 +8,8 @@ use crate::host::{NAMESPACE, Scene, Stage, object, webhooks::hooks_with};
 
 const RULE: &str = "example.com/v1/Rule";
 
-/// Returns a stage where the faithful version of the guest `hooks` works, with Rules of these specs,
-/// `rule-0` and so on.
+/// Returns a stage where the faithful version of the guest `hooks` works, with Rules of these
+/// specs, `rule-0` and so on.
 async fn with_rules(specs: &[Value]) -> Stage {
     let scene = Scene::new(vec![hooks_with("{}").await]);
     local::serve_untyped(&scene.api, &scene.loaded[0].description, |_| false);

@@ -1,7 +1,7 @@
 //! A build that can be cancelled: because a newer save was made, or because the program ends.
 //!
-//! *Guarantee*: when [`build`] returns, the commands that it ran (Cargo, and those of manifests) have
-//! ended, and the compilers that they started have been told to end.
+//! *Guarantee*: when [`build`] returns, the commands that it ran (Cargo, and those of manifests)
+//! have ended, and the compilers that they started have been told to end.
 
 use std::{
     io::{BufRead as _, BufReader},

@@ -54,8 +54,8 @@ pub struct World {
 // === impl World ===
 
 impl World {
-    /// Loads CRDs, namespaces and objects, with the help of the hooks of a processor that reconciles
-    /// them.
+    /// Loads CRDs, namespaces and objects, with the help of the hooks of a processor that
+    /// reconciles them.
     ///
     /// # Errors
     ///
