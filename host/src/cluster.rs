@@ -154,12 +154,8 @@ impl Cluster {
         if let Ok(known) = self.remembered(&of, &kind.kind) {
             return Ok(known);
         }
-        let unavailable = |refusal: Refusal| Unavailable {
-            group: kind.group.clone(),
-            version: kind.version.clone(),
-            kind: kind.kind.clone(),
-            message: refusal.to_string(),
-        };
+        let unavailable =
+            |refusal: Refusal| Unavailable { kind: kind.clone(), message: refusal.to_string() };
         if !self.lists(&of).await.map_err(unavailable)? {
             return Ok(None);
         }

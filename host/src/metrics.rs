@@ -19,7 +19,7 @@ use prometheus_client::{
 };
 
 use mortise_core::{
-    contract::{Kind, kind_label},
+    contract::Kind,
     grant::rights::Denial,
     queue::{self, Key},
     reads::record::{Ending, MustRun},
@@ -524,4 +524,11 @@ impl All {
 
 fn whole(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Returns a kind as the value of the label `kind`, as `kubectl` takes it:
+/// `VirtualService.networking.istio.io`. A label is no text for people, who see
+/// [`display_kind`](mortise_core::contract::display_kind).
+fn kind_label(kind: &Kind) -> String {
+    if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) }
 }

@@ -85,7 +85,7 @@ fn a_read_without_an_answer_is_told_the_same_in_three_languages() {
     let objects =
         format!("{WITHOUT_SPEC}spec: {{secret: registry, namespaces: \"a in (\"}}\n---\n{SECRET}");
     let expected = failed("guests/secret-copy", &objects);
-    assert!(expected.contains("reading a list of `Namespace` is not a valid query"), "{expected}");
+    assert!(expected.contains("reading a list of Namespace v1 is not a valid query"), "{expected}");
     for language in languages() {
         assert_eq!(failed(language.secret_copy(), &objects), expected, "{language:?}");
     }

@@ -19,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use mortise_core::{
     contract::{
-        Kind, ObjectRef,
+        Kind, ObjectRef, display_kind_in_any_version,
         hooks::{self, Decision, Hook, Operation, Otherwise, serve_converted, shown},
     },
     store::Stores,
@@ -138,7 +138,9 @@ impl Webhooks for Hooks {
     fn convert(&self, kind: &str, to: &str, objects: Vec<Value>) -> Result<Vec<Value>, String> {
         let group = to.split_once('/').map_or("", |(group, _)| group);
         let hooking = self.converter(group, kind);
-        let hooking = hooking.ok_or_else(|| format!("no processor converts {kind} of {group}"))?;
+        let hooking = hooking.ok_or_else(|| {
+            format!("no processor converts {}", display_kind_in_any_version(group, kind))
+        })?;
         let objects = objects.iter().map(|object| Bytes::from(object.to_string())).collect();
         let (kind, to) = (kind.to_owned(), to.to_owned());
         let ends = Instant::now() + CONVERSION_TIMEOUT;

@@ -10,7 +10,7 @@ use std::{
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use crate::contract::Kind;
+use crate::contract::{Kind, display_kind};
 
 /// The reason of a write that was not sent because the host does not hold its Lease.
 const LEASE_NOT_HELD: &str = "LeaseNotHeld";
@@ -141,11 +141,9 @@ pub enum NotEstablished {
 
 /// The cluster did not say whether it serves a kind.
 #[derive(Debug, thiserror::Error)]
-#[error("could not ask the cluster whether it serves `{kind}` of `{group}/{version}`: {message}")]
+#[error("could not ask the cluster whether it serves {}: {message}", display_kind(kind))]
 pub struct Unavailable {
-    pub group: String,
-    pub version: String,
-    pub kind: String,
+    pub kind: Kind,
     pub message: String,
 }
 

@@ -131,7 +131,7 @@ async fn a_cluster_that_does_not_answer_is_no_cluster_without_the_kind() {
     let cluster = Cluster::new(Client::new(dead, "default"));
     let message = cluster.resolve(&kind("apps", "Deployment")).await.unwrap_err().to_string();
     assert!(
-        message.contains("`Deployment` of `apps/v1`") && message.contains("connection refused"),
+        message.contains("Deployment apps/v1") && message.contains("connection refused"),
         "{message}"
     );
 }

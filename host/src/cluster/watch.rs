@@ -27,7 +27,7 @@ use crate::{
     metrics::Metrics,
 };
 use mortise_core::{
-    contract::Kind,
+    contract::{Kind, display_kind},
     store::{Feed, Scope, Stores},
 };
 
@@ -126,13 +126,13 @@ impl Watch {
                 Ok(None) => {
                     // Logged once, and not at each new lookup.
                     if !context.stores.is_unknown(&self.kind) {
-                        info!(kind = %self.kind.kind, group = %self.kind.group, "not served, waiting for its CRD");
+                        info!(kind = display_kind(&self.kind), "not served, waiting for its CRD");
                     }
                     context.stores.set_unknown(&self.kind, &self.scope);
                     wait(&mut context.crds).await;
                 }
                 Err(error) => {
-                    warn!(kind = %self.kind.kind, group = %self.kind.group, error = %format!("{error:#}"), "not resolved");
+                    warn!(kind = display_kind(&self.kind), error = %format!("{error:#}"), "not resolved");
                     context.stores.set_unavailable(&self.kind, &format!("{error:#}"));
                     wait(&mut context.crds).await;
                 }
@@ -222,7 +222,7 @@ impl Watch {
                 // The list that held the object is not complete: objects that it lacks do not count
                 // as gone.
                 context.metrics.watch_restarted(kind);
-                warn!(kind = %kind.kind, group = %kind.group, error = foreign, "watch failed, trying again");
+                warn!(kind = display_kind(kind), error = foreign, "watch failed, trying again");
                 stores.set_unavailable(kind, &foreign);
                 return End::Foreign;
             }
@@ -242,7 +242,7 @@ impl Watch {
                         context.access.renew_soon();
                     }
                     context.metrics.watch_restarted(kind);
-                    debug!(kind = %kind.kind, group = %kind.group, %error, "watch failed, trying again");
+                    debug!(kind = display_kind(kind), %error, "watch failed, trying again");
                     stores.set_unavailable(kind, &error.to_string());
                 }
             }

@@ -20,6 +20,7 @@ use crate::cluster::{
     watch::{self, Watch},
 };
 use mortise_core::{
+    contract::display_kind,
     path::Fields,
     queue::{Cause, Priority},
     reads::Demand,
@@ -59,7 +60,10 @@ impl HostState {
         for started in steps.handed_over {
             let Watch { kind, scope } = &started.watch;
             if let Some(feed) = stores.feed(kind, scope) {
-                tracing::info!(kind = %kind.kind, group = %kind.group, "watched with the rights of another account");
+                tracing::info!(
+                    kind = display_kind(kind),
+                    "watched with the rights of another account"
+                );
                 self.start(started, feed);
             }
         }

@@ -4,7 +4,7 @@ use tokio::sync::watch as latest;
 use tracing::{info, warn};
 
 use crate::{cluster::lease::Guard, host::Host, operator::Progress};
-use mortise_core::contract::kind_label;
+use mortise_core::contract::display_kind;
 
 /// The result of reconciling everything.
 pub(super) struct End {
@@ -46,7 +46,7 @@ impl End {
         let faulty = progress.faulty;
         info!(processors = status.len(), runs, failing, faulty, "all is reconciled");
         for of in status.iter().filter(|of| !of.missing.is_empty()) {
-            let missing: Vec<String> = of.missing.iter().map(kind_label).collect();
+            let missing: Vec<String> = of.missing.iter().map(display_kind).collect();
             warn!(processor = %of.version.processor, ?missing, "kinds are not served");
         }
         Self { failing, faulty }

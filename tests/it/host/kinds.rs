@@ -160,7 +160,7 @@ async fn a_write_of_a_kind_that_is_not_served_fails_and_is_made_when_it_is() {
     let ready = stage.ready().await;
     let reports = stage.run(ready).await;
     let failure = reports[0].failure.as_deref().unwrap();
-    assert!(failure.contains("Widget a/made failed (404)"), "{failure}");
+    assert!(failure.contains("Widget example.com/v1 `a/made` failed (404)"), "{failure}");
     let refused: Vec<_> = reports[0].log.iter().filter(|line| line.message == "refused").collect();
     assert_eq!(refused.len(), 1, "it was told at once: {reports:#?}");
     assert_eq!(stage.events("writer"), ["no widgets yet"]);

@@ -23,7 +23,9 @@ use crate::{
     print,
 };
 use mortise_core::{
-    contract::{Description, GrantedRule, Kind, Reconciler, Selection, WriteRule, hooks::Hooks},
+    contract::{
+        Description, GrantedRule, Kind, Reconciler, Selection, WriteRule, api_version, hooks::Hooks,
+    },
     grant::{display_kind, granted, rights::Account, role::Roles, verb_names},
     resource::Kinds,
 };
@@ -387,14 +389,10 @@ impl ReconcilerEntry {
 
 impl Selected {
     fn of(selection: &Selection) -> Self {
-        let Kind { group, version, kind } = &selection.kind;
         let matching = selection.matching.iter();
         Self {
-            api_version: match group.as_str() {
-                "" => version.clone(),
-                group => format!("{group}/{version}"),
-            },
-            kind: kind.clone(),
+            api_version: api_version(&selection.kind),
+            kind: selection.kind.kind.clone(),
             namespace: selection.namespace.clone(),
             name: selection.name.clone(),
             labels: selection.labels.clone(),

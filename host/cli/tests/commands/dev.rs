@@ -288,7 +288,7 @@ async fn says(api: &Api<DynamicObject>, name: &str, text: &str) {
 async fn a_saved_version_takes_over_and_one_that_does_not_build_leaves_the_former_one() {
     let guest = Greeter::new("greeter", "Welcome");
     let dev = Dev::greet(&[path(guest.folder())]);
-    dev.line("create ConfigMap shop/greeter");
+    dev.line("create ConfigMap v1 shop/greeter");
     let api = config_maps(dev.client().await, "shop");
     says(&api, "greeter", "Welcome").await;
 

@@ -137,7 +137,7 @@ const SIMULATE: [Case; 20] = [
     ),
     (
         "simulate --module MODULE --objects unserved.yaml",
-        &["g.dev/v1 Thing a is refused", "--crds"],
+        &["Thing g.dev/v1 a is refused", "--crds"],
     ),
     ("simulate --module MODULE --objects map.yaml --crds absent", &["`absent`", READABLE]),
     (

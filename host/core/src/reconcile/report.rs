@@ -10,7 +10,7 @@ use crate::{
         self,
         text::{cut, shortened_to_characters},
     },
-    contract::{Kind, ReadError, WriteFailure, kind_label},
+    contract::{Kind, ReadError, WriteFailure, display_kind, display_ref},
     grant::rights::Denial,
     queue::{Cause, Key, Run},
     reads::Reads,
@@ -221,7 +221,7 @@ pub(super) fn span(key: &Key, kind: &Kind, digest: Option<ModuleDigest>) -> Span
         "reconcile",
         processor = %key.processor(),
         digest = digest.map(tracing::field::display),
-        kind = kind_label(kind),
+        kind = display_kind(kind),
         namespace = key.namespace(),
         name = key.name(),
     )
@@ -232,13 +232,10 @@ pub(super) fn describe(failures: &[WriteFailure]) -> String {
     let texts: Vec<String> = failures
         .iter()
         .map(|failed| {
-            let namespace =
-                failed.ref_.namespace.as_deref().map(|namespace| format!("{namespace}/"));
-            let (kind, name) = (&failed.ref_.kind.kind, &failed.ref_.name);
             format!(
-                "{} of {kind} {}{name} failed ({}): {}",
+                "{} of {} failed ({}): {}",
                 failed.action,
-                namespace.unwrap_or_default(),
+                display_ref(&failed.ref_),
                 failed.code,
                 failed.message
             )

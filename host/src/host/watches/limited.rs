@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Needs, Started, Steps, User, Watches};
 use crate::{cluster::watch::Watch, host::LimitMet};
 use mortise_core::{
-    grant,
+    contract::display_kind,
     path::Fields,
     reads::{Limited, LimitsMet},
     store::Wanted,
@@ -120,7 +120,10 @@ impl Watches {
             open.wanted = left.clone();
             (open.started.clone(), left)
         });
-        tracing::warn!(kind = %watch.kind.kind, group = %watch.kind.group, "a store is larger than a processor may have, and is not kept for it");
+        tracing::warn!(
+            kind = display_kind(&watch.kind),
+            "a store is larger than a processor may have, and is not kept for it"
+        );
         let mut steps = self.plan();
         steps.narrowed.extend(narrowed);
         Some(steps)
@@ -152,7 +155,7 @@ impl Watches {
         }
         if !refused.stores.is_empty() {
             let mut kinds: Vec<String> =
-                refused.stores.iter().map(|(watch, _)| grant::display_kind(&watch.kind)).collect();
+                refused.stores.iter().map(|(watch, _)| display_kind(&watch.kind)).collect();
             kinds.sort();
             kinds.dedup();
             let message = format!(

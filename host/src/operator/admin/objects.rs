@@ -34,7 +34,7 @@ use crate::{
     host::{Host, ProcessorStatus},
 };
 use mortise_core::{
-    contract::kind_label,
+    contract::display_kind,
     queue::{self, Key},
 };
 
@@ -231,7 +231,7 @@ impl Processor {
             failures: status.failures,
             last_failure: failure
                 .map(|of| json!({"key": of.key.to_string(), "at": of.at, "message": of.message})),
-            missing_kinds: status.missing.iter().map(kind_label).collect(),
+            missing_kinds: status.missing.iter().map(display_kind).collect(),
         }
     }
 }

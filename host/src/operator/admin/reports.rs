@@ -10,7 +10,11 @@ use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 
 use crate::wasm::Line;
-use mortise_core::{contract::kind_label, grant::display_ref, queue::Key, reconcile::Report};
+use mortise_core::{
+    contract::{display_kind, display_ref},
+    queue::Key,
+    reconcile::Report,
+};
 
 /// The number of reports that are kept, whatever their result.
 const MAX_REPORTS: usize = 256;
@@ -120,7 +124,7 @@ impl Reported {
             at,
             key: report.key.clone(),
             names: Names::of(&report.key),
-            kind: kind_label(&report.kind),
+            kind: display_kind(&report.kind),
             version: report.version.as_ref().map(|of| of.version.clone()),
             digest: report.version.as_ref().map(|of| of.digest.to_string()),
             causes: report.causes.iter().map(ToString::to_string).collect(),

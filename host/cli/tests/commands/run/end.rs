@@ -66,7 +66,7 @@ async fn once_ends_with_3_where_a_reconcile_fails_or_a_processor_is_not_at_work(
     let span = &failed["span"];
     assert_eq!(span["processor"], "platform/secret-copy", "{failed}");
     assert_eq!((&span["namespace"], &span["name"]), (&"platform".into(), &"registry".into()));
-    assert_eq!(span["kind"], "SecretCopy.copy.mortise.dev");
+    assert_eq!(span["kind"], "SecretCopy copy.mortise.dev/v1");
     assert!(span["digest"].as_str().unwrap().starts_with("sha256:"));
     assert_eq!(run.event("all is reconciled")["failing"], 1);
     assert_eq!(run.wait().0.code(), Some(3));

@@ -12,7 +12,10 @@ use crate::commands::dev::{
     build::Line,
     message::{Message, Ran, Running, Scene},
 };
-use mortise_core::{contract::Level, queue::Key};
+use mortise_core::{
+    contract::{Level, display_kind},
+    queue::Key,
+};
 use mortise_host::host::ProcessorStatus;
 
 /// The number of reconciles and of log lines that are kept.
@@ -290,7 +293,7 @@ impl Model {
             let text = format!(
                 "{} {} {} {}",
                 ran.report.key.processor(),
-                ran.report.kind.kind,
+                display_kind(&ran.report.kind),
                 name(&ran.report.key),
                 if ran.report.failure.is_some() { "failed" } else { "" }
             );

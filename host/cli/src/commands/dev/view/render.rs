@@ -14,6 +14,7 @@ use super::{
     model::{Build, Guest, Model, Tab},
     styled::{BOLD, DIM, GREEN, RED, YELLOW},
 };
+use mortise_core::contract::display_kind;
 
 /// The width from which all columns fit.
 pub(super) const ALL_COLUMNS_WIDTH: u16 = 76;
@@ -128,7 +129,10 @@ fn health(guest: &Guest) -> Span<'_> {
             None if guest.running.is_some() => Span::styled("starting", YELLOW),
             None => Span::styled("waiting for the others", DIM),
             Some(status) if !status.missing.is_empty() => Span::styled(
-                format!("no CRD of {}", status.missing.first().map_or("", |kind| &kind.kind)),
+                format!(
+                    "no CRD of {}",
+                    status.missing.iter().map(display_kind).next().unwrap_or_default()
+                ),
                 RED,
             ),
             Some(status) if status.failing > 0 => {
