@@ -79,7 +79,7 @@ pub enum Command {
 
 /// The registries that a command asks, and as whom.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct DeskArgs {
+pub struct RegistryClientArgs {
     /// How registries are reached.
     #[command(flatten)]
     pub registry: RegistryArgs,
@@ -114,7 +114,7 @@ pub struct PushArgs {
     pub with: ModuleArgs,
     /// The registry, and who asks.
     #[command(flatten)]
-    pub desk: DeskArgs,
+    pub client: RegistryClientArgs,
 }
 
 /// `mortise pull`.
@@ -128,7 +128,7 @@ pub struct PullArgs {
     pub output: Option<PathBuf>,
     /// The registry, and who asks.
     #[command(flatten)]
-    pub desk: DeskArgs,
+    pub client: RegistryClientArgs,
 }
 
 /// What a module is run with.
@@ -306,7 +306,7 @@ pub struct InspectArgs {
     pub with: ModuleArgs,
     /// The registry, and who asks.
     #[command(flatten)]
-    pub desk: DeskArgs,
+    pub client: RegistryClientArgs,
 }
 
 /// `mortise diff`.
@@ -334,7 +334,7 @@ pub struct DiffArgs {
     pub with: ModuleArgs,
     /// The registry, and who asks.
     #[command(flatten)]
-    pub desk: DeskArgs,
+    pub client: RegistryClientArgs,
 }
 
 /// `mortise sign`.
@@ -356,7 +356,7 @@ pub struct SignArgs {
     pub format: SignatureFormat,
     /// The registry, and who asks.
     #[command(flatten)]
-    pub desk: DeskArgs,
+    pub client: RegistryClientArgs,
 }
 
 /// The format of a signature.
@@ -379,7 +379,7 @@ pub struct VerifyArgs {
     pub key: Vec<PathBuf>,
     /// The registry, and who asks.
     #[command(flatten)]
-    pub desk: DeskArgs,
+    pub client: RegistryClientArgs,
 }
 
 /// `mortise completion`.

@@ -12,10 +12,10 @@ use serde::Serialize;
 use super::inspect::{self, Inspection, page};
 use crate::{
     args::DiffArgs,
-    desk::Subject,
     files,
     local::{self, Parts},
     print::{BOLD, DIM, GREEN, RED},
+    registry::Subject,
 };
 
 /// The exit code if the second module asks for more.
@@ -92,7 +92,7 @@ pub async fn run(args: &DiffArgs, cache: Option<&Path>) -> anyhow::Result<ExitCo
 
 impl Side {
     async fn open(what: &Path, args: &DiffArgs, cache: Option<&Path>) -> anyhow::Result<Self> {
-        let subject = Subject::open(what, &args.desk).await?;
+        let subject = Subject::open(what, &args.client).await?;
         let parts = Parts::of(&subject.source, subject.file.clone(), &args.with)?;
         let loaded = local::load(parts, local::config(args.config.as_deref())?, cache).await?;
         let description = Description::clone(&loaded.description);

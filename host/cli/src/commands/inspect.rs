@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use crate::{
     args::{InspectArgs, Structured},
     commands::simulate,
-    desk::Subject,
     files,
     local::{self, Parts},
     print,
+    registry::Subject,
 };
 use mortise_core::{
     contract::{
@@ -181,7 +181,7 @@ pub struct WriteEntry {
 pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let config = local::config(args.config.as_deref())?;
     let account = args.service_account.clone();
-    let subject = Subject::open(&args.module, &args.desk).await?;
+    let subject = Subject::open(&args.module, &args.client).await?;
     let parts = Parts::of(&subject.source, subject.file.clone(), &args.with)?;
     let loaded = local::load(parts, config, cache).await?;
     let text = if args.rbac {
