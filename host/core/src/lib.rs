@@ -5,7 +5,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`contract`] | plain types of wit/, bounds on what a guest hands over, the rules around hooks |
+//! | [`contract`] | plain types of wit/, bounds on what a guest hands over, rules of hooks |
 //! | [`key`] | the unit that is queued and run |
 //! | [`path`], [`labels`] | places in objects; label selectors |
 //! | [`error_chain`] | an error and its causes, on one line |

@@ -61,7 +61,7 @@ impl<'a> Target<'a> {
     pub fn new(hooks: &'a Hooks, kind: &str, to: &'a str) -> Result<Self, String> {
         let (group, version) = to.split_once('/').unwrap_or(("", to));
         let Some(of) = hooks.converted(group, kind) else {
-            let all = hooks.conversions.iter().map(|of| of.display());
+            let all = hooks.conversions.iter().map(Converted::display);
             let all: Vec<String> = all.collect();
             return Err(format!(
                 "{} is not converted here: there are {}",
