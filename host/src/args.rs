@@ -35,7 +35,8 @@ pub enum Command {
     /// Makes machine code of a component, within limits: what `run` starts for each module.
     #[command(after_long_help = help::COMPILE)]
     Compile(ChildArgs),
-    /// Checks a configuration against a schema, within limits: what `run` starts for each processor that declares one.
+    /// Checks a configuration against a schema, within limits: what `run` starts for each processor
+    /// that declares one.
     #[command(hide = true, after_long_help = help::CHECK_CONFIG)]
     CheckConfig(ChildArgs),
 }
@@ -43,11 +44,12 @@ pub enum Command {
 /// The options of every command.
 #[derive(Debug, clap::Args)]
 pub struct GlobalArgs {
-    /// What is logged to standard error, as `level` or `target=level`, separated by commas; a level alone is that of mortise's own.
-    /// `warn` if absent, of `mortise run` `info`.
+    /// What is logged to standard error, as `level` or `target=level`, separated by commas; a level
+    /// alone is that of mortise's own. `warn` if absent, of `mortise run` `info`.
     #[arg(long, global = true, display_order = 100, env = "MORTISE_LOG", value_name = "FILTER")]
     pub log: Option<String>,
-    /// Where compiled modules are kept, and records of the runs of `mortise run`; `mortise` in the user's cache folder if absent.
+    /// Where compiled modules are kept, and records of the runs of `mortise run`; `mortise` in the
+    /// user's cache folder if absent.
     #[arg(long, global = true, display_order = 100, env = "MORTISE_CACHE", value_name = "DIR")]
     pub cache: Option<PathBuf>,
 }

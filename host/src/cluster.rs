@@ -3,7 +3,7 @@
 //! Discovery is requested per group and version, when one of its kinds is first looked up, and
 //! remembered. [`Cluster::forget`] drops what is remembered of a group, and is to be called when a
 //! `CustomResourceDefinition` changes. The answer that a kind is *not* served counts for
-//! [`UNKNOWN_FOR`] only, so that a new kind is found without a notification too.
+//! [`UNKNOWN_KIND_TTL`] only, so that a new kind is found without a notification too.
 //!
 //! The names of kinds are untrusted, and discovery is a request with the host's own rights. So
 //! discovery is requested only for groups and versions that the server lists itself: no untrusted
@@ -51,11 +51,11 @@ pub use request::Policy;
 mod tests;
 
 /// The time for which a kind counts as not served after the server said so.
-pub const UNKNOWN_FOR: Duration = Duration::from_secs(5);
+pub const UNKNOWN_KIND_TTL: Duration = Duration::from_secs(5);
 
-/// The number of groups and versions that are looked up within [`UNKNOWN_FOR`] though the server
-/// does not list them: more than are needed at once, and few requests.
-const MISSING: usize = 8;
+/// The number of groups and versions that are looked up within [`UNKNOWN_KIND_TTL`] though the
+/// server does not list them: more than are needed at once, and few requests.
+const MAX_MISSING_LOOKUPS: usize = 8;
 
 /// A cluster that objects are read from and written to. Cheap to clone.
 #[derive(Clone)]
@@ -89,7 +89,8 @@ struct Listed {
 
 #[derive(Default)]
 struct Versions {
-    /// The start of the period in which at most [`MISSING`] unlisted versions are looked up.
+    /// The start of the period in which at most [`MAX_MISSING_LOOKUPS`] unlisted versions are
+    /// looked up.
     since: Option<Instant>,
     all: HashSet<GroupVersion>,
     /// The groups and versions that were looked up in that period and are not listed.
@@ -153,12 +154,8 @@ impl Cluster {
         if let Ok(known) = self.remembered(&of, &kind.kind) {
             return Ok(known);
         }
-        let unavailable = |refusal: Refusal| Unavailable {
-            group: kind.group.clone(),
-            version: kind.version.clone(),
-            kind: kind.kind.clone(),
-            message: refusal.to_string(),
-        };
+        let unavailable =
+            |refusal: Refusal| Unavailable { kind: kind.clone(), message: refusal.to_string() };
         if !self.lists(&of).await.map_err(unavailable)? {
             return Ok(None);
         }
@@ -195,7 +192,7 @@ impl Cluster {
     }
 
     /// Returns whether the server lists a group and version. A missing one is looked up again after
-    /// [`UNKNOWN_FOR`], or when its group was forgotten.
+    /// [`UNKNOWN_KIND_TTL`], or when its group was forgotten.
     async fn lists(&self, of: &GroupVersion) -> Result<bool, Refusal> {
         // Every server has the core group, and no list of groups names it.
         if of.group.is_empty() {
@@ -205,11 +202,11 @@ impl Cluster {
         if versions.all.contains(of) {
             return Ok(true);
         }
-        let is_over = versions.since.is_none_or(|since| since.elapsed() >= UNKNOWN_FOR);
+        let is_over = versions.since.is_none_or(|since| since.elapsed() >= UNKNOWN_KIND_TTL);
         if is_over {
             *versions = Versions { since: Some(Instant::now()), ..Versions::default() };
         }
-        let is_new = versions.missing.len() < MISSING && !versions.missing.contains(of);
+        let is_new = versions.missing.len() < MAX_MISSING_LOOKUPS && !versions.missing.contains(of);
         if !is_new && !self.listed.forgotten.lock().contains(&of.group) {
             return Ok(false);
         }
@@ -229,7 +226,7 @@ impl Cluster {
         let served = self.served.lock();
         let known = served.get(of).ok_or(Unasked)?;
         let found = known.kinds.get(kind).cloned();
-        if found.is_some() || known.since.elapsed() < UNKNOWN_FOR {
+        if found.is_some() || known.since.elapsed() < UNKNOWN_KIND_TTL {
             Ok(found)
         } else {
             Err(Unasked)

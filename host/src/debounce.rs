@@ -15,7 +15,7 @@ use tokio::{
 mod tests;
 
 /// The time without a change after which a burst is over.
-const QUIET_FOR: Duration = Duration::from_millis(50);
+const QUIET_PERIOD: Duration = Duration::from_millis(50);
 /// The longest time that the end of a burst is waited for.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
@@ -70,8 +70,8 @@ impl Debounced {
         Self { paths, changed: BTreeSet::new(), quiet: now, end: now }
     }
 
-    /// Waits for a first change, and returns all changes until none has come for [`QUIET_FOR`], or for
-    /// [`MAX_WAIT`] at most. No change is lost if the future is dropped.
+    /// Waits for a first change, and returns all changes until none has come for [`QUIET_PERIOD`],
+    /// or for [`MAX_WAIT`] at most. No change is lost if the future is dropped.
     pub async fn next(&mut self) -> BTreeSet<PathBuf> {
         loop {
             let changed = if self.changed.is_empty() {
@@ -88,7 +88,7 @@ impl Debounced {
                     Ok(None) | Err(_) => return std::mem::take(&mut self.changed),
                 }
             };
-            self.quiet = Instant::now() + QUIET_FOR;
+            self.quiet = Instant::now() + QUIET_PERIOD;
             self.changed.insert(changed);
         }
     }

@@ -64,7 +64,7 @@ use mortise_core::{
 };
 
 /// The number of reports that can wait for [`Host::next_report`].
-const REPORTS: usize = 1024;
+const REPORT_CAPACITY: usize = 1024;
 
 /// Returns a current value of a host, also after its [`Host`] was moved.
 pub type Source<T> = Arc<dyn Fn() -> T + Send + Sync>;
@@ -145,7 +145,7 @@ impl Host {
         options: &Options,
     ) -> anyhow::Result<Self> {
         let (crds, changes) = latest::channel(0);
-        let (report, reports) = mpsc::channel(REPORTS);
+        let (report, reports) = mpsc::channel(REPORT_CAPACITY);
         let (open, opened) = mpsc::unbounded_channel();
         let host = Self::idle(cluster, options, (open, reports), changes.clone());
         let mut names = BTreeSet::new();

@@ -1,6 +1,6 @@
-//! A Kubernetes operator host: what runs in a cluster. The rules are in `mortise_core`; the commands
-//! for the authors of processors are in the package `mortise`. ARCHITECTURE.md beside this crate is
-//! the map of the design; this is the index of the modules, from the bottom.
+//! A Kubernetes operator host: what runs in a cluster. The rules are in `mortise_core`; the
+//! commands for the authors of processors are in the package `mortise`. ARCHITECTURE.md beside this
+//! crate is the map of the design; this is the index of the modules, from the bottom.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -12,7 +12,7 @@
 //! | [`host`] | builds every part of a host and owns its tasks; run records on disk |
 //! | [`webhooks`] | the port that the API server asks for conversions and admissions |
 //! | [`operator`] | Processor resources: types, controllers, conditions, endpoints |
-//! | [`args`], [`serve`], [`program`] | the command line; `run`; the async runtime and the exit code |
+//! | [`args`], [`serve`], [`program`] | the command line; `run`; the async runtime and exit code |
 
 pub mod args;
 pub mod cache_dir;

@@ -19,7 +19,7 @@ use prometheus_client::{
 };
 
 use mortise_core::{
-    contract::{Kind, kind_label},
+    contract::Kind,
     grant::rights::Denial,
     queue::{self, Key},
     reads::record::{Ending, MustRun},
@@ -65,7 +65,7 @@ const COMPILE_BUCKETS: u16 = 14;
 
 /// The number of kinds whose restarts are counted separately: authors of descriptions can name many
 /// kinds.
-const RESTARTED: usize = 512;
+const MAX_RESTARTED_KINDS: usize = 512;
 
 /// The metrics of a host. Clones share one state.
 #[derive(Clone)]
@@ -253,7 +253,7 @@ impl Metrics {
     pub fn watch_restarted(&self, kind: &Kind) {
         let kind = kind_label(kind);
         let mut known = self.0.restarted.lock();
-        let is_other = known.len() >= RESTARTED && !known.contains(&kind);
+        let is_other = known.len() >= MAX_RESTARTED_KINDS && !known.contains(&kind);
         let stored = Stored { kind: if is_other { OTHER.to_owned() } else { kind } };
         self.0.watch_restarts.get_or_create(&stored).inc();
         known.insert(stored.kind);
@@ -480,7 +480,7 @@ impl All {
     /// Removes the restarts of kinds that are not watched any more, once many kinds are counted.
     fn forget_restarts(&self, stores: &[(Arc<Kind>, Memory)]) {
         let mut known = self.restarted.lock();
-        if known.len() <= RESTARTED / 2 {
+        if known.len() <= MAX_RESTARTED_KINDS / 2 {
             return;
         }
         let watched: BTreeSet<String> = stores.iter().map(|(kind, _)| kind_label(kind)).collect();
@@ -524,4 +524,11 @@ impl All {
 
 fn whole(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Returns a kind as the value of the label `kind`, as `kubectl` takes it:
+/// `VirtualService.networking.istio.io`. A label is no text for people, who see
+/// [`display_kind`](mortise_core::contract::display_kind).
+fn kind_label(kind: &Kind) -> String {
+    if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) }
 }

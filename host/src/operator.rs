@@ -68,7 +68,7 @@ use mortise_core::grant::rights::Account;
 use mortise_core::write::Clock;
 
 /// The time limit for the last statuses, which are written when the operator stops.
-const LAST_STATUSES_WITHIN: Duration = Duration::from_secs(5);
+const LAST_STATUSES_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The settings of an [`Operator`].
 #[derive(Clone)]
@@ -182,11 +182,12 @@ impl Operator {
         ended
     }
 
-    /// Ends the controllers, and waits at most [`LAST_STATUSES_WITHIN`] until each has written its last status.
+    /// Ends the controllers, and waits at most [`LAST_STATUSES_TIMEOUT`] until each has written its
+    /// last status.
     async fn write_last_statuses(&mut self) {
         self.shared.stop.cancel();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
-        if tokio::time::timeout(LAST_STATUSES_WITHIN, ended).await.is_err() {
+        if tokio::time::timeout(LAST_STATUSES_TIMEOUT, ended).await.is_err() {
             tracing::warn!("not all Processors have been told how they stand at the end");
         }
         self.tasks.shutdown().await;

@@ -20,7 +20,7 @@ use crate::{
 /// for checks of configurations (see `wasm`), two that read the folder of modules (see
 /// `operator`), and four for the code cache and for name servers. Each thread keeps memory of its
 /// own; a thread for each module took more memory than the code of all modules.
-const BLOCKING: usize = 10;
+const MAX_BLOCKING_THREADS: usize = 10;
 
 /// Runs a command of `mortise-host`, and prints an error once, as an error chain.
 pub fn run(args: &Args) -> ExitCode {
@@ -86,7 +86,7 @@ pub fn runtime(workers: Option<usize>) -> anyhow::Result<Runtime> {
     if let Some(workers) = workers {
         threads.worker_threads(workers);
     }
-    threads.max_blocking_threads(BLOCKING);
+    threads.max_blocking_threads(MAX_BLOCKING_THREADS);
     threads.enable_all().build().context("cannot start threads")
 }
 

@@ -55,16 +55,16 @@ use mortise_core::{contract::Kind, error_chain, key::NamespacedName};
 use signals::Signals;
 
 /// The exit code if a reconcile failed or a Processor is not at work.
-const FAILED: u8 = 3;
+const FAILED_EXIT_CODE: u8 = 3;
 /// The exit code if the host ended before all runs had ended.
-const CUT_SHORT: u8 = 4;
+const CUT_SHORT_EXIT_CODE: u8 = 4;
 /// The time that calls may still compute once the host is to end. Then they are cancelled; writes
 /// that have begun are finished.
-const CALLS_END: Duration = Duration::from_secs(3);
+const CALLS_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time that webhooks are still answered once the host is to end. By then no Service leads to
 /// it any more: its endpoint goes when its Pod begins to end, and those who open connections are
 /// told within a second or two.
-const ENDPOINT_GOES: Duration = Duration::from_secs(5);
+const ENDPOINT_REMOVAL_TIME: Duration = Duration::from_secs(5);
 
 /// A host and the tasks around it.
 struct Server {
@@ -274,7 +274,7 @@ impl Server {
                 Ok(ExitCode::SUCCESS)
             }
             end = once::done(&self.host, &mut self.progress, &self.lease), if args.once => {
-                Ok(if end.is_well() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+                Ok(if end.is_well() { ExitCode::SUCCESS } else { ExitCode::from(FAILED_EXIT_CODE) })
             }
             Some(ended) = self.before.join_next() => Err(failure(ended)),
             Some(ended) = self.after.join_next() => Err(failure(ended)),
@@ -293,11 +293,11 @@ impl Server {
             drained = self.drain() => end.and_then(|code| drained.map(|()| code)),
             () = tokio::time::sleep(limit) => {
                 error!(running = running(&host), ?limit, "not all that ran was ended in time");
-                end.map(|_| ExitCode::from(CUT_SHORT))
+                end.map(|_| ExitCode::from(CUT_SHORT_EXIT_CODE))
             }
             signal = signals.next() => {
                 warn!(signal, running = running(&host), "ended at once");
-                end.map(|_| ExitCode::from(CUT_SHORT))
+                end.map(|_| ExitCode::from(CUT_SHORT_EXIT_CODE))
             }
         }
     }
@@ -305,12 +305,12 @@ impl Server {
     /// Stops starting runs, ends those in progress, gives the Lease back, and closes the port of
     /// webhooks once nobody is led to it any more.
     async fn drain(mut self) -> anyhow::Result<()> {
-        let leave = tokio::time::Instant::now() + ENDPOINT_GOES;
+        let leave = tokio::time::Instant::now() + ENDPOINT_REMOVAL_TIME;
         self.stop_before.cancel();
         self.stop_webhooks.leaving.cancel();
         self.host.begin_nothing();
         let calls_end = async {
-            tokio::time::sleep(CALLS_END).await;
+            tokio::time::sleep(CALLS_TIMEOUT).await;
             let running = running(&self.host);
             if running > 0 {
                 warn!(running, "what still computes is cancelled");

@@ -58,7 +58,7 @@ static LINES: OnceLock<Lines> = OnceLock::new();
 const QUIET: &str = "kube_client::client::builder=off,kube_client::client=error";
 /// The time that the program waits at its end for standard error to take the last lines: enough for
 /// a reader, and not long if nobody reads.
-const LAST_LINES: Duration = Duration::from_secs(2);
+const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The format of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -134,7 +134,7 @@ pub fn write_error(error: &anyhow::Error, format: LogFormat) {
 pub fn finish() {
     if let Some(lines) = LINES.get() {
         // If standard error is blocked, there is nowhere to report it.
-        let _ = lines.drained(LAST_LINES);
+        let _ = lines.drained(LAST_LINES_TIMEOUT);
     }
 }
 

@@ -43,9 +43,9 @@ use body::Held;
 use path::Path;
 
 /// The time that a caller waits who does not say how long: that of a conversion.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The part of a caller's time that is left for the way back.
-const WAY_BACK: Duration = Duration::from_millis(100);
+const RESPONSE_TIME: Duration = Duration::from_millis(100);
 /// The longest path that is looked at, in bytes: those of the longest names.
 const MAX_PATH_BYTES: usize = 1024;
 
@@ -134,7 +134,7 @@ impl Webhooks {
             return Err(Refused::new(StatusCode::METHOD_NOT_ALLOWED, message));
         }
         check_type(&parts)?;
-        let ends = asked + timeout(parts.uri.query())?.saturating_sub(WAY_BACK);
+        let ends = asked + timeout(parts.uri.query())?.saturating_sub(RESPONSE_TIME);
         let processor = path.processor();
         let Some(hooking) = self.shared.host.hooking(&processor) else {
             let message = format!("no version of processor `{processor}` with hooks is loaded");
@@ -189,14 +189,14 @@ fn check_type(request: &Parts) -> Result<(), Refused> {
 fn timeout(query: Option<&str>) -> Result<Duration, Refused> {
     let pairs = query.unwrap_or_default().split('&');
     let Some(text) = pairs.into_iter().find_map(|pair| pair.strip_prefix("timeout=")) else {
-        return Ok(TIMEOUT);
+        return Ok(DEFAULT_TIMEOUT);
     };
     let parsed = text.parse::<jiff::SignedDuration>().ok();
     let parsed = parsed.and_then(|duration| Duration::try_from(duration).ok());
     let parsed = parsed.ok_or_else(|| {
         Refused::bad(format!("timeout={}: a duration such as `10s` is expected", short(text)))
     })?;
-    Ok(parsed.min(TIMEOUT))
+    Ok(parsed.min(DEFAULT_TIMEOUT))
 }
 
 /// Returns the beginning of a stranger's text.

@@ -64,9 +64,9 @@ const POLICY: &str = "security.istio.io/v1beta1/AuthorizationPolicy";
 const CONFIG_MAP: &str = "v1/ConfigMap";
 const NAMESPACE: &str = "a";
 /// Timeout of a wait; with a paused clock it passes only when nothing else can happen.
-const GUARD: Duration = Duration::from_mins(5);
+const TIMEOUT: Duration = Duration::from_mins(5);
 /// More rounds than any of these tests needs, so that a host which writes for ever fails a test.
-const ROUNDS: usize = 50;
+const MAX_ROUNDS: usize = 50;
 
 /// A host and the API before it.
 struct Stage {
@@ -385,7 +385,7 @@ impl Stage {
     /// Runs keys until none is left to run. For `Drive::Caller`.
     async fn settle(&self) -> Vec<Report> {
         let mut reports = Vec::new();
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let ready = self.ready().await;
             if ready.is_empty() {
                 return reports;
@@ -399,7 +399,7 @@ impl Stage {
     async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Vec<Report> {
         let mut reports = Vec::new();
         while !holds(self) {
-            match timeout(GUARD, self.host.next_report()).await {
+            match timeout(TIMEOUT, self.host.next_report()).await {
                 Ok(report) => reports.push(report.unwrap()),
                 Err(elapsed) => {
                     panic!("not reached, {elapsed}: {what}; last: {:#?}", reports.last())

@@ -45,8 +45,8 @@ pub fn code_cache() -> PathBuf {
     target.join("mortise-cache")
 }
 
-/// Builds the guest in a folder of this repository, and returns its component with its libraries and
-/// limits.
+/// Builds the guest in a folder of this repository, and returns its component with its libraries
+/// and limits.
 ///
 /// # Errors
 ///

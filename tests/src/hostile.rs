@@ -37,14 +37,14 @@ use self::{
 use crate::{cluster, guest};
 
 /// Interval of polling where no notification exists.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Timeout that only a fault reaches.
-const GUARD: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// The time for which the quiet host is measured.
-const QUIET: Duration = Duration::from_secs(2);
+const QUIET_PERIOD: Duration = Duration::from_secs(2);
 /// The time in which conditions have to be set and Processors have to go; after it they are
 /// reported as missing.
-const SAID: Duration = Duration::from_mins(3);
+const CONDITION_TIMEOUT: Duration = Duration::from_mins(3);
 /// The value of a Secret of each tenant, in plain text and in base64.
 const TREASURE: [&str; 2] = ["open-sesame-1c9f", "b3Blbi1zZXNhbWUtMWM5Zg=="];
 /// The beginnings of log lines that a guest has forged.
@@ -154,8 +154,8 @@ impl Street {
         let load = Load::start(&self.admin, self.changes);
         let begun = Instant::now();
         while load.answered() < 10 {
-            ensure!(begun.elapsed() < GUARD, "the benign neighbour is not at work");
-            tokio::time::sleep(GLANCE).await;
+            ensure!(begun.elapsed() < TIMEOUT, "the benign neighbour is not at work");
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         load.forget();
         Ok(load)
@@ -183,7 +183,7 @@ impl Street {
         let load = self.load().await?;
         let mut seen = self.while_attacked(attacks, form, &load).await?;
         // A host that has ended answers nothing more.
-        let patience = if seen.died.is_some() { Duration::ZERO } else { SAID };
+        let patience = if seen.died.is_some() { Duration::ZERO } else { CONDITION_TIMEOUT };
         seen.answers = load.stop(patience).await?;
         self.changes += u64::try_from(seen.answers.times.len() + seen.answers.lost)? + 1_000;
         self.afterwards(&mut seen, form).await?;
@@ -246,7 +246,7 @@ impl Street {
             return Ok(figures);
         }
         let look = Look::at(id, public);
-        tokio::time::sleep(QUIET).await;
+        tokio::time::sleep(QUIET_PERIOD).await;
         let series = self.series().await.context("/metrics of a quiet host")?;
         Ok(*self.quiet.insert((look.seen().memory, series)))
     }
@@ -260,7 +260,7 @@ impl Street {
     async fn left(&self, attacks: &[&'static Attack]) -> Vec<String> {
         let Some(host) = &self.host else { return Vec::new() };
         let is_of = |line: &str| attacks.iter().any(|attack| line.contains(&attack.namespace()));
-        let end = Instant::now() + SAID;
+        let end = Instant::now() + CONDITION_TIMEOUT;
         loop {
             let mut series = host.series().await.unwrap_or_default();
             // Keys of a removed processor are counted until the queue has given them out; a unit
@@ -270,7 +270,7 @@ impl Street {
             if series.is_empty() || is_over {
                 return series;
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -279,7 +279,7 @@ impl Street {
         let is_older = attacks.iter().any(|attack| attack.beside == Beside::Older);
         if is_older {
             tenants::delete(self.admin.client(), benign::NAME, benign::NAME).await?;
-            self.until_gone(benign::NAME, benign::NAME, GUARD).await?;
+            self.until_gone(benign::NAME, benign::NAME, TIMEOUT).await?;
         }
         let processors = attacks.iter().map(|attack| attack.processor(benign::NAME, 0)).collect();
         local::apply(&self.admin, processors).await?;
@@ -311,10 +311,10 @@ impl Street {
                 }
             }
             let lives = self.lives()?;
-            if unsaid.is_empty() || !lives || begun.elapsed() > SAID {
+            if unsaid.is_empty() || !lives || begun.elapsed() > CONDITION_TIMEOUT {
                 return Ok(unsaid);
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -339,7 +339,7 @@ impl Street {
             tenants::delete(self.admin.client(), &attack.namespace(), attack.name).await?;
         }
         for attack in attacks {
-            if !self.until_gone(&attack.namespace(), attack.name, SAID).await? {
+            if !self.until_gone(&attack.namespace(), attack.name, CONDITION_TIMEOUT).await? {
                 return Ok(None);
             }
         }
@@ -353,7 +353,7 @@ impl Street {
             if begun.elapsed() > within {
                 return Ok(false);
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(true)
     }
@@ -375,9 +375,9 @@ impl Street {
         seen.left = self.left(&seen.attacks).await;
         if !form.after.is_zero() {
             let (id, begun) = (self.host().await?.id(), Instant::now());
-            let given_back = seen.memory[0] + figures::AFTER;
+            let given_back = seen.memory[0] + figures::MAX_LASTING_MEMORY_BYTES;
             while host::resident(id) > given_back && begun.elapsed() < form.after {
-                tokio::time::sleep(GLANCE).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             seen.memory_after = Some(host::resident(id));
         }

@@ -41,9 +41,9 @@ impl Language {
         }
     }
 
-    /// Returns whether guests in this language can be built here: its program is on the PATH, and the
-    /// tools of secret-copy are installed or can be. If not, its tests pass without having run, and
-    /// one line says so.
+    /// Returns whether guests in this language can be built here: its program is on the PATH, and
+    /// the tools of secret-copy are installed or can be. If not, its tests pass without having run,
+    /// and one line says so.
     ///
     /// # Panics
     ///

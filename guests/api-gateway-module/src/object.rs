@@ -7,9 +7,9 @@ use serde_json::Value;
 /// The fields that are read of an object whose spec is replaced.
 pub const FIELDS: [&str; 2] = ["metadata.labels", "spec"];
 /// The most foreign fields that are removed one by one; an outcome may name no more.
-const MOST_PATHS: usize = 128;
+const MAX_PATHS: usize = 128;
 /// The longest path of a field that is removed, in bytes.
-const LONGEST_PATH: usize = 1024;
+const MAX_PATH_BYTES: usize = 1024;
 
 /// An object that exists.
 #[derive(Debug, Clone, Deserialize)]
@@ -75,8 +75,8 @@ pub fn replacing(desired: &Value, existing: Option<&Existing>) -> Manifest {
     let mut manifest = Manifest::json(desired);
     if let (Some(existing), Some(spec)) = (existing, desired.get("spec")) {
         add_absent(&existing.spec, spec, "spec", &mut manifest.absent);
-        manifest.absent.retain(|path| path.len() <= LONGEST_PATH);
-        manifest.absent.truncate(MOST_PATHS);
+        manifest.absent.retain(|path| path.len() <= MAX_PATH_BYTES);
+        manifest.absent.truncate(MAX_PATHS);
     }
     manifest
 }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The most names that are listed.
-const MOST: usize = 5;
+const MAX_LISTED_NAMES: usize = 5;
 const HINT: &str = "Please take a look at kyma-system/api-gateway-controller-manager logs to see \
      more information about the warning";
 /// The annotation with the version in which an APIRule was written.
@@ -49,8 +49,8 @@ pub(crate) fn selections() -> Vec<Selection> {
 /// Fails if there are objects that need the module.
 pub(crate) fn of_module(host: &Host) -> Result<(), Stop> {
     let kinds = [
-        (api_rule(), "APIRule(s)", "APIRules", MOST),
-        (ory_rule(), "ORY Oathkeeper Rule(s)", "ORY Oathkeeper Rules", MOST),
+        (api_rule(), "APIRule(s)", "APIRules", MAX_LISTED_NAMES),
+        (ory_rule(), "ORY Oathkeeper Rule(s)", "ORY Oathkeeper Rules", MAX_LISTED_NAMES),
         (rate_limit(), "RateLimit(s)", "Rate Limit", usize::MAX),
     ];
     for (kind, what, plural, most) in kinds {
@@ -88,7 +88,8 @@ pub(crate) fn of_kyma_gateway(host: &Host) -> Result<(), Stop> {
     };
     let is_foreign = |service: &&Named| !names::is_health(&service.metadata);
     let users = rules.iter().filter(is_v1beta1).chain(services.iter().filter(is_foreign));
-    let names: Vec<String> = users.take(MOST).map(|user| user.metadata.name.clone()).collect();
+    let names: Vec<String> =
+        users.take(MAX_LISTED_NAMES).map(|user| user.metadata.name.clone()).collect();
     if names.is_empty() {
         return Ok(());
     }

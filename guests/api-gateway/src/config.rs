@@ -7,19 +7,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The most bytes of a label's value.
-const LONGEST_LABEL: usize = 63;
+const MAX_LABEL_BYTES: usize = 63;
 
 /// The configuration of this processor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
-    /// The interval in minutes at which the APIGateway is reconciled again after a success, though nothing has changed. 0: never.
+    /// The interval in minutes at which the APIGateway is reconciled again after a success, though
+    /// nothing has changed. 0: never.
     pub resync_minutes: u32,
-    /// The version of the module, for the label `app.kubernetes.io/version` of the default Gateway's objects.
+    /// The version of the module, for the label `app.kubernetes.io/version` of the default
+    /// Gateway's objects.
     pub module_version: String,
-    /// The decision on APIRules in version v1beta1, for which Oathkeeper is installed. Denied if neither this nor `v1beta1Key` is given.
+    /// The decision on APIRules in version v1beta1, for which Oathkeeper is installed. Denied if
+    /// neither this nor `v1beta1Key` is given.
     pub v1beta1: Option<Access>,
-    /// The armored OpenPGP public key whose signature in the ConfigMap `kyma-system/apirule-access` allows version v1beta1.
+    /// The armored OpenPGP public key whose signature in the ConfigMap `kyma-system/apirule-access`
+    /// allows version v1beta1.
     pub v1beta1_key: Option<String>,
     /// The images of Oathkeeper; needed where v1beta1 can be allowed.
     pub images: Images,
@@ -61,9 +65,9 @@ impl Config {
     pub fn check(&self) -> Result<(), String> {
         let is_label = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let version = &self.module_version;
-        if version.len() > LONGEST_LABEL || !version.bytes().all(is_label) {
+        if version.len() > MAX_LABEL_BYTES || !version.bytes().all(is_label) {
             return Err(format!(
-                "moduleVersion: `{version}` is no value of a label: at most {LONGEST_LABEL} \
+                "moduleVersion: `{version}` is no value of a label: at most {MAX_LABEL_BYTES} \
                  letters, digits, `-`, `_` and `.`"
             ));
         }

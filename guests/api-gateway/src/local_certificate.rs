@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 pub(crate) const FIELDS: [&str; 3] = ["data[\"tls.crt\"]", "data[\"tls.key\"]", "metadata.labels"];
 const DAY: Duration = Duration::from_hours(24);
 /// The time before its end at which a pair is replaced.
-const RENEWED: Duration = DAY.saturating_mul(14);
+const RENEWAL_LEAD_TIME: Duration = DAY.saturating_mul(14);
 /// The time for which a pair is valid.
 const LIFETIME: Duration = DAY.saturating_mul(3650);
 /// The time by which clocks of clients may be late.
-const LATE: Duration = Duration::from_hours(1);
+const MAX_CLOCK_SKEW: Duration = Duration::from_hours(1);
 
 /// Returns the data of the Secret: the pair that is there while it is valid, else a new one.
 ///
@@ -34,12 +34,13 @@ pub(crate) fn data(
     let existing = host.get_ref::<Secret>(&of, &FIELDS)?.map(|secret| secret.data);
     let value = |key: &str| existing.as_ref()?.get(key).cloned();
     if let (Some(chain), Some(key)) = (value("tls.crt"), value("tls.key"))
-        && is_valid(&chain, &key, now + RENEWED)
+        && is_valid(&chain, &key, now + RENEWAL_LEAD_TIME)
     {
         return Ok(Ok(json!({"tls.crt": chain, "tls.key": key})));
     }
     let hosts = [format!("*.{domain}")];
-    let server = Server { hosts: &hosts, from: now.saturating_sub(LATE), until: now + LIFETIME };
+    let server =
+        Server { hosts: &hosts, from: now.saturating_sub(MAX_CLOCK_SKEW), until: now + LIFETIME };
     let issued = issue(&server).map_err(|error| format!("no certificate for {domain}: {error}"));
     Ok(issued.map(|issued| {
         json!({

@@ -49,7 +49,8 @@ impl Object for ApiRule {
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["hosts", "rules"]))]
 pub struct ApiRuleSpec {
-    /// The host: a name within the Gateway's domain, a fully qualified domain name, or a wildcard domain name.
+    /// The host: a name within the Gateway's domain, a fully qualified domain name, or a wildcard
+    /// domain name.
     #[serde(deserialize_with = "null_is_default")]
     #[schemars(transform = schema::hosts)]
     pub hosts: Vec<String>,
@@ -208,7 +209,8 @@ pub struct CorsPolicy {
     /// Methods that a request may have.
     #[serde(deserialize_with = "null_is_default")]
     pub allow_methods: Vec<String>,
-    /// The origins, each by `exact`, `prefix` or `regex`. Without any, the whole policy has no effect.
+    /// The origins, each by `exact`, `prefix` or `regex`. Without any, the whole policy has no
+    /// effect.
     #[serde(deserialize_with = "null_is_default")]
     pub allow_origins: Vec<BTreeMap<String, String>>,
     /// Allows credentials in requests.

@@ -13,11 +13,14 @@ use crate::yaml;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
-    /// The interval in seconds at which an APIRule is reconciled again after a success, though nothing has changed. 0: never.
+    /// The interval in seconds at which an APIRule is reconciled again after a success, though
+    /// nothing has changed. 0: never.
     pub resync_interval_seconds: u32,
-    /// The decision on APIRules of version v1beta1, and on their migration in steps. Denied if neither this nor `v1beta1Key` is given.
+    /// The decision on APIRules of version v1beta1, and on their migration in steps. Denied if
+    /// neither this nor `v1beta1Key` is given.
     pub v1beta1: Option<Access>,
-    /// The armored OpenPGP public key whose signature in the ConfigMap `kyma-system/apirule-access` allows version v1beta1.
+    /// The armored OpenPGP public key whose signature in the ConfigMap `kyma-system/apirule-access`
+    /// allows version v1beta1.
     pub v1beta1_key: Option<String>,
     /// The time in seconds from one step of a migration to the next.
     pub migration_interval_seconds: u32,

@@ -25,7 +25,7 @@ pub(crate) const HASH: &str = "gateway.kyma-project.io/hash";
 pub(crate) const INDEX: &str = "gateway.kyma-project.io/index";
 
 /// The length of the longest label value that Kubernetes allows.
-pub(crate) const LONGEST_LABEL: usize = 63;
+pub(crate) const MAX_LABEL_BYTES: usize = 63;
 
 /// The label with the module that an object belongs to.
 const MODULE: &str = "kyma-project.io/module";
@@ -40,7 +40,7 @@ const MODULE_LABELS: [&str; 4] = [
 const GENERATED: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const GENERATED_LENGTH: usize = 5;
 /// The number of characters that Kubernetes keeps of the part before the generated one.
-const LONGEST_BASE: usize = 58;
+const MAX_BASE_BYTES: usize = 58;
 
 /// An object that exists in the cluster.
 #[derive(Debug, Deserialize)]
@@ -74,7 +74,7 @@ pub(crate) fn list(
     let mut found = BTreeMap::new();
     let legacy = format!("{name}.{namespace}");
     let mut selectors = vec![format!("{OWNER_NAME}={name},{OWNER_NAMESPACE}={namespace}")];
-    if legacy.len() <= LONGEST_LABEL {
+    if legacy.len() <= MAX_LABEL_BYTES {
         selectors.push(format!("{LEGACY_OWNER}={legacy}"));
     }
     for selector in selectors {
@@ -115,7 +115,7 @@ pub(crate) fn name_for(
 /// such names too, so a label must also say that the object belongs to this module.
 pub(crate) fn is_generated(metadata: &Metadata, rule: &ApiRule) -> bool {
     let mut base = format!("{}-", rule.metadata.name);
-    base.truncate(LONGEST_BASE);
+    base.truncate(MAX_BASE_BYTES);
     let is_generated = |end: &str| {
         end.len() == GENERATED_LENGTH && end.bytes().all(|byte| GENERATED.contains(&byte))
     };

@@ -93,9 +93,9 @@ pub(crate) fn split(name: &str) -> Option<(&str, &str)> {
 
 /// Returns the name of the Istio `Gateway` that is made for an `ExternalGateway`.
 fn generated_name(external: &str) -> String {
-    const LONGEST: usize = 45;
-    const KEPT: usize = 37;
-    if external.len() <= LONGEST {
+    const MAX_NAME_BYTES: usize = 45;
+    const KEPT_NAME_BYTES: usize = 37;
+    if external.len() <= MAX_NAME_BYTES {
         return format!("{external}-gw");
     }
     // The first seven hexadecimal digits.
@@ -104,7 +104,7 @@ fn generated_name(external: &str) -> String {
         .take(4)
         .fold(0, |number, byte| number << 8 | u32::from(*byte))
         >> 4;
-    format!("{}-{first:07x}-gw", external.get(..KEPT).unwrap_or(external))
+    format!("{}-{first:07x}-gw", external.get(..KEPT_NAME_BYTES).unwrap_or(external))
 }
 
 impl<'a> Choice<'a> {

@@ -7,8 +7,8 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`api`], `annotation` | the types of the APIRule, its `CustomResourceDefinition` and annotations |
-//! | [`conversion`], [`admission`] | objects in other versions; what is decided before they are stored |
+//! | [`api`], `annotation` | the APIRule, its `CustomResourceDefinition` and annotations |
+//! | [`conversion`], [`admission`] | objects in other versions; decisions before they are stored |
 //! | `hooks` | both of them as exports |
 //! | `describe`, [`config`] | the declared reads and writes; the configuration |
 //! | [`reconcile`] | the steps of a reconcile: read, validate, build, compare |
@@ -17,7 +17,7 @@
 //! | `gateway`, `workload` | reads of gateways; reads of services and the Pods behind them |
 //! | [`validation`] | all errors that an APIRule can have |
 //! | `virtual_service`, `authorization_policy` | builders of these two kinds |
-//! | `request_authentication`, `istio`, `ory` | the builder of this kind; the types of their kinds |
+//! | `request_authentication`, `istio`, `ory` | the builder of this kind; types of their kinds |
 //! | `existing`, `hash` | the objects that exist; the label that identifies a policy |
 //! | `produced`, [`change`] | the changes from existing to desired objects, by kind and by object |
 //! | `status`, `stop` | the texts of the status; the reasons why a reconcile fails |

@@ -16,7 +16,7 @@ use crate::{
     ory,
     produced::{Needed, OryRules, Produced, known},
     request_authentication, status,
-    stop::{RETRY, too_long},
+    stop::{RETRY_DELAY, too_long},
     v1beta1,
     validation::{self, Failure as Wrong},
     virtual_service,
@@ -45,7 +45,7 @@ pub fn reconcile(request: &Request, config: &Config, host: &Host) -> Result<Outc
             status::error(status::describe_failed_writes(&request.failed_writes, host))
         };
         let status = status::stamp(&rule, next, host);
-        return Ok(Outcome::new().status(request, &status).requeue_after(RETRY));
+        return Ok(Outcome::new().status(request, &status).requeue_after(RETRY_DELAY));
     }
     if rule.metadata.is_deleted() {
         return delete(&rule, host);
@@ -74,11 +74,11 @@ fn reconcile_v2(
         }
         Err(Stop::Waiting(description)) => Ok(with_status(status::warning(description))),
         Err(Stop::Wrong(description)) => {
-            let failure = Failure::new(&description).retry_after(RETRY);
+            let failure = Failure::new(&description).retry_after(RETRY_DELAY);
             let status = status::stamp(rule, status::error(description), host);
             Err(failure.status(request, &status))
         }
-        Err(Stop::Untold(message)) => Err(Failure::new(message).retry_after(RETRY)),
+        Err(Stop::Untold(message)) => Err(Failure::new(message).retry_after(RETRY_DELAY)),
         Err(Stop::Unavailable(error)) => Err(error.into()),
     }
 }

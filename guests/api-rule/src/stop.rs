@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use mortise_sdk::Error;
 
-use crate::{api::ApiRule, existing::LONGEST_LABEL, produced::Unlisted, status};
+use crate::{api::ApiRule, existing::MAX_LABEL_BYTES, produced::Unlisted, status};
 
 /// The time after which a failed APIRule is reconciled again even if nothing that was read has
 /// changed.
-pub(crate) const RETRY: Duration = Duration::from_mins(1);
+pub(crate) const RETRY_DELAY: Duration = Duration::from_mins(1);
 
 /// The reason why an APIRule cannot be reconciled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +25,9 @@ pub enum Stop {
 
 /// Returns an error if the name of an APIRule does not fit into the labels of its objects.
 pub(crate) fn too_long(rule: &ApiRule) -> Option<String> {
-    (rule.metadata.name.len() > LONGEST_LABEL).then(|| {
+    (rule.metadata.name.len() > MAX_LABEL_BYTES).then(|| {
         format!(
-            "the name is longer than {LONGEST_LABEL} characters, which is the most that a label holds"
+            "the name is longer than {MAX_LABEL_BYTES} characters, which is the most that a label holds"
         )
     })
 }

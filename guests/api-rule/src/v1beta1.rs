@@ -30,7 +30,7 @@ use crate::{
     config::{self, Config, Handler},
     produced::{Needed, OryRules, Produced, Unlisted},
     status as stored,
-    stop::{RETRY, too_long},
+    stop::{RETRY_DELAY, too_long},
     validation::Failure as Wrong,
     workload::{Labels, Missing, Workloads},
 };
@@ -78,7 +78,7 @@ pub(crate) fn reconcile(
         Err(Stop::Told(status)) if status::is_error(&status) => {
             let status = status::stored(&status);
             let message = status.description.as_deref().unwrap_or_default();
-            let failure = Failure::new(message).retry_after(RETRY);
+            let failure = Failure::new(message).retry_after(RETRY_DELAY);
             Err(failure.status(request, &stamped(status)))
         }
         Err(Stop::Told(status)) => Ok(with_status(&status)),

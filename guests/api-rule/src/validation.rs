@@ -255,14 +255,14 @@ pub(crate) fn discover(lookup: &Lookup<'_>) -> Option<Failure> {
 
 /// Returns the status text for failures: up to three of them, and the number of the rest.
 pub(crate) fn describe(failures: &[Failure]) -> String {
-    const SHOWN: usize = 3;
+    const MAX_LISTED_FAILURES: usize = 3;
     let mut lines: Vec<String> = failures
         .iter()
-        .take(SHOWN)
+        .take(MAX_LISTED_FAILURES)
         .map(|failure| format!("Attribute '{}': {}", failure.attribute_path, failure.message))
         .collect();
-    if failures.len() > SHOWN {
-        lines.push(format!("{} more error(s)...", failures.len() - SHOWN));
+    if failures.len() > MAX_LISTED_FAILURES {
+        lines.push(format!("{} more error(s)...", failures.len() - MAX_LISTED_FAILURES));
     }
     format!("Validation errors: {}", lines.join("\n"))
 }

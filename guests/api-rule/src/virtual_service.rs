@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The timeout of a request in seconds, if neither the rule nor the spec sets one.
-pub(crate) const TIMEOUT: i64 = 180;
+pub(crate) const DEFAULT_TIMEOUT_SECONDS: i64 = 180;
 
 /// The key of the `VirtualService`: an APIRule has only one, so nothing has to tell it from others.
 pub(crate) const KEY: &str = "";
@@ -51,7 +51,7 @@ fn route(rule: &ApiRule, of: &Rule, hosts: &[String]) -> istio::HttpRoute {
         host: format!("{name}.{}.svc.cluster.local", rule.service_namespace(of)),
         port: istio::Port { number: service.map_or(0, |service| service.port) },
     };
-    let timeout = of.timeout.or(rule.spec.timeout).unwrap_or(TIMEOUT);
+    let timeout = of.timeout.or(rule.spec.timeout).unwrap_or(DEFAULT_TIMEOUT_SECONDS);
     istio::HttpRoute {
         cors_policy: rule.spec.cors_policy.as_ref().and_then(cors_policy),
         headers: istio::Headers {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 /// The largest number of nodes of a document. No configuration has so many; aliases of aliases can
 /// grow without end.
-const MOST_NODES: usize = 100_000;
+const MAX_NODES: usize = 100_000;
 
 /// Returns the first document of a text; null if there is none.
 pub(crate) fn parse(text: &str) -> Result<Value, String> {
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
 
     fn count(&mut self, nodes: usize) -> Result<(), String> {
         self.nodes += nodes;
-        if self.nodes > MOST_NODES { Err("too many values".to_owned()) } else { Ok(()) }
+        if self.nodes > MAX_NODES { Err("too many values".to_owned()) } else { Ok(()) }
     }
 }
 

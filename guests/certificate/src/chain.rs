@@ -23,9 +23,9 @@ use x509_cert::{
 };
 
 /// The longest text that is read as a chain or as a key.
-const LONGEST: usize = 64 * 1024;
+const MAX_PEM_BYTES: usize = 64 * 1024;
 /// The most certificates of a chain.
-const MOST: usize = 16;
+const MAX_CERTIFICATES: usize = 16;
 
 /// A chain of certificates: that of a server, then those of authorities.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,9 @@ pub struct Chain {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The text holds no certificate that can be read.
-    #[error("no certificate in PEM, of at most {LONGEST} bytes and {MOST} certificates")]
+    #[error(
+        "no certificate in PEM, of at most {MAX_PEM_BYTES} bytes and {MAX_CERTIFICATES} certificates"
+    )]
     Unreadable,
     /// The moment is before the certificate's first, or after its last.
     #[error("not valid at the time")]
@@ -146,7 +148,7 @@ const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
 fn read_all(pem: &str) -> Result<Vec<Certificate>, Fault> {
-    if pem.len() > LONGEST {
+    if pem.len() > MAX_PEM_BYTES {
         return Err(Fault::Unreadable);
     }
     let mut certificates = Vec::new();
@@ -159,7 +161,7 @@ fn read_all(pem: &str) -> Result<Vec<Certificate>, Fault> {
         certificates.push(certificate);
         rest = after;
     }
-    if certificates.len() > MOST { Err(Fault::Unreadable) } else { Ok(certificates) }
+    if certificates.len() > MAX_CERTIFICATES { Err(Fault::Unreadable) } else { Ok(certificates) }
 }
 
 fn is_valid(certificate: &Certificate, at: Duration) -> bool {
@@ -207,7 +209,7 @@ fn verify(certificate: &Certificate, signer: &Certificate) -> Option<()> {
 
 /// Returns whether a private key in PEM (PKCS #8, PKCS #1 or SEC 1) belongs to a certificate.
 fn has_key(certificate: &Certificate, pem: &str) -> bool {
-    if pem.len() > LONGEST {
+    if pem.len() > MAX_PEM_BYTES {
         return false;
     }
     let public = certificate.tbs_certificate().subject_public_key_info();

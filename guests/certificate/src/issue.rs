@@ -33,7 +33,7 @@ use x509_cert::{
 };
 
 /// The most characters of a common name.
-const LONGEST_NAME: usize = 64;
+const MAX_COMMON_NAME_CHARACTERS: usize = 64;
 
 /// The server for which a certificate is made.
 #[derive(Debug, Clone, Copy)]
@@ -101,7 +101,7 @@ fn random_key() -> SigningKey {
 /// Returns a name that consists of a host and a mark. Of a long host, only the end is kept.
 fn common_name(hosts: &[String], mark: &str) -> Result<Name, builder::Error> {
     let host = hosts.first().map(String::as_str).unwrap_or_default();
-    let skipped = host.len().saturating_sub(LONGEST_NAME.saturating_sub(mark.len()));
+    let skipped = host.len().saturating_sub(MAX_COMMON_NAME_CHARACTERS.saturating_sub(mark.len()));
     let kept = host.get(skipped..).unwrap_or_default().trim_start_matches(['-', '.']);
     Ok(Name::from_str(&format!("CN={kept}{mark}"))?)
 }

@@ -61,7 +61,8 @@ pub struct ExternalGatewaySpec {
     /// The Secret with the authorities that sign the clients' certificates.
     #[serde(deserialize_with = "null_is_default")]
     pub ca_secret_ref: SecretReference,
-    /// Tells workloads the external gateway's certificate too, in the header `X-Forwarded-Client-Cert`.
+    /// Tells workloads the external gateway's certificate too, in the header
+    /// `X-Forwarded-Client-Cert`.
     #[serde(deserialize_with = "null_is_default")]
     pub include_ext_gateway_client_cert: bool,
 }

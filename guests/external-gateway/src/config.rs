@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
-    /// The interval in minutes at which an ExternalGateway is reconciled again after a success, though nothing has changed. 0: never.
+    /// The interval in minutes at which an ExternalGateway is reconciled again after a success,
+    /// though nothing has changed. 0: never.
     pub resync_minutes: u32,
-    /// The interval in seconds at which an ExternalGateway is reconciled again while its DNS record or its certificate is not ready.
+    /// The interval in seconds at which an ExternalGateway is reconciled again while its DNS record
+    /// or its certificate is not ready.
     pub pending_seconds: u32,
 }
 

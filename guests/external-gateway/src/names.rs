@@ -12,9 +12,9 @@ pub(crate) const NAME_LABEL: &str = "externalgateway.gateway.kyma-project.io/nam
 /// The label with the namespace of the ExternalGateway.
 pub(crate) const NAMESPACE_LABEL: &str = "externalgateway.gateway.kyma-project.io/namespace";
 /// The longest name that is part of other names as it is.
-const LONGEST: usize = 45;
+const MAX_NAME_BYTES: usize = 45;
 /// The characters of a longer name that are kept.
-const KEPT: usize = 37;
+const KEPT_NAME_BYTES: usize = 37;
 
 /// The names of the objects. The `Gateway` is in the namespace of the ExternalGateway, all others
 /// are in that of Istio.
@@ -48,12 +48,12 @@ impl Names {
 /// Returns the part that all names begin with: the name itself or, of a long one, its beginning and
 /// seven digits of its SHA-256.
 fn base(name: &str) -> String {
-    if name.len() <= LONGEST {
+    if name.len() <= MAX_NAME_BYTES {
         return name.to_owned();
     }
     let bytes = Sha256::digest(name);
     let first = bytes.iter().take(4).fold(0, |number, byte| number << 8 | u32::from(*byte)) >> 4;
-    format!("{}-{first:07x}", name.get(..KEPT).unwrap_or(name))
+    format!("{}-{first:07x}", name.get(..KEPT_NAME_BYTES).unwrap_or(name))
 }
 
 /// Returns the labels of all objects.

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The time until the run that follows one whose writes must come first.
-const NEXT: Duration = Duration::from_millis(1);
+const NEXT_RUN_DELAY: Duration = Duration::from_millis(1);
 
 /// Reconciles one ExternalGateway.
 ///
@@ -36,7 +36,7 @@ pub fn reconcile(request: &Request, config: &Config, host: &Host) -> Result<Outc
         steps.fail(&gateway, failure);
     } else if steps.waits_for_filters {
         let outcome = steps.apply.into_iter().fold(Outcome::new(), Outcome::apply);
-        return Ok(outcome.finalizers([FINALIZER]).requeue_after(NEXT));
+        return Ok(outcome.finalizers([FINALIZER]).requeue_after(NEXT_RUN_DELAY));
     }
     conclude(request, &gateway, steps, config, host)
 }
@@ -111,7 +111,7 @@ fn delete(gateway: &ExternalGateway, host: &Host) -> Result<Outcome, Failure> {
     }
     let (first, mut others, of_gardener) = step::references(gateway);
     if let Some(existing) = owned::find(&first, gateway, host)? {
-        let outcome = Outcome::new().requeue_after(NEXT);
+        let outcome = Outcome::new().requeue_after(NEXT_RUN_DELAY);
         return Ok(match existing.deletion(first) {
             Some(deletion) => outcome.delete(deletion),
             // A change wakes the ExternalGateway as soon as the `Gateway` is gone.

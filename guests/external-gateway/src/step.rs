@@ -20,9 +20,9 @@ use crate::{
 };
 
 /// The longest common name of a certificate.
-const LONGEST_DOMAIN: usize = 64;
+const MAX_COMMON_NAME_BYTES: usize = 64;
 /// The longest value of a label.
-const LONGEST_LABEL: usize = 63;
+const MAX_LABEL_BYTES: usize = 63;
 /// The attempt with each object, as messages name it.
 pub(crate) const FORWARDING: &str = "failed to reconcile XFCC sanitization filter";
 pub(crate) const VALIDATION: &str = "failed to reconcile certificate validation filter";
@@ -177,11 +177,11 @@ impl Steps {
 }
 
 fn check_name(gateway: &ExternalGateway) -> Result<(), Stop> {
-    if gateway.metadata.name.len() <= LONGEST_LABEL {
+    if gateway.metadata.name.len() <= MAX_LABEL_BYTES {
         return Ok(());
     }
     let message = format!(
-        "the name is longer than {LONGEST_LABEL} characters, which is the most that a label holds"
+        "the name is longer than {MAX_LABEL_BYTES} characters, which is the most that a label holds"
     );
     Err(Stop::Fault(Fault::new(reason::FAILED, message)))
 }
@@ -224,12 +224,12 @@ fn internal_domain(gateway: &ExternalGateway, host: &Host) -> Result<String, Sto
         }
     };
     let domain = format!("{}.{of_cluster}", gateway.spec.internal_domain.kyma_subdomain);
-    if domain.len() <= LONGEST_DOMAIN {
+    if domain.len() <= MAX_COMMON_NAME_BYTES {
         return Ok(domain);
     }
-    let (length, excess) = (domain.len(), domain.len() - LONGEST_DOMAIN);
+    let (length, excess) = (domain.len(), domain.len() - MAX_COMMON_NAME_BYTES);
     let message = format!(
-        "internal domain {domain:?} is {length} chars; X.509 CommonName limit is {LONGEST_DOMAIN}. \
+        "internal domain {domain:?} is {length} chars; X.509 CommonName limit is {MAX_COMMON_NAME_BYTES}. \
          Shorten spec.internalDomain.kymaSubdomain by {excess} chars."
     );
     Err(Stop::Fault(Fault::new(reason::DOMAIN_TOO_LONG, message).while_doing(ATTEMPT)))

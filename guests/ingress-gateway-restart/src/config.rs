@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
-    /// The interval in minutes at which the Istio resource is reconciled again after a success, though nothing has changed. 0: never.
+    /// The interval in minutes at which the Istio resource is reconciled again after a success,
+    /// though nothing has changed. 0: never.
     pub resync_minutes: u32,
     /// Accepts experimental features.
     pub experimental: bool,

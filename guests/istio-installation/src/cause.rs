@@ -31,7 +31,7 @@ const STUCK: [&str; 8] = [
     "RunContainerError",
 ];
 /// The longest text that is taken over from other objects, in characters.
-const LONGEST: usize = 300;
+const MAX_CAUSE_CHARACTERS: usize = 300;
 
 /// The reason why a workload is not ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,8 +167,11 @@ fn of_events(metadata: Option<&Metadata>, host: &Host) -> Result<Option<String>,
 }
 
 fn told(reason: &str, message: &str) -> String {
-    let message: String =
-        message.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect();
+    let message: String = message
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(MAX_CAUSE_CHARACTERS)
+        .collect();
     if message.is_empty() { reason.to_owned() } else { format!("{reason}: {message}") }
 }
 

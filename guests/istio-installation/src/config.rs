@@ -21,15 +21,21 @@ const ANY_VERSION: &str = "0.0.0";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
-    /// Accepts experimental features (`spec.experimental`), as the original's experimental image does.
+    /// Accepts experimental features (`spec.experimental`), as the original's experimental image
+    /// does.
     pub experimental: bool,
-    /// The tag that is recorded as the installed version. `{version}` stands for the release of the library.
+    /// The tag that is recorded as the installed version. `{version}` stands for the release of the
+    /// library.
     pub tag: String,
-    /// The environment variables of the original: the images `pilot`, `install-cni`, `proxyv2` and `ztunnel` (with `-fips` if `KYMA_FIPS_MODE_ENABLED` is `true`), and the Secret `SKR_IMG_PULL_SECRET`. `{version}` stands for the release of the library.
+    /// The environment variables of the original: the images `pilot`, `install-cni`, `proxyv2` and
+    /// `ztunnel` (with `-fips` if `KYMA_FIPS_MODE_ENABLED` is `true`), and the Secret
+    /// `SKR_IMG_PULL_SECRET`. `{version}` stands for the release of the library.
     pub env: BTreeMap<String, String>,
-    /// The time in seconds after which a workload that does not become ready is an error, even if no cause is known.
+    /// The time in seconds after which a workload that does not become ready is an error, even if
+    /// no cause is known.
     pub readiness_timeout_seconds: u32,
-    /// The interval in minutes at which a resource is reconciled again after a success, though nothing has changed. 0: never.
+    /// The interval in minutes at which a resource is reconciled again after a success, though
+    /// nothing has changed. 0: never.
     pub resync_minutes: u32,
 }
 

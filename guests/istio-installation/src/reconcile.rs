@@ -9,7 +9,7 @@ use mortise_sdk::{Action, Error, Failure, Host, Outcome, Request, Selection, Wri
 use crate::{Rendering, config::Config, install, status::Summary, uninstall};
 
 /// The most failed writes that a description names.
-const MOST_NAMED: usize = 3;
+const MAX_LISTED_WRITES: usize = 3;
 
 /// The input of a run.
 #[derive(Clone, Copy)]
@@ -100,8 +100,8 @@ fn failed(istio: &Istio, failures: &[WriteFailure]) -> Summary {
     } else {
         install::FAILED.to_owned()
     };
-    let mut texts: Vec<String> = failures.iter().take(MOST_NAMED).map(told).collect();
-    if let Some(more) = failures.len().checked_sub(MOST_NAMED).filter(|more| *more > 0) {
+    let mut texts: Vec<String> = failures.iter().take(MAX_LISTED_WRITES).map(told).collect();
+    if let Some(more) = failures.len().checked_sub(MAX_LISTED_WRITES).filter(|more| *more > 0) {
         texts.push(format!("and {more} more"));
     }
     let description = format!("{step}: {}", texts.join("; "));

@@ -117,8 +117,8 @@ pub(crate) fn installed_by_us() -> String {
 }
 
 /// Returns whether an object was installed by somebody else than the original, judged by its
-/// labels: it is of no component, or does not belong to the `IstioOperator` of the original, as that
-/// of another one or of a release of Helm does not.
+/// labels: it is of no component, or does not belong to the `IstioOperator` of the original, as
+/// that of another one or of a release of Helm does not.
 pub(crate) fn is_of_others(labels: &BTreeMap<String, String>) -> bool {
     let has = |key, value| labels.get(key).is_some_and(|found| found == value);
     !labels.contains_key(COMPONENT_LABEL)

@@ -19,7 +19,7 @@ use crate::{
 /// The description while people's objects block the deletion, as the original gives it.
 const BLOCKED: &str = "There are Istio resources that block deletion. Please take a look at kyma-system/istio-controller-manager logs to see more information about the warning";
 /// The most objects that are named in an event, and in the log.
-const MOST_NAMED: usize = 10;
+const MAX_LISTED_OBJECTS: usize = 10;
 
 /// An object of which only the metadata matters.
 #[derive(Debug, Default, Deserialize)]
@@ -78,11 +78,11 @@ fn blockers(run: &Run) -> Result<Vec<String>, Stop> {
 }
 
 fn blocked(blockers: &[String], run: &Run) -> Outcome {
-    for blocker in blockers.iter().take(MOST_NAMED) {
+    for blocker in blockers.iter().take(MAX_LISTED_OBJECTS) {
         run.host.log(Level::Warn, "blocks the deletion", &[("object", blocker)]);
     }
-    let named: Vec<&str> = blockers.iter().take(MOST_NAMED).map(String::as_str).collect();
-    let more = blockers.len().saturating_sub(MOST_NAMED);
+    let named: Vec<&str> = blockers.iter().take(MAX_LISTED_OBJECTS).map(String::as_str).collect();
+    let more = blockers.len().saturating_sub(MAX_LISTED_OBJECTS);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     let message = format!("the deletion is blocked by {}{more}", named.join(", "));
     let event = Event::warning(condition::DANGLING.name, message);

@@ -11,7 +11,7 @@ use crate::kubernetes::{Pod, ReplicaSet};
 pub const RESTARTED_AT: &str = "istio-operator.kyma-project.io/restartedAt";
 
 /// The most workloads that a message names.
-const MOST_NAMED: usize = 5;
+const MAX_LISTED_WORKLOADS: usize = 5;
 const NO_OWNER: &str = "pod sidecar could not be updated because OwnerReferences was not found.";
 const OF_A_JOB: &str = "pod sidecar could not be updated because it is owned by a Job.";
 
@@ -178,14 +178,14 @@ pub fn message(warnings: &[Warning]) -> String {
     }
     let names: Vec<String> = warnings
         .iter()
-        .take(MOST_NAMED)
+        .take(MAX_LISTED_WORKLOADS)
         .map(|warning| format!("{}/{}", warning.pod.namespace, warning.pod.name))
         .collect();
     let mut message = format!(
         "The sidecars of the following workloads could not be restarted: {}",
         names.join(", ")
     );
-    let more = warnings.len().saturating_sub(MOST_NAMED);
+    let more = warnings.len().saturating_sub(MAX_LISTED_WORKLOADS);
     if more > 0 {
         let _ = write!(message, " and {more} additional workload(s)");
     }

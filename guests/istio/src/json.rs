@@ -6,7 +6,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
 /// The deepest nesting that is looked into.
-const DEPTH: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// Returns compact JSON in which, as in Go's, `<`, `>`, `&` and two separators are escaped.
 ///
@@ -106,7 +106,7 @@ impl Scanner<'_> {
 
     fn value_from(&mut self, byte: u8) -> Result<(), String> {
         self.depth += 1;
-        if self.depth > DEPTH {
+        if self.depth > MAX_DEPTH {
             return Err("exceeded max depth".to_owned());
         }
         match byte {

@@ -36,7 +36,7 @@ pub enum Error {
 /// The amount of one in the smallest unit.
 const ONE: i128 = 1_000_000_000;
 /// The largest amount; larger ones are cut down to it.
-const MOST: i128 = i64::MAX as i128 * ONE;
+const MAX_AMOUNT: i128 = i64::MAX as i128 * ONE;
 
 const DECIMAL: [(&str, i32); 9] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15)];
@@ -179,7 +179,7 @@ fn amount(whole: &str, fraction: &str, base: u32, exponent: i32) -> i128 {
     let mut amount = loop {
         match number.checked_mul(factor) {
             Some(amount) => break amount,
-            None if decimal >= 0 => return MOST,
+            None if decimal >= 0 => return MAX_AMOUNT,
             None => {
                 rest |= number % 10 != 0;
                 (number, decimal) = (number / 10, decimal + 1);
@@ -187,8 +187,8 @@ fn amount(whole: &str, fraction: &str, base: u32, exponent: i32) -> i128 {
         }
     };
     for _ in 0..decimal {
-        if amount > MOST {
-            return MOST;
+        if amount > MAX_AMOUNT {
+            return MAX_AMOUNT;
         }
         amount *= 10;
     }
@@ -196,7 +196,7 @@ fn amount(whole: &str, fraction: &str, base: u32, exponent: i32) -> i128 {
         rest |= amount % 10 != 0;
         amount /= 10;
     }
-    (amount + i128::from(rest)).min(MOST)
+    (amount + i128::from(rest)).min(MAX_AMOUNT)
 }
 
 fn binary(mut number: i128) -> (i128, &'static str) {

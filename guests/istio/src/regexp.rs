@@ -10,9 +10,9 @@ mod class;
 use class::Class;
 
 /// The largest number of repetitions, also of those within each other.
-const MOST_REPEATED: u32 = 1000;
+const MAX_REPETITIONS: u32 = 1000;
 /// The deepest nesting of groups.
-const DEEPEST: usize = 1000;
+const MAX_DEPTH: usize = 1000;
 
 /// Checks the syntax of a regular expression.
 ///
@@ -84,7 +84,7 @@ impl<'a> Parser<'a> {
     }
 
     fn open(&mut self) -> Result<(), String> {
-        if self.groups.len() >= DEEPEST {
+        if self.groups.len() >= MAX_DEPTH {
             return Err(format!("expression nests too deeply: `{}`", self.whole));
         }
         if self.rest.starts_with("(?") {
@@ -166,7 +166,7 @@ impl<'a> Parser<'a> {
             return Err(format!("invalid nested repetition operator: `{former}{operator}`"));
         }
         let product = last.saturating_mul(times.max(1));
-        if product > MOST_REPEATED {
+        if product > MAX_REPETITIONS {
             return Err(format!("invalid repeat count: `{operator}`"));
         }
         group.last = Some(product);
@@ -182,7 +182,7 @@ impl<'a> Parser<'a> {
             return Ok(());
         };
         let operator = before.get(..before.len() - rest.len()).unwrap_or(before);
-        let is_wrong = least > MOST_REPEATED || most.is_some_and(|most| most > MOST_REPEATED);
+        let is_wrong = least > MAX_REPETITIONS || most.is_some_and(|most| most > MAX_REPETITIONS);
         if is_wrong || most.is_some_and(|most| least > most) {
             return Err(format!("invalid repeat count: `{operator}`"));
         }

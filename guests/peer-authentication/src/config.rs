@@ -7,13 +7,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The most bytes of a label's value.
-const LONGEST_LABEL: usize = 63;
+const MAX_LABEL_BYTES: usize = 63;
 
 /// The configuration of the processor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
-    /// The interval in minutes at which the Istio resource is reconciled again after a success, though nothing has changed. 0: never.
+    /// The interval in minutes at which the Istio resource is reconciled again after a success,
+    /// though nothing has changed. 0: never.
     pub resync_minutes: u32,
     /// The version of the module, for the label `app.kubernetes.io/version` of all objects.
     pub module_version: String,
@@ -42,7 +43,7 @@ impl Config {
     pub(crate) fn check(&self) -> Result<(), String> {
         let version = self.module_version.as_bytes();
         let is_end = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
-        let is_valid = version.len() <= LONGEST_LABEL
+        let is_valid = version.len() <= MAX_LABEL_BYTES
             && is_end(version.first())
             && is_end(version.last())
             && version.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte));
@@ -50,7 +51,7 @@ impl Config {
             return Ok(());
         }
         Err(format!(
-            "`moduleVersion` must be the value of a label: at most {LONGEST_LABEL} letters, digits, `-`, `_` and `.`, with a letter or digit at both ends"
+            "`moduleVersion` must be the value of a label: at most {MAX_LABEL_BYTES} letters, digits, `-`, `_` and `.`, with a letter or digit at both ends"
         ))
     }
 }
@@ -61,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_version_must_be_the_value_of_a_label() {
-        let long = "1".repeat(LONGEST_LABEL + 1);
+        let long = "1".repeat(MAX_LABEL_BYTES + 1);
         let cases = [
             ("dev", true),
             ("1.30.0-rc_1", true),

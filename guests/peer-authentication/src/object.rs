@@ -17,9 +17,9 @@ pub(crate) const FIELDS: [&str; 1] = ["spec"];
 pub(crate) const AUTOSCALER: &str = "VerticalPodAutoscaler";
 
 /// The most paths that a manifest may name in `absent`, by the contract.
-const MOST_PATHS: usize = 128;
+const MAX_PATHS: usize = 128;
 /// The most bytes of a path, by the contract.
-const LONGEST_PATH: usize = 1024;
+const MAX_PATH_BYTES: usize = 1024;
 
 /// An object of the module: its name, and how it is written.
 #[derive(Debug, Clone, PartialEq)]
@@ -132,7 +132,7 @@ pub(crate) fn carry_out(plan: &Plan, mut outcome: Outcome, host: &Host) -> Resul
             add_absent(&existing.spec, &desired["spec"], "spec", &mut manifest.absent);
         }
         let absent = &manifest.absent;
-        if absent.len() > MOST_PATHS || absent.iter().any(|path| path.len() > LONGEST_PATH) {
+        if absent.len() > MAX_PATHS || absent.iter().any(|path| path.len() > MAX_PATH_BYTES) {
             return Err(own.fault(Cause::ForeignFields(own.name.clone())));
         }
         outcome = outcome.apply(manifest);

@@ -11,7 +11,7 @@ use crate::{
 const FILTER: &str = "envoy.filters.http.local_ratelimit";
 const CONNECTION_MANAGER: &str = "envoy.filters.network.http_connection_manager";
 const STRUCT: &str = "type.googleapis.com/udpa.type.v1.TypedStruct";
-const LIMIT: &str =
+const LOCAL_RATE_LIMIT_TYPE: &str =
     "type.googleapis.com/envoy.extensions.filters.http.local_ratelimit.v3.LocalRateLimit";
 /// The headers that Envoy makes of the request itself; their names begin with a colon.
 const PSEUDO: [&str; 3] = ["path", "method", "scheme"];
@@ -62,7 +62,7 @@ pub(crate) fn build(limit: &RateLimit) -> Value {
 }
 
 fn typed(value: &Value) -> Value {
-    json!({"@type": STRUCT, "type_url": LIMIT, "value": value})
+    json!({"@type": STRUCT, "type_url": LOCAL_RATE_LIMIT_TYPE, "value": value})
 }
 
 fn limits(limit: &RateLimit) -> Value {

@@ -14,7 +14,7 @@ use crate::{
 /// The fields that are read of the other RateLimits of a namespace.
 pub(crate) const OTHERS: [&str; 1] = ["spec.selectorLabels"];
 /// The shortest time between two fillings, in nanoseconds.
-const SHORTEST: i64 = 50_000_000;
+const MIN_FILL_INTERVAL_NANOSECONDS: i64 = 50_000_000;
 
 /// Checks a RateLimit. The inner error is the first fault.
 pub(crate) fn check(limit: &RateLimit, host: &Host) -> Result<Result<(), String>, Error> {
@@ -48,7 +48,7 @@ pub(crate) fn interval(bucket: &Bucket) -> Result<i64, String> {
 fn intervals(limit: &RateLimit) -> Result<(), String> {
     let checked = |name: &str, bucket: &Bucket| {
         let interval = interval(bucket).map_err(|error| format!("{name}: {error}"))?;
-        if interval < SHORTEST {
+        if interval < MIN_FILL_INTERVAL_NANOSECONDS {
             return Err(format!("{name}: fillInterval must be greater or equal 50ms"));
         }
         Ok(interval)

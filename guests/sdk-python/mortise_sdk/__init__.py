@@ -67,6 +67,10 @@ class Kind(Generic[T]):
     def version(self) -> str:
         return self.api_version.rpartition("/")[2]
 
+    def display(self) -> str:
+        """Formats the kind as the host does: `Deployment apps/v1`."""
+        return f"{self.kind} {self.api_version}"
+
     def object(self, metadata: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
         """Returns an object of this kind with these fields."""
         named = {"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata}
@@ -150,9 +154,10 @@ class Request:
 
     def object(self, kind: Kind[T]) -> T | None:
         """Returns the reconciled object; `None` if it is gone or has left the selection."""
-        given = (self.ref.kind.group, self.ref.kind.version, self.ref.kind.kind)
-        if given != (kind.group, kind.version, kind.kind):
-            raise TypeError(f"the request is for a {self.ref.kind.kind}, not for a {kind.kind}")
+        of = self.ref.kind
+        given = Kind(f"{of.group}/{of.version}" if of.group else of.version, of.kind)
+        if given != kind:
+            raise TypeError(f"the request is for {given.display()}, not for {kind.display()}")
         return json.loads(self._object) if self._object is not None else None
 
 
@@ -216,7 +221,7 @@ class Host:
             text = cluster.get(_ref(kind, namespace, name), list(fields))
         except Err as error:
             place = f"{namespace}/{name}" if namespace else name
-            raise ReadError(f"`{kind.kind} {place}`", error.value) from None
+            raise ReadError(f"{kind.display()} `{place}`", error.value) from None
         return None if text is None else json.loads(text)
 
     def list(self, of: Selection[T], limit: int = 0) -> Iterator[T]:
@@ -226,7 +231,7 @@ class Host:
             try:
                 page = cluster.list(_selection(of), limit, start)
             except Err as error:
-                raise ReadError(f"a list of `{of.kind.kind}`", error.value) from None
+                raise ReadError(f"a list of {of.kind.display()}", error.value) from None
             yield from map(json.loads, page.objects)
             start = page.next
             if start is None:

@@ -86,6 +86,11 @@ export class Kind<T extends object = Record<string, unknown>> {
     this.version = apiVersion.slice(slash + 1);
   }
 
+  /** Formats the kind as the host does: `Deployment apps/v1`. */
+  display(): string {
+    return `${this.kind} ${this.apiVersion}`;
+  }
+
   /** Returns an object of this kind, or a part of one. */
   object(metadata: Metadata, fields: Partial<T>): KubernetesObject & Partial<T> {
     return { apiVersion: this.apiVersion, kind: this.kind, metadata, ...fields };
@@ -167,9 +172,10 @@ export class Request {
 
   /** Returns the reconciled object; `undefined` if it is gone or has left the selection. */
   object<T extends object>(kind: Kind<T>): (KubernetesObject & T) | undefined {
-    const given = this.ref.kind;
-    if (given.group !== kind.group || given.version !== kind.version || given.kind !== kind.kind) {
-      throw new TypeError(`the request is for a ${given.kind}, not for a ${kind.kind}`);
+    const { group, version, kind: name } = this.ref.kind;
+    const given = new Kind(group === "" ? version : `${group}/${version}`, name).display();
+    if (given !== kind.display()) {
+      throw new TypeError(`the request is for ${given}, not for ${kind.display()}`);
     }
     return this.#object === undefined ? undefined : JSON.parse(this.#object);
   }
@@ -188,7 +194,7 @@ export class Host {
     fields: string[] = [],
   ): (KubernetesObject & T) | undefined {
     const place = namespace === undefined ? name : `${namespace}/${name}`;
-    const text = read(`\`${kind.kind} ${place}\``, () =>
+    const text = read(`${kind.display()} \`${place}\``, () =>
       cluster.get(ref(kind, namespace, name), fields),
     );
     return text === undefined ? undefined : JSON.parse(text);
@@ -198,7 +204,7 @@ export class Host {
   *list<T extends object>(of: Selection<T>, limit = 0): Generator<KubernetesObject & T> {
     let from: string | undefined;
     do {
-      const page = read(`a list of \`${of.kind.kind}\``, () =>
+      const page = read(`a list of ${of.kind.display()}`, () =>
         cluster.list(selection(of), limit, from),
       );
       for (const text of page.objects) {

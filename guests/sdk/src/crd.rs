@@ -80,8 +80,8 @@ impl Definition {
         self
     }
 
-    /// Stops the version that was added last from being served: it is defined, and nobody can read or
-    /// write it.
+    /// Stops the version that was added last from being served: it is defined, and nobody can read
+    /// or write it.
     #[must_use]
     pub fn not_served(self) -> Self {
         self.of_last_version([("served", false.into())])

@@ -1,5 +1,5 @@
-//! Durations as Go and Kubernetes read and write them, such as `1m30s`. They are nanoseconds, at most
-//! 2⁶³.
+//! Durations as Go and Kubernetes read and write them, such as `1m30s`. They are nanoseconds, at
+//! most 2⁶³.
 
 /// The units, each with its nanoseconds; µ is a letter of two alphabets.
 const UNITS: [(&str, i128); 8] = [
@@ -8,12 +8,12 @@ const UNITS: [(&str, i128); 8] = [
     ("\u{b5}s", 1_000),
     ("\u{3bc}s", 1_000),
     ("ms", 1_000_000),
-    ("s", SECOND),
-    ("m", 60 * SECOND),
-    ("h", 3600 * SECOND),
+    ("s", NANOSECONDS_PER_SECOND),
+    ("m", 60 * NANOSECONDS_PER_SECOND),
+    ("h", 3600 * NANOSECONDS_PER_SECOND),
 ];
 
-const SECOND: i128 = 1_000_000_000;
+const NANOSECONDS_PER_SECOND: i128 = 1_000_000_000;
 
 /// Returns the nanoseconds of a duration.
 ///
@@ -69,10 +69,11 @@ pub fn format(nanoseconds: i64) -> String {
         0 => "0s".to_owned(),
         1..1_000 => format!("{amount}ns"),
         1_000..1_000_000 => fraction(amount, 1_000) + "\u{b5}s",
-        1_000_000..SECOND => fraction(amount, 1_000_000) + "ms",
+        1_000_000..NANOSECONDS_PER_SECOND => fraction(amount, 1_000_000) + "ms",
         _ => {
-            let minutes = amount / (60 * SECOND);
-            let seconds = fraction(amount % (60 * SECOND), SECOND) + "s";
+            let minutes = amount / (60 * NANOSECONDS_PER_SECOND);
+            let seconds =
+                fraction(amount % (60 * NANOSECONDS_PER_SECOND), NANOSECONDS_PER_SECOND) + "s";
             match (minutes / 60, minutes % 60) {
                 (0, 0) => seconds,
                 (0, minutes) => format!("{minutes}m{seconds}"),

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The time that a hook has if it asks for none: Kubernetes' own default.
-const TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A processor that converts objects between the versions of their kinds.
 ///
@@ -64,8 +64,8 @@ impl Converted {
 // === impl Hook ===
 
 impl Hook {
-    /// Creates a hook that looks at these operations on the objects of a selection, changes nothing,
-    /// and refuses them when it fails. It has 10 seconds.
+    /// Creates a hook that looks at these operations on the objects of a selection, changes
+    /// nothing, and refuses them when it fails. It has 10 seconds.
     pub fn new(name: &str, of: Selection, operations: &[Operation]) -> Self {
         Self {
             name: name.to_owned(),
@@ -73,7 +73,7 @@ impl Hook {
             operations: operations.to_vec(),
             changes: false,
             on_failure: Otherwise::Refuse,
-            timeout: milliseconds(TIMEOUT),
+            timeout: milliseconds(DEFAULT_TIMEOUT),
         }
     }
 

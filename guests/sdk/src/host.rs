@@ -81,8 +81,9 @@ impl Host {
     ) -> Result<Option<T>, Error> {
         let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
         let answer = self.source.get(reference, &fields);
-        let object = answer.map_err(|error| Error::new(error, selection::named(reference)))?;
-        object.map(|text| decode(&text, || selection::named(reference))).transpose()
+        let object =
+            answer.map_err(|error| Error::new(error, selection::display_ref(reference)))?;
+        object.map(|text| decode(&text, || selection::display_ref(reference))).transpose()
     }
 
     /// Reads all objects of a selection, ordered by namespace and name.
@@ -176,7 +177,7 @@ impl<T: DeserializeOwned> Objects<'_, T> {
     }
 
     fn what(&self) -> String {
-        format!("a list of `{}`", self.of.kind.kind)
+        format!("a list of {}", selection::display_kind(&self.of.kind))
     }
 }
 

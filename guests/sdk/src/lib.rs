@@ -15,7 +15,7 @@
 //! | [`object`] | the trait and the metadata that make a Rust type a Kubernetes object |
 //! | [`kubernetes`] | the built-in kinds that processors use most |
 //! | [`status`] | statuses and conditions whose times change only when the rest of them does |
-//! | [`time`], [`duration`] | times in RFC 3339, durations such as `1m30s`, as Kubernetes writes them |
+//! | [`time`], [`duration`] | times in RFC 3339, durations such as `1m30s`, as in Kubernetes |
 //! | `crd` | `CustomResourceDefinition`s made from Rust types (not in a component) |
 //! | `testing` | the host's contract in memory, for native tests and cases (not in a component) |
 

@@ -15,7 +15,8 @@
 ///     /// Shouts.
 ///     pub trait Shouting, imported as Shout {
 ///         /// Returns the text in capitals.
-///         fn shout(text: &str) -> Result<String, String> = bindings::example::shouting::shout::shout;
+///         fn shout(text: &str) -> Result<String, String> =
+///             bindings::example::shouting::shout::shout;
 ///     }
 /// }
 ///

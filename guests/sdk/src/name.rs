@@ -3,9 +3,9 @@
 /// The alphabet of the names that Kubernetes itself generates. It has no vowels, so that no words
 /// come out, and no characters that look like another one.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-const SUFFIX: usize = 5;
+const SUFFIX_BYTES: usize = 5;
 /// The longest DNS label, in bytes: every kind accepts it as a name, and every label as a value.
-const LONGEST: usize = 63;
+const MAX_LABEL_BYTES: usize = 63;
 
 /// Returns a name for an object made on behalf of `name`: `<name>-` and 5 characters that depend on
 /// `name` and `identity`.
@@ -19,16 +19,16 @@ pub fn derived_name(name: &str, identity: &[&str]) -> String {
     for part in identity {
         hash.part(part);
     }
-    let mut end = name.len().min(LONGEST - SUFFIX - 1);
+    let mut end = name.len().min(MAX_LABEL_BYTES - SUFFIX_BYTES - 1);
     while !name.is_char_boundary(end) {
         end -= 1;
     }
     let base = name.get(..end).unwrap_or_default().trim_end_matches(['-', '.']);
-    let mut derived = String::with_capacity(base.len() + 1 + SUFFIX);
+    let mut derived = String::with_capacity(base.len() + 1 + SUFFIX_BYTES);
     derived.push_str(base);
     derived.push('-');
     let mut rest = hash.finish();
-    for _ in 0..SUFFIX {
+    for _ in 0..SUFFIX_BYTES {
         let index = usize::try_from(rest % 27).unwrap_or_default();
         derived.push(char::from(ALPHABET.get(index).copied().unwrap_or(b'b')));
         rest /= 27;

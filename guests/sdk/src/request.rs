@@ -18,6 +18,9 @@ impl Request {
     }
 
     fn shape(&self, text: &str, error: &serde_json::Error) -> Error {
-        Error::Shape { what: selection::named(&self.ref_), message: shape::describe(text, error) }
+        Error::Shape {
+            what: selection::display_ref(&self.ref_),
+            message: shape::describe(text, error),
+        }
     }
 }

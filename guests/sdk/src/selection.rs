@@ -40,11 +40,17 @@ impl ObjectRef {
     }
 }
 
-/// Returns the name of an object for messages, such as `Service default/httpbin`.
-pub(crate) fn named(reference: &ObjectRef) -> String {
-    match &reference.namespace {
-        Some(namespace) => format!("`{} {namespace}/{}`", reference.kind.kind, reference.name),
-        None => format!("`{} {}`", reference.kind.kind, reference.name),
+/// Formats a kind as the host does: `ConfigMap v1`, `VirtualService networking.istio.io/v1`.
+pub(crate) fn display_kind(kind: &Kind) -> String {
+    format!("{} {}", kind.kind, kind.api_version())
+}
+
+/// Formats a kind with namespace and name, as the host does.
+pub(crate) fn display_ref(of: &ObjectRef) -> String {
+    let kind = display_kind(&of.kind);
+    match &of.namespace {
+        Some(namespace) => format!("{kind} `{namespace}/{}`", of.name),
+        None => format!("{kind} `{}`", of.name),
     }
 }
 

@@ -15,7 +15,8 @@ const VERSION: &str = "{version}";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
-    /// The image of sidecars; `{version}` stands for the version of the installed Istio, such as 1.30.2. Without a value: `proxyv2` with the registry and tag of istiod's image.
+    /// The image of sidecars; `{version}` stands for the version of the installed Istio, such as
+    /// 1.30.2. Without a value: `proxyv2` with the registry and tag of istiod's image.
     pub proxy_image: Option<String>,
     /// Accepts experimental features in the Istio resource.
     pub experimental: bool,
@@ -27,10 +28,13 @@ pub struct Config {
     /// The daily windows, in UTC, in which workloads are restarted. None: at any time.
     #[schemars(length(max = 24))]
     pub windows: Vec<Window>,
-    /// The time in minutes after which others are restarted although a roll-out has not come to its end. The removal of sidecars holds up the deletion of an Istio resource for no longer than this for each turn of `restarts`.
+    /// The time in minutes after which others are restarted although a roll-out has not come to its
+    /// end. The removal of sidecars holds up the deletion of an Istio resource for no longer than
+    /// this for each turn of `restarts`.
     #[schemars(range(min = 1, max = 1440))]
     pub patience_minutes: u32,
-    /// The interval in minutes at which all Pods are looked at though nothing has changed. 0: never.
+    /// The interval in minutes at which all Pods are looked at though nothing has changed. 0:
+    /// never.
     pub resync_minutes: u32,
 }
 

@@ -24,7 +24,7 @@ const UNSUPPORTED: &str =
     "pod sidecar could not be updated because its owner cannot be rolled out.";
 
 /// The most owners that a run looks at: each takes up to three of the 10,000 reads of a call.
-const MOST_OWNERS: usize = 2000;
+const MAX_OWNERS: usize = 2000;
 
 /// The restarts that are due, in their order, and what else there is to say.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -37,7 +37,8 @@ pub struct Due {
     waiting: Vec<Object>,
     /// The workloads whose roll-outs have not come to their end, with the times of their restarts.
     under_way: BTreeMap<Object, u64>,
-    /// Pods that were made by a restart and are not ready, by owner, with the times of the restarts.
+    /// Pods that were made by a restart and are not ready, by owner, with the times of the
+    /// restarts.
     unready: BTreeMap<Owner, (Pod, u64)>,
     /// The number of owners that were not looked at.
     later: usize,
@@ -135,7 +136,7 @@ impl Due {
             if !group.pods.iter().any(is_due) {
                 continue;
             }
-            if looked_at == MOST_OWNERS {
+            if looked_at == MAX_OWNERS {
                 due.later += 1;
                 continue;
             }

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// The time after which a run looks again for free places, and for budgets.
-pub(crate) const AGAIN: Duration = Duration::from_secs(30);
+pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// Reconciles an Istio resource.
 ///
@@ -165,7 +165,7 @@ fn plan(
     let bounds = Bounds::of(config, request, record, now);
     let evicts = due.evicts();
     let plan = due.plan(bounds, workloads)?;
-    let again = (plan.pending > 0 || evicts).then_some(AGAIN);
+    let again = (plan.pending > 0 || evicts).then_some(RETRY_DELAY);
     Ok((plan, again))
 }
 

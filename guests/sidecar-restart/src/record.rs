@@ -22,11 +22,11 @@ pub(crate) const DEFAULT_STATUS_PORT: i64 = 15020;
 
 /// How much later than a change a Pod must have been created to count as created after it: the
 /// clocks of host and API server differ.
-const SKEW_MS: u64 = 60_000;
+const MAX_CLOCK_SKEW_MS: u64 = 60_000;
 
-/// The most workloads that are recorded, in 78 KB. Of more, only their templates tell that they were
-/// restarted.
-const MOST_WORKLOADS: usize = 2000;
+/// The most workloads that are recorded, in 78 KB. Of more, only their templates tell that they
+/// were restarted.
+const MAX_RECORDED_WORKLOADS: usize = 2000;
 
 /// A reason for a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -195,7 +195,7 @@ impl Record {
     pub(crate) fn add_restarted(&mut self, uids: Vec<String>, existing: &BTreeSet<String>) {
         let Some(missing) = self.0.get_mut(&Cause::Missing) else { return };
         missing.workloads.retain(|uid| existing.contains(uid));
-        let free = MOST_WORKLOADS.saturating_sub(missing.workloads.len());
+        let free = MAX_RECORDED_WORKLOADS.saturating_sub(missing.workloads.len());
         missing.workloads.extend(uids.into_iter().take(free));
     }
 
@@ -216,7 +216,7 @@ impl Record {
             // Istio may have been away when the Pod was created, at any time.
             _ if cause == Cause::Missing => skew == Skew::Allowed,
             (None, skew) => skew == Skew::Allowed,
-            (Some(since), Skew::Allowed) => created < since.saturating_add(SKEW_MS),
+            (Some(since), Skew::Allowed) => created < since.saturating_add(MAX_CLOCK_SKEW_MS),
             (Some(since), Skew::None) => created < since,
         })
     }

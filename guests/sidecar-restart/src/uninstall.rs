@@ -14,14 +14,14 @@ use crate::{
     describe::FINALIZER,
     injection::Injector,
     plan::{Bounds, Due},
-    reconcile::{AGAIN, Namespaces, record_patch},
+    reconcile::{Namespaces, RETRY_DELAY, record_patch},
     record::{Cause, Causes, Record},
     survey::{Owner, Survey},
     workload::Workloads,
 };
 
 /// The most Pods and workloads that an event names.
-const MOST_NAMED: usize = 10;
+const MAX_LISTED_OBJECTS: usize = 10;
 
 /// Removes the sidecars once the injector is gone, which would make them anew.
 pub(crate) fn uninstall(
@@ -101,7 +101,7 @@ fn remove(
         return Ok(done(outcome, left));
     }
     let plan = due.plan(Bounds::of(config, request, &record, now), &mut workloads)?;
-    Ok(plan.add_to(outcome, &record.restart_time(now)).requeue_after(AGAIN))
+    Ok(plan.add_to(outcome, &record.restart_time(now)).requeue_after(RETRY_DELAY))
 }
 
 /// Returns the longest time, in milliseconds, that the removal of so many sidecars' workloads may
@@ -118,8 +118,8 @@ fn done(outcome: Outcome, mut left: Vec<String>) -> Outcome {
     if left.is_empty() {
         return outcome;
     }
-    let more = left.len().saturating_sub(MOST_NAMED);
-    left.truncate(MOST_NAMED);
+    let more = left.len().saturating_sub(MAX_LISTED_OBJECTS);
+    left.truncate(MAX_LISTED_OBJECTS);
     let mut message = format!("still have sidecars: {}", left.join(", "));
     if more > 0 {
         let _ = write!(message, " and {more} more");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-const DAY: u32 = 24 * 60;
+const MINUTES_PER_DAY: u32 = 24 * 60;
 
 /// A window of time, every day. One that ends before it starts goes over midnight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -48,7 +48,7 @@ impl From<TimeOfDay> for String {
 /// Returns the time until the next window begins; `None` within a window, and if there is none.
 /// `now` is Unix time in milliseconds.
 pub fn wait(windows: &[Window], now: u64) -> Option<Duration> {
-    let minute = u32::try_from(now / 60_000 % u64::from(DAY)).unwrap_or_default();
+    let minute = u32::try_from(now / 60_000 % u64::from(MINUTES_PER_DAY)).unwrap_or_default();
     let until = |window: &Window| {
         let (from, to) = (window.from.0, window.to.0);
         let is_within = match from.cmp(&to) {
@@ -56,7 +56,7 @@ pub fn wait(windows: &[Window], now: u64) -> Option<Duration> {
             std::cmp::Ordering::Equal => true,
             std::cmp::Ordering::Greater => minute >= from || minute < to,
         };
-        if is_within { 0 } else { (from + DAY - minute) % DAY }
+        if is_within { 0 } else { (from + MINUTES_PER_DAY - minute) % MINUTES_PER_DAY }
     };
     let minutes = windows.iter().map(until).min().filter(|minutes| *minutes > 0)?;
     let of_minute = Duration::from_millis(now % 60_000);

@@ -18,10 +18,12 @@ pub struct Config {
     /// The Secret with the certificate and its key, as `NAMESPACE/NAME`.
     #[schemars(with = "String")]
     pub secret: Name,
-    /// The Service of the webhooks, as `NAMESPACE/NAME`. The certificate is for it, and for those that the objects above name.
+    /// The Service of the webhooks, as `NAMESPACE/NAME`. The certificate is for it, and for those
+    /// that the objects above name.
     #[schemars(with = "String")]
     pub service: Name,
-    /// The time in seconds from the moment at which the API server is told a new authority to that at which its certificate is served.
+    /// The time in seconds from the moment at which the API server is told a new authority to that
+    /// at which its certificate is served.
     pub announced_seconds: u32,
 }
 

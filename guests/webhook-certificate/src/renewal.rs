@@ -11,13 +11,13 @@ use certificate::{Chain, Server, issue::issue};
 use crate::store::{Pair, Stored, holds};
 
 /// The time between two looks at the certificate.
-pub const INTERVAL: Duration = Duration::from_hours(1);
+pub const CHECK_INTERVAL: Duration = Duration::from_hours(1);
 /// The time before its end at which a pair is replaced.
-pub const RENEWED: Duration = Duration::from_hours(14 * 24);
+pub const RENEWAL_LEAD_TIME: Duration = Duration::from_hours(14 * 24);
 /// The time for which a pair is valid, from its first moment.
 const LIFETIME: Duration = Duration::from_hours(90 * 24);
 /// The time by which clocks of clients may be late.
-const LATE: Duration = Duration::from_hours(1);
+const MAX_CLOCK_SKEW: Duration = Duration::from_hours(1);
 
 /// The time and the hosts, on which a renewal depends beside the Secret.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +72,7 @@ pub fn plan(
     if current.is_some_and(|pair| of.keeps(pair)) {
         let bundle = stored.trusted().filter(|trusted| Some(trusted) == stored.bundle.as_ref());
         let stored = Stored { next: None, bundle, ..stored };
-        return Ok(Plan { stored, step: Step::Kept, again: INTERVAL });
+        return Ok(Plan { stored, step: Step::Kept, again: CHECK_INTERVAL });
     }
     let found = stored.next.as_ref().filter(|pair| of.keeps(pair));
     let next = found.map_or_else(|| of.issue(), |pair| Ok(pair.clone()))?;
@@ -87,9 +87,9 @@ pub fn plan(
     };
     if matches!(step, Step::Made | Step::Replaced) {
         let stored = Stored { current: Some(next), next: None, bundle };
-        return Ok(Plan { stored, step, again: INTERVAL });
+        return Ok(Plan { stored, step, again: CHECK_INTERVAL });
     }
-    let again = if waits.is_zero() { INTERVAL } else { waits.min(INTERVAL) };
+    let again = if waits.is_zero() { CHECK_INTERVAL } else { waits.min(CHECK_INTERVAL) };
     Ok(Plan { stored: Stored { next: Some(next), bundle, ..stored }, step, again })
 }
 
@@ -98,17 +98,18 @@ pub fn plan(
 impl Situation<'_> {
     /// Returns whether a pair is good for some time to come.
     fn keeps(&self, pair: &Pair) -> bool {
-        is_usable(pair, self.wanted, self.now) && is_usable(pair, self.wanted, self.now + RENEWED)
+        is_usable(pair, self.wanted, self.now)
+            && is_usable(pair, self.wanted, self.now + RENEWAL_LEAD_TIME)
     }
 
     /// Returns the time for which the authority of a pair must still be announced.
     fn waits(&self, pair: &Pair) -> Duration {
         let from = Chain::read(&pair.chain).map(|chain| chain.from()).unwrap_or_default();
-        (from + LATE + self.announced).saturating_sub(self.now)
+        (from + MAX_CLOCK_SKEW + self.announced).saturating_sub(self.now)
     }
 
     fn issue(&self) -> Result<Pair, String> {
-        let from = self.now.saturating_sub(LATE);
+        let from = self.now.saturating_sub(MAX_CLOCK_SKEW);
         let server = Server { hosts: self.wanted, from, until: from + LIFETIME };
         let issued = issue(&server)
             .map_err(|error| format!("no certificate for {}: {error}", self.wanted.join(", ")))?;

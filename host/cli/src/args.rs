@@ -33,7 +33,8 @@ pub enum Command {
     /// Builds a guest and runs it against a Kubernetes API in memory that kubectl can use.
     #[command(after_long_help = help::DEV)]
     Dev(DevArgs),
-    /// Reconciles given objects in memory until nothing changes any more, and prints what is there afterwards.
+    /// Reconciles given objects in memory until nothing changes any more, and prints what is there
+    /// afterwards.
     #[command(after_long_help = help::SIMULATE)]
     Simulate(SimulateArgs),
     /// Says what a processor is and what it touches, or prints the Roles that it needs.
@@ -45,7 +46,8 @@ pub enum Command {
     /// Makes machine code of a component, within limits: what `mortise run` starts for each module.
     #[command(after_long_help = host_help::COMPILE)]
     Compile(ChildArgs),
-    /// Checks a configuration against a schema, within limits: what `mortise run` starts for each processor that declares one.
+    /// Checks a configuration against a schema, within limits: what `mortise run` starts for each
+    /// processor that declares one.
     #[command(hide = true, after_long_help = host_help::CHECK_CONFIG)]
     CheckConfig(ChildArgs),
     /// Prints a script with which a shell completes the command line.
@@ -63,7 +65,8 @@ pub enum Command {
     /// Gets a component from a registry.
     #[command(after_long_help = help::PULL)]
     Pull(PullArgs),
-    /// Shows what the second of two modules asks for that the first did not, and the other way round.
+    /// Shows what the second of two modules asks for that the first did not, and the other way
+    /// round.
     #[command(after_long_help = help::DIFF)]
     Diff(DiffArgs),
     /// Signs a component in a registry, or a file, as cosign does.
@@ -76,11 +79,12 @@ pub enum Command {
 
 /// The registries that a command asks, and as whom.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub struct DeskArgs {
+pub struct RegistryClientArgs {
     /// How registries are reached.
     #[command(flatten)]
     pub registry: RegistryArgs,
-    /// The folder of Docker's configuration file, which holds the credentials for registries; `~/.docker` if absent.
+    /// The folder of Docker's configuration file, which holds the credentials for registries;
+    /// `~/.docker` if absent.
     #[arg(long, env = "DOCKER_CONFIG", value_name = "DIR")]
     pub docker_config: Option<PathBuf>,
 }
@@ -88,7 +92,8 @@ pub struct DeskArgs {
 /// `mortise push`.
 #[derive(Debug, clap::Args)]
 pub struct PushArgs {
-    /// The component, or the folder of a guest, which is built. A component without a processor is pushed as a library.
+    /// The component, or the folder of a guest, which is built. A component without a processor is
+    /// pushed as a library.
     #[arg(value_name = "FILE")]
     pub module: PathBuf,
     /// Where to: a registry, a repository and a tag.
@@ -97,7 +102,8 @@ pub struct PushArgs {
     /// What the component is for; what the guest's Cargo.toml says if absent.
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
-    /// The revision of the sources; that of the git checkout that holds the module, if there is one, if absent.
+    /// The revision of the sources; that of the git checkout that holds the module, if there is
+    /// one, if absent.
     #[arg(long, value_name = "TEXT")]
     pub revision: Option<String>,
     /// The processor's configuration: a YAML or JSON file. What it declares may depend on it.
@@ -108,7 +114,7 @@ pub struct PushArgs {
     pub with: ModuleArgs,
     /// The registry, and who asks.
     #[command(flatten)]
-    pub desk: DeskArgs,
+    pub client: RegistryClientArgs,
 }
 
 /// `mortise pull`.
@@ -122,20 +128,23 @@ pub struct PullArgs {
     pub output: Option<PathBuf>,
     /// The registry, and who asks.
     #[command(flatten)]
-    pub desk: DeskArgs,
+    pub client: RegistryClientArgs,
 }
 
 /// What a module is run with.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ModuleArgs {
-    /// A component that answers an interface which the module imports, instead of the one that a guest names; may be repeated. The
-    /// limits of its calls may follow: `,memory=256Mi,deadline=30s`.
+    /// A component that answers an interface which the module imports, instead of the one that a
+    /// guest names; may be repeated. The limits of its calls may follow:
+    /// `,memory=256Mi,deadline=30s`.
     #[arg(long, value_name = "INTERFACE=FILE")]
     pub library: Vec<LibraryFile>,
-    /// The memory of a call, as in a Processor: `256Mi`; what the guest's manifest says, or 64Mi, if absent.
+    /// The memory of a call, as in a Processor: `256Mi`; what the guest's manifest says, or 64Mi,
+    /// if absent.
     #[arg(long, value_name = "QUANTITY")]
     pub memory: Option<String>,
-    /// How long a call may take, as in a Processor: `30s`; what the guest's manifest says, or 5s, if absent.
+    /// How long a call may take, as in a Processor: `30s`; what the guest's manifest says, or 5s,
+    /// if absent.
     #[arg(long, value_name = "DURATION")]
     pub deadline: Option<String>,
 }
@@ -161,8 +170,8 @@ pub struct DevArgs {
     /// The port on 127.0.0.1; a free one if absent.
     #[arg(long, value_parser = value::port)]
     pub port: Option<u16>,
-    /// Where the kubeconfig is written; a temporary folder, removed at the end, if absent. A file that holds other clusters is
-    /// left alone.
+    /// Where the kubeconfig is written; a temporary folder, removed at the end, if absent. A file
+    /// that holds other clusters is left alone.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The file or folder whose objects are applied at the start, instead of the guest's examples.
@@ -171,23 +180,27 @@ pub struct DevArgs {
     /// Folders of CRDs that are installed besides those that the guest names; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub crds: Vec<PathBuf>,
-    /// The processor's configuration: a YAML or JSON file; of several guests `PACKAGE=FILE` for each.
+    /// The processor's configuration: a YAML or JSON file; of several guests `PACKAGE=FILE` for
+    /// each.
     #[arg(long, value_name = "FILE")]
     pub config: Vec<String>,
-    /// The file or folder whose objects are there at the start, as they were stored, with their status; the examples are not applied.
+    /// The file or folder whose objects are there at the start, as they were stored, with their
+    /// status; the examples are not applied.
     #[arg(long, value_name = "DIR")]
     pub load: Option<PathBuf>,
-    /// The folder that the objects are written to at the end, a file for each kind; Secrets only with --show-secrets.
+    /// The folder that the objects are written to at the end, a file for each kind; Secrets only
+    /// with --show-secrets.
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
-    /// Makes a Pod for each replica of Deployments, `StatefulSets` and `DaemonSets`, and marks all of these ready, as the controllers and
-    /// a kubelet would.
+    /// Makes a Pod for each replica of Deployments, `StatefulSets` and `DaemonSets`, and marks all
+    /// of these ready, as the controllers and a kubelet would.
     #[arg(long)]
     pub ready: bool,
     /// Prints lines, instead of the live view; so it does where standard output is no terminal.
     #[arg(long)]
     pub plain: bool,
-    /// Answers `/livez`, `/readyz` and `/metrics` of the host there: `127.0.0.1:9090`, say; nowhere if absent.
+    /// Answers `/livez`, `/readyz` and `/metrics` of the host there: `127.0.0.1:9090`, say; nowhere
+    /// if absent.
     #[arg(long, value_name = "ADDR", value_parser = value::address, conflicts_with = "api_only")]
     pub listen: Option<SocketAddr>,
     /// Starts the API alone, with the objects of --apply and --load.
@@ -207,7 +220,8 @@ pub struct SimulateArgs {
     /// The processor: a WebAssembly component, or the folder of a guest, which is built.
     #[arg(long, value_name = "FILE")]
     pub module: PathBuf,
-    /// The objects that exist: files of YAML documents, JSON objects or JSON lists, or folders of such.
+    /// The objects that exist: files of YAML documents, JSON objects or JSON lists, or folders of
+    /// such.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     pub objects: Vec<PathBuf>,
     /// The processor's configuration: a YAML or JSON file.
@@ -219,11 +233,12 @@ pub struct SimulateArgs {
     /// The time of all calls (RFC 3339); the present time if absent.
     #[arg(long, value_name = "TIME", value_parser = value::time)]
     pub now: Option<jiff::Timestamp>,
-    /// A kind that is unknown, as if its CRD were not installed: one that the processor declares, or whose CRD is at hand; may
-    /// be repeated. Objects of it are left out.
+    /// A kind that is unknown, as if its CRD were not installed: one that the processor declares,
+    /// or whose CRD is at hand; may be repeated. Objects of it are left out.
     #[arg(long, value_name = "PLURAL.GROUP")]
     pub missing_kind: Vec<String>,
-    /// Loads the objects past the validation of their CRDs, as objects stored under an older schema are.
+    /// Loads the objects past the validation of their CRDs, as objects stored under an older schema
+    /// are.
     #[arg(long)]
     pub no_validate: bool,
     /// Reconciles only this object; its kind may be the plural, in any case.
@@ -252,7 +267,8 @@ fn place(text: &str) -> Result<Account, String> {
 /// `mortise inspect`.
 #[derive(Debug, clap::Args)]
 pub struct InspectArgs {
-    /// The processor: a WebAssembly component, the folder of a guest, which is built, or a reference to an artifact.
+    /// The processor: a WebAssembly component, the folder of a guest, which is built, or a
+    /// reference to an artifact.
     #[arg(value_name = "FILE|REF")]
     pub module: PathBuf,
     /// The processor's configuration: a YAML or JSON file. What it declares may depend on it.
@@ -264,8 +280,9 @@ pub struct InspectArgs {
     /// The account that the roles are bound to.
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "rbac")]
     pub service_account: Option<Account>,
-    /// Prints the objects by which an API server asks a host for the hooks of this Processor, as YAML: a Service, what the
-    /// definitions of its kinds say of conversion, and configurations of webhooks. Each needs a `caBundle`.
+    /// Prints the objects by which an API server asks a host for the hooks of this Processor, as
+    /// YAML: a Service, what the definitions of its kinds say of conversion, and configurations of
+    /// webhooks. Each needs a `caBundle`.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = place, conflicts_with = "rbac")]
     pub webhooks: Option<Account>,
     /// The Service of the webhooks.
@@ -277,7 +294,8 @@ pub struct InspectArgs {
         default_value = "mortise/mortise-webhooks"
     )]
     pub service: Account,
-    /// Folders of CRDs, which say the plurals of kinds, besides those that a guest names; may be repeated.
+    /// Folders of CRDs, which say the plurals of kinds, besides those that a guest names; may be
+    /// repeated.
     #[arg(long, value_name = "DIR")]
     pub crds: Vec<PathBuf>,
     /// How it is printed: for people if absent.
@@ -288,13 +306,14 @@ pub struct InspectArgs {
     pub with: ModuleArgs,
     /// The registry, and who asks.
     #[command(flatten)]
-    pub desk: DeskArgs,
+    pub client: RegistryClientArgs,
 }
 
 /// `mortise diff`.
 #[derive(Debug, clap::Args)]
 pub struct DiffArgs {
-    /// The module that runs: a component, the folder of a guest, which is built, or a reference to an artifact.
+    /// The module that runs: a component, the folder of a guest, which is built, or a reference to
+    /// an artifact.
     #[arg(value_name = "FILE|REF")]
     pub before: PathBuf,
     /// The one that is to run.
@@ -303,7 +322,8 @@ pub struct DiffArgs {
     /// The configuration of both: a YAML or JSON file. What they declare may depend on it.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Folders of CRDs, which say the plurals of kinds, besides those that a guest names; may be repeated.
+    /// Folders of CRDs, which say the plurals of kinds, besides those that a guest names; may be
+    /// repeated.
     #[arg(long, value_name = "DIR")]
     pub crds: Vec<PathBuf>,
     /// How it is printed: for people if absent.
@@ -314,16 +334,18 @@ pub struct DiffArgs {
     pub with: ModuleArgs,
     /// The registry, and who asks.
     #[command(flatten)]
-    pub desk: DeskArgs,
+    pub client: RegistryClientArgs,
 }
 
 /// `mortise sign`.
 #[derive(Debug, clap::Args)]
 pub struct SignArgs {
-    /// The component: a reference to an artifact, or a file. The signature of FILE goes to FILE.sig.
+    /// The component: a reference to an artifact, or a file. The signature of FILE goes to
+    /// FILE.sig.
     #[arg(value_name = "REF|FILE")]
     pub what: PathBuf,
-    /// The private key: cosign's, whose password `COSIGN_PASSWORD` holds, or one of ECDSA on P-256 in PKCS #8 (PEM).
+    /// The private key: cosign's, whose password `COSIGN_PASSWORD` holds, or one of ECDSA on P-256
+    /// in PKCS #8 (PEM).
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
     /// The password of the key.
@@ -334,7 +356,7 @@ pub struct SignArgs {
     pub format: SignatureFormat,
     /// The registry, and who asks.
     #[command(flatten)]
-    pub desk: DeskArgs,
+    pub client: RegistryClientArgs,
 }
 
 /// The format of a signature.
@@ -357,7 +379,7 @@ pub struct VerifyArgs {
     pub key: Vec<PathBuf>,
     /// The registry, and who asks.
     #[command(flatten)]
-    pub desk: DeskArgs,
+    pub client: RegistryClientArgs,
 }
 
 /// `mortise completion`.
@@ -370,10 +392,12 @@ pub struct CompletionArgs {
 /// `mortise bench`.
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
-    /// The processor, a WebAssembly component or the folder of a guest, which is built; and one that it is compared with.
+    /// The processor, a WebAssembly component or the folder of a guest, which is built; and one
+    /// that it is compared with.
     #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
     pub modules: Vec<PathBuf>,
-    /// The objects that exist: files of YAML documents, JSON objects or JSON lists, or folders of such.
+    /// The objects that exist: files of YAML documents, JSON objects or JSON lists, or folders of
+    /// such.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     pub objects: Vec<PathBuf>,
     /// Calls only this object; its kind may be the plural, in any case.
@@ -388,7 +412,8 @@ pub struct BenchArgs {
     /// The time of all calls (RFC 3339); the present time if absent.
     #[arg(long, value_name = "TIME", value_parser = value::time)]
     pub now: Option<jiff::Timestamp>,
-    /// Loads the objects past the validation of their CRDs, as objects stored under an older schema are.
+    /// Loads the objects past the validation of their CRDs, as objects stored under an older schema
+    /// are.
     #[arg(long)]
     pub no_validate: bool,
     /// How long is measured, in all; each object is called once at least.
@@ -416,7 +441,8 @@ pub enum Structured {
 pub struct NewArgs {
     /// The guest's name, as users will know it: `my-guest`.
     pub name: String,
-    /// What it reconciles: GROUP/VERSION/KIND, or VERSION/KIND for the core group; a kind of its own, named as the guest, if absent.
+    /// What it reconciles: GROUP/VERSION/KIND, or VERSION/KIND for the core group; a kind of its
+    /// own, named as the guest, if absent.
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
     /// The folder to make; one of the guest's name in the current folder if absent.

@@ -319,8 +319,8 @@ impl Guest {
         component.ok_or_else(|| Error::NoComponent { package: self.package.clone() })
     }
 
-    /// Returns the files that commands make, in the order in which they are made: the libraries, and
-    /// the component if Cargo does not build it.
+    /// Returns the files that commands make, in the order in which they are made: the libraries,
+    /// and the component if Cargo does not build it.
     pub(crate) fn made(&self) -> impl Iterator<Item = &Made> {
         let libraries = self.libraries.iter().map(|library| &library.component);
         libraries.chain(self.component())

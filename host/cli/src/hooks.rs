@@ -19,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use mortise_core::{
     contract::{
-        Kind, ObjectRef,
+        Kind, ObjectRef, display_kind_in_any_version,
         hooks::{self, Decision, Hook, Operation, Otherwise, serve_converted, shown},
     },
     store::Stores,
@@ -28,9 +28,9 @@ use mortise_core::{
 use mortise_host::host::{Hooking, Host, Loaded, NoAnswer};
 
 /// The time for a conversion, as on an API server.
-const CONVERSION: Duration = Duration::from_secs(30);
+const CONVERSION_TIMEOUT: Duration = Duration::from_secs(30);
 /// The threads on which hooks run.
-const THREADS: usize = 2;
+const HOOK_THREADS: usize = 2;
 /// The end of the names of webhooks: the namespace of processors that have no resource, as in what
 /// `mortise inspect --webhooks` prints.
 const SUFFIX: &str = "default.mortise.dev";
@@ -69,7 +69,8 @@ impl Hooks {
 
     fn new(admits: bool) -> anyhow::Result<Self> {
         let mut runtime = Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(THREADS).thread_name("hooks").enable_time().build();
+        let runtime =
+            runtime.worker_threads(HOOK_THREADS).thread_name("hooks").enable_time().build();
         let runtime = Some(runtime.context("cannot start threads for hooks")?);
         Ok(Self { of: Mutex::default(), admits, runtime })
     }
@@ -137,10 +138,12 @@ impl Webhooks for Hooks {
     fn convert(&self, kind: &str, to: &str, objects: Vec<Value>) -> Result<Vec<Value>, String> {
         let group = to.split_once('/').map_or("", |(group, _)| group);
         let hooking = self.converter(group, kind);
-        let hooking = hooking.ok_or_else(|| format!("no processor converts {kind} of {group}"))?;
+        let hooking = hooking.ok_or_else(|| {
+            format!("no processor converts {}", display_kind_in_any_version(group, kind))
+        })?;
         let objects = objects.iter().map(|object| Bytes::from(object.to_string())).collect();
         let (kind, to) = (kind.to_owned(), to.to_owned());
-        let ends = Instant::now() + CONVERSION;
+        let ends = Instant::now() + CONVERSION_TIMEOUT;
         let call = async move { hooking.convert(&kind, &to, objects, ends).await };
         let converted = self.run(call)?.map_err(|error| error.message())?;
         let parse = |text: &String| serde_json::from_str(text);

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | [`args`] | the command line |
 //! | [`commands`] | the commands, one file each |
-//! | [`desk`] | registries, with the developer's own credentials |
+//! | [`registry`] | registries, with the developer's own credentials |
 //! | [`guest`], [`files`] | a guest's folder; files of objects |
 //! | [`hooks`] | the hooks of processors as webhooks of the API in memory |
 //! | [`local`] | the host and the API in memory that commands start |
@@ -13,12 +13,12 @@
 
 pub mod args;
 pub mod commands;
-pub mod desk;
 pub mod files;
 pub mod guest;
 pub mod hooks;
 pub mod local;
 pub mod print;
+pub mod registry;
 
 use std::{path::Path, process::ExitCode};
 

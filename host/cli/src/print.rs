@@ -8,6 +8,7 @@ use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
 use mortise_core::{
+    contract::{Kind, display_kind},
     reads::record::Digest,
     reconcile::Report,
     write::{Action, Change},
@@ -27,7 +28,7 @@ pub const DIM: Style = Style::new().dimmed();
 pub const BOLD: Style = Style::new().bold();
 
 /// The number of unchanged lines shown around a changed one.
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 /// The text shown in place of a Secret's value.
 const MASK: &str = "(masked)";
 const ANNOTATIONS: &str = "/metadata/annotations";
@@ -101,15 +102,25 @@ fn hide(value: &mut Value, other: Option<&Value>) {
     *value = Value::from(masked);
 }
 
-/// Returns the title that identifies an object in the output: `apiVersion kind namespace/name`.
+/// Returns the title that identifies an object in the output: `Service v1 namespace/name`.
 pub fn title(object: &Value) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
-    let kind = text("/kind").unwrap_or("?");
-    let group = text("/apiVersion").unwrap_or("?");
     let name = text("/metadata/name").or_else(|| text("/metadata/generateName")).unwrap_or("?");
-    match text("/metadata/namespace") {
-        Some(namespace) => format!("{group} {kind} {namespace}/{name}"),
-        None => format!("{group} {kind} {name}"),
+    named(&kind_of(object), text("/metadata/namespace"), name)
+}
+
+/// Returns the kind of an object or of a reference to one; `?` stands for what is missing.
+pub fn kind_of(object: &Value) -> Kind {
+    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or("?");
+    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+    Kind { group: group.into(), version: version.into(), kind: text("kind").into() }
+}
+
+/// Names an object in the output: `Service v1 namespace/name`.
+pub fn named(kind: &Kind, namespace: Option<&str>, name: &str) -> String {
+    match namespace {
+        Some(namespace) => format!("{} {namespace}/{name}", display_kind(kind)),
+        None => format!("{} {name}", display_kind(kind)),
     }
 }
 
@@ -149,7 +160,7 @@ pub fn difference(
 /// Appends the lines in which two texts differ, with some lines around them.
 pub fn lines(text: &mut String, old: &str, new: &str) {
     let difference = TextDiff::from_lines(old, new);
-    for (index, group) in difference.grouped_ops(CONTEXT).iter().enumerate() {
+    for (index, group) in difference.grouped_ops(CONTEXT_LINES).iter().enumerate() {
         if index > 0 {
             let _ = writeln!(text, "{DIM}    ⋮{DIM:#}");
         }
@@ -189,25 +200,20 @@ pub fn yaml(object: &Value) -> String {
 pub fn event(event: &Value) -> String {
     let text = |name: &str| event.get(name).and_then(Value::as_str);
     let on = event.get("regarding").or_else(|| event.get("involvedObject")).unwrap_or(&Value::Null);
-    let of = |name: &str| on.get(name).and_then(Value::as_str).unwrap_or_default();
+    let of = |name: &str| on.get(name).and_then(Value::as_str);
     format!(
-        "{} {} on {} {}/{}: {}",
+        "{} {} on {}: {}",
         text("type").unwrap_or_default(),
         text("reason").unwrap_or_default(),
-        of("kind"),
-        of("namespace"),
-        of("name"),
+        named(&kind_of(on), of("namespace"), of("name").unwrap_or_default()),
         text("note").or_else(|| text("message")).unwrap_or_default()
     )
 }
 
 /// Formats a reconcile: the causes, the duration, the writes, the failure, notes and log lines.
 pub fn report(report: &Report) -> String {
-    let key = match report.key.namespace() {
-        Some(namespace) => format!("{namespace}/{}", report.key.name()),
-        None => report.key.name().to_owned(),
-    };
-    let mut text = format!("{BOLD}{} {key}{BOLD:#}  {:.1?}", report.kind.kind, report.took);
+    let object = named(&report.kind, report.key.namespace(), report.key.name());
+    let mut text = format!("{BOLD}{object}{BOLD:#}  {:.1?}", report.took);
     let mut causes: Vec<String> = report.causes.iter().map(ToString::to_string).collect();
     if report.more_causes > 0 {
         causes.push(format!("{} more", report.more_causes));
@@ -253,9 +259,6 @@ fn change(change: &Change) -> String {
         let text = |name: &str| change.object.get(name).and_then(Value::as_str);
         return format!("event {}", text("reason").unwrap_or_default());
     }
-    let name = match &change.of.namespace {
-        Some(namespace) => format!("{namespace}/{}", change.of.name),
-        None => change.of.name.clone(),
-    };
-    format!("{} {} {name}", change.action, change.of.kind.kind)
+    let of = &change.of;
+    format!("{} {}", change.action, named(&of.kind, of.namespace.as_deref(), &of.name))
 }

@@ -25,7 +25,7 @@ mod tests;
 const NAMING: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
 
 /// The bytes that hold what a manager owns of most objects, in the form of which a digest is taken.
-const ROOM: usize = 4096;
+const INITIAL_CAPACITY_BYTES: usize = 4096;
 
 /// The prefix of the names of all field managers of this host.
 pub const MANAGER_PREFIX: &str = "mortise/";
@@ -296,7 +296,7 @@ pub fn digest(value: &Value) -> u128 {
 }
 
 fn digest_of(part: &Part<'_>) -> u128 {
-    let mut bytes = Vec::with_capacity(ROOM);
+    let mut bytes = Vec::with_capacity(INITIAL_CAPACITY_BYTES);
     canonical_part(part, &mut bytes);
     xxh3_128(&bytes)
 }
@@ -375,8 +375,8 @@ fn canonical_number(number: &serde_json::Number, bytes: &mut Vec<u8>) {
 /// back as `1`.
 fn canonical_float(float: f64, bytes: &mut Vec<u8>) {
     /// The greatest number up to which every integer has a float of its own.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    if float.fract() == 0.0 && float.abs() <= EXACT {
+    const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
+    if float.fract() == 0.0 && float.abs() <= MAX_EXACT_INTEGER {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "a whole number within the range checked above"

@@ -6,11 +6,14 @@
 
 pub mod bounds;
 mod convert;
+mod display;
 pub mod hooks;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+pub use display::{api_version, display_kind, display_kind_in_any_version, display_ref};
 
 /// A kind, by group and version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -292,10 +295,4 @@ impl fmt::Display for Action {
             Self::Status => "status",
         })
     }
-}
-
-/// Returns a kind as the value of the label `kind` of metrics and log lines, as `kubectl` names it:
-/// `VirtualService.networking.istio.io`. Messages use [`display_kind`](crate::grant::display_kind).
-pub fn kind_label(kind: &Kind) -> String {
-    if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) }
 }

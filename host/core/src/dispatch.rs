@@ -1,8 +1,9 @@
 //! From a change to the key that runs, and back: the stores, the triggers and the queue of a host.
 //!
 //! *Guarantee.* No change that concerns a key is lost between its runs. A key is given out by
-//! [`Queue::next`] or [`Queue::take_key`], to one run at a time. The run goes through these steps, in
-//! this order; a key that is skipped because its record still holds goes from the first to the last:
+//! [`Queue::next`] or [`Queue::take_key`], to one run at a time. The run goes through these steps,
+//! in this order; a key that is skipped because its record still holds goes from the first to the
+//! last:
 //!
 //! 1. [`Dispatch::feed`] hands the stores' changes to the triggers, which queue the keys that have
 //!    read or written what changed. Events are handed on in the order of the stores.

@@ -34,7 +34,9 @@ use within::outside;
 
 pub use declared::Declared;
 pub use text::verb_names;
-pub use text::{accepted, display_kind, display_ref, display_selection};
+pub use text::{accepted, display_selection};
+
+pub use crate::contract::{display_kind, display_ref};
 pub use within::Outside;
 
 #[cfg(test)]

@@ -5,13 +5,13 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`contract`] | plain types of wit/, the bounds on what a guest hands over, and the rules around hooks |
+//! | [`contract`] | plain types of wit/, bounds on what a guest hands over, rules of hooks |
 //! | [`key`] | the unit that is queued and run |
 //! | [`path`], [`labels`] | places in objects; label selectors |
 //! | [`error_chain`] | an error and its causes, on one line |
 //! | [`applied_fields`] | digests of the fields that we own; names of field managers |
 //! | [`resource`] | how a kind is served; requests to the API server and their answers, as values |
-//! | [`grant`] | what a processor may touch: its declarations, its Roles, the rights of its account |
+//! | [`grant`] | what a processor may touch: declarations, Roles, the rights of its account |
 //! | [`outcome`] | what is wanted, checked: a plan |
 //! | [`store`] | what is known now: immutable snapshots with indexes |
 //! | [`reads`] | the reads of one call, and run records |

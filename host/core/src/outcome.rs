@@ -485,7 +485,7 @@ impl Check<'_> {
 
     fn events(&self, events: &[contract::Event]) -> Result<Vec<Event>, Invalid> {
         /// The API server's own limit, in bytes.
-        const LONGEST_REASON: usize = 128;
+        const MAX_REASON_BYTES: usize = 128;
         let mut checked = Vec::with_capacity(events.len());
         for (index, event) in events.iter().enumerate() {
             let place = format!("events[{index}]");
@@ -499,9 +499,9 @@ impl Check<'_> {
                         .map_err(|denied| Fault::from(denied).on(format!("{place}.on"), on))?;
                 }
             }
-            if event.reason.is_empty() || event.reason.len() > LONGEST_REASON {
+            if event.reason.is_empty() || event.reason.len() > MAX_REASON_BYTES {
                 return Err(
-                    Fault::malformed("reason", format!("1 to {LONGEST_REASON} bytes")).at(place)
+                    Fault::malformed("reason", format!("1 to {MAX_REASON_BYTES} bytes")).at(place)
                 );
             }
             checked.push(Event {

@@ -37,7 +37,7 @@ pub const PAGE_BYTES: usize = 1 << 20;
 
 /// The bytes of a stored object that count as much as one byte of a page: cutting a large object
 /// down takes time too.
-const LOOKED_AT: usize = 16;
+const STORED_BYTES_PER_PAGE_BYTE: usize = 16;
 
 /// The stores, the declarations and the rights that one call reads with, and its reads.
 #[derive(Debug)]
@@ -334,7 +334,7 @@ impl View {
         for entry in answering.snapshot.select(&query, after) {
             let rendered = cut.give(entry);
             // Cutting a large object down takes time though little of it is given.
-            bytes += rendered.json.len().max(entry.bytes() / LOOKED_AT);
+            bytes += rendered.json.len().max(entry.bytes() / STORED_BYTES_PER_PAGE_BYTE);
             if objects.len() >= most || (bytes > self.page_bytes && !objects.is_empty()) {
                 return Ok((objects, last.map(|last: &Arc<Entry>| page::write(of, last))));
             }

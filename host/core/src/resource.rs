@@ -10,7 +10,7 @@ use std::{
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use crate::contract::Kind;
+use crate::contract::{Kind, display_kind};
 
 /// The reason of a write that was not sent because the host does not hold its Lease.
 const LEASE_NOT_HELD: &str = "LeaseNotHeld";
@@ -25,10 +25,10 @@ const LASTING: [&str; 3] = [
 
 /// The number of characters that are kept of a refusal's message; fewer of a body that is not the
 /// API server's own.
-const MESSAGE: usize = 8192;
-const MESSAGE_OF_NONE: usize = 1000;
+const MAX_MESSAGE_CHARACTERS: usize = 8192;
+const MAX_FOREIGN_MESSAGE_CHARACTERS: usize = 1000;
 /// The number of causes that are kept of a refusal.
-const CAUSES: usize = 64;
+const MAX_CAUSES: usize = 64;
 
 /// A kind as the cluster serves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,11 +141,9 @@ pub enum NotEstablished {
 
 /// The cluster did not say whether it serves a kind.
 #[derive(Debug, thiserror::Error)]
-#[error("could not ask the cluster whether it serves `{kind}` of `{group}/{version}`: {message}")]
+#[error("could not ask the cluster whether it serves {}: {message}", display_kind(kind))]
 pub struct Unavailable {
-    pub group: String,
-    pub version: String,
-    pub kind: String,
+    pub kind: Kind,
     pub message: String,
 }
 
@@ -290,17 +288,19 @@ impl Refusal {
             .and_then(|body| body.pointer("/details/retryAfterSeconds")?.as_u64())
             .filter(|seconds| *seconds > 0);
         let message = match text(body, "message") {
-            empty if empty.is_empty() => {
-                String::from_utf8_lossy(bytes).trim().chars().take(MESSAGE_OF_NONE).collect()
-            }
-            message => message.chars().take(MESSAGE).collect(),
+            empty if empty.is_empty() => String::from_utf8_lossy(bytes)
+                .trim()
+                .chars()
+                .take(MAX_FOREIGN_MESSAGE_CHARACTERS)
+                .collect(),
+            message => message.chars().take(MAX_MESSAGE_CHARACTERS).collect(),
         };
         Self {
             code,
             reason: text(body, "reason"),
             message,
             causes: causes
-                .take(CAUSES)
+                .take(MAX_CAUSES)
                 .map(|cause| Cause {
                     reason: text(Some(cause), "reason"),
                     field: text(Some(cause), "field"),

@@ -338,7 +338,8 @@ impl Stores {
     }
 
     /// Returns the shared kind and, of the stores that cover a query, the best one (complete before
-    /// incomplete), with the hash of a term that all objects of the query have in that store, if any.
+    /// incomplete), with the hash of a term that all objects of the query have in that store, if
+    /// any.
     pub fn best_for(
         &self,
         kind: &Kind,

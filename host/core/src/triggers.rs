@@ -34,8 +34,8 @@ use crate::store::{Change, Claim, Entry, Event, Query, StoreId, Stores};
 /// The dependencies of all keys.
 #[derive(Debug, Default)]
 pub struct Triggers {
-    /// The keys. [`ByProcessor`] hashes with a seed: a user who may make as many objects as an attack
-    /// on the seed would take can keep the host busy with fewer.
+    /// The keys. [`ByProcessor`] hashes with a seed: a user who may make as many objects as an
+    /// attack on the seed would take can keep the host busy with fewer.
     keys: ByProcessor<KeyState>,
     kinds: foldhash::HashMap<Arc<Kind>, OfKind>,
     reconcilers: Vec<Registration>,

@@ -53,7 +53,7 @@ mod status;
 mod take_over;
 
 use conflict::Takings;
-pub use conflict::{MAX_TAKINGS, TAKINGS_WITHIN};
+pub use conflict::{MAX_TAKINGS, TAKINGS_PERIOD};
 use event::Recorder;
 use key_conflict::KeyConflicts;
 use memory::{Identity, ManagedObject, Memory};

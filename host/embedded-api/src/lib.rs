@@ -23,10 +23,11 @@
 //! Logs, exec, attach, port-forward, debugging and proxies are refused with a sentence.
 //!
 //! Versions of a CRD differ in nothing but `apiVersion` and schema, unless [`Webhooks`] convert
-//! them. No server is asked for webhooks: the stanza `conversion` of a CRD and the configurations of
-//! admission are objects without an effect. Server-side apply converts the whole object before and
-//! after it merges; the fields of managers of other versions are kept as they are, and neither
-//! cause conflicts nor are removed when they are given up. Changes by admission are owned by nobody.
+//! them. No server is asked for webhooks: the stanza `conversion` of a CRD and the configurations
+//! of admission are objects without an effect. Server-side apply converts the whole object before
+//! and after it merges; the fields of managers of other versions are kept as they are, and neither
+//! cause conflicts nor are removed when they are given up. Changes by admission are owned by
+//! nobody.
 //!
 //! The rules of a CRD (CEL, with `oldSelf` too) are refused if their cost, as Kubernetes estimates
 //! it, is too high; their actual cost at run time is not counted. The schemas of the built-in kinds

@@ -15,10 +15,10 @@ const LABEL_1035: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const LABEL_VALUE: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
-const LABEL_LENGTH: usize = 63;
-const SUBDOMAIN_LENGTH: usize = 253;
+const MAX_LABEL_BYTES: usize = 63;
+const MAX_SUBDOMAIN_BYTES: usize = 253;
 /// The largest size of keys and values of all annotations together, in bytes.
-const ANNOTATIONS_SIZE: usize = 256 * 1024;
+const MAX_ANNOTATIONS_BYTES: usize = 256 * 1024;
 
 /// The rule for the names of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -82,7 +82,7 @@ pub(crate) fn is_label(text: &str) -> Vec<String> {
     static REGEX: LazyLock<Regex> = LazyLock::new(|| whole(LABEL));
     let what = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
                 and must start and end with an alphanumeric character";
-    check(text, LABEL_LENGTH, &REGEX, || regex_text(what, LABEL, &["my-name", "123-abc"]))
+    check(text, MAX_LABEL_BYTES, &REGEX, || regex_text(what, LABEL, &["my-name", "123-abc"]))
 }
 
 /// Returns the reasons for which a text is no DNS-1035 label.
@@ -90,7 +90,7 @@ pub(crate) fn is_label_1035(text: &str) -> Vec<String> {
     static REGEX: LazyLock<Regex> = LazyLock::new(|| whole(LABEL_1035));
     let what = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, \
                 and end with an alphanumeric character";
-    check(text, LABEL_LENGTH, &REGEX, || regex_text(what, LABEL_1035, &["my-name", "abc-123"]))
+    check(text, MAX_LABEL_BYTES, &REGEX, || regex_text(what, LABEL_1035, &["my-name", "abc-123"]))
 }
 
 /// Returns the reasons for which a text is no DNS-1123 subdomain.
@@ -98,7 +98,7 @@ pub(crate) fn is_subdomain(text: &str) -> Vec<String> {
     static REGEX: LazyLock<Regex> = LazyLock::new(|| whole(SUBDOMAIN));
     let what = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
                 and must start and end with an alphanumeric character";
-    check(text, SUBDOMAIN_LENGTH, &REGEX, || regex_text(what, SUBDOMAIN, &["example.com"]))
+    check(text, MAX_SUBDOMAIN_BYTES, &REGEX, || regex_text(what, SUBDOMAIN, &["example.com"]))
 }
 
 /// Returns the reasons for which a text is no segment of a path.
@@ -147,8 +147,8 @@ pub(crate) fn is_qualified_name(text: &str) -> Vec<String> {
     };
     if name.is_empty() {
         faults.push("name part must be non-empty".to_owned());
-    } else if name.len() > LABEL_LENGTH {
-        faults.push(format!("name part must be no more than {LABEL_LENGTH} characters"));
+    } else if name.len() > MAX_LABEL_BYTES {
+        faults.push(format!("name part must be no more than {MAX_LABEL_BYTES} characters"));
     }
     if !REGEX.is_match(name) {
         faults.push(format!("name part {}", message()));
@@ -161,7 +161,7 @@ pub(crate) fn is_label_value(text: &str) -> Vec<String> {
     static REGEX: LazyLock<Regex> = LazyLock::new(|| whole(LABEL_VALUE));
     let what = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
                 and must start and end with an alphanumeric character";
-    check(text, LABEL_LENGTH, &REGEX, || {
+    check(text, MAX_LABEL_BYTES, &REGEX, || {
         regex_text(what, LABEL_VALUE, &["MyValue", "my_value", "12345"])
     })
 }
@@ -331,8 +331,8 @@ pub(crate) fn validate_annotations(
         add_invalid(&mut errors, path, key, is_qualified_name(&key.to_lowercase()));
         size += key.len() + value.as_str().unwrap_or_default().len();
     }
-    if size > ANNOTATIONS_SIZE {
-        errors.push(FieldError::too_long(path, ANNOTATIONS_SIZE));
+    if size > MAX_ANNOTATIONS_BYTES {
+        errors.push(FieldError::too_long(path, MAX_ANNOTATIONS_BYTES));
     }
     errors
 }

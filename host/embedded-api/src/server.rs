@@ -27,7 +27,7 @@ mod tests;
 use target::Tolerant;
 
 /// The size of the largest body that is read, in bytes, as in Kubernetes.
-const LARGEST_BODY: usize = 3 * 1024 * 1024;
+const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 
 /// Returns the tower service.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
@@ -63,10 +63,10 @@ fn prompt(listener: TcpListener) -> impl Listener<Io = TcpStream, Addr = SocketA
 
 async fn answer(shared: Arc<Shared>, request: http::Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
-    let body = match http_body_util::Limited::new(body, LARGEST_BODY).collect().await {
+    let body = match http_body_util::Limited::new(body, MAX_BODY_BYTES).collect().await {
         Ok(body) => body.to_bytes(),
         Err(why) if why.is::<http_body_util::LengthLimitError>() => {
-            let text = format!("Request entity too large: limit is {LARGEST_BODY}");
+            let text = format!("Request entity too large: limit is {MAX_BODY_BYTES}");
             return failure(&Failure::generic(413, "RequestEntityTooLarge", text));
         }
         Err(why) => return failure(&Failure::bad_request(format!("cannot read the body: {why}"))),

@@ -314,8 +314,8 @@ impl State {
         self.add_service_account(name, now);
     }
 
-    /// Stores an object of [`State::plain_view`] unchanged, but with a uid and a creation time if it
-    /// has none.
+    /// Stores an object of [`State::plain_view`] unchanged, but with a uid and a creation time if
+    /// it has none.
     pub(crate) fn insert(
         &mut self,
         resource: &Resource,

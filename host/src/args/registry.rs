@@ -10,11 +10,12 @@ use crate::oci::{Options, Registries, Times};
 /// How registries are reached.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct RegistryArgs {
-    /// Certificates of authorities (PEM) that are trusted for registries, besides the compiled-in ones.
+    /// Certificates of authorities (PEM) that are trusted for registries, besides the compiled-in
+    /// ones.
     #[arg(long, env = "MORTISE_REGISTRY_CA", value_name = "FILE")]
     pub registry_ca: Option<PathBuf>,
-    /// Registries that are asked without TLS, and so without credentials, separated by commas. Those of this machine are if they speak
-    /// no TLS.
+    /// Registries that are asked without TLS, and so without credentials, separated by commas.
+    /// Those of this machine are if they speak no TLS.
     #[arg(long, env = "MORTISE_PLAIN_HTTP", value_name = "HOST", value_delimiter = ',', value_parser = value::registry)]
     pub plain_http: Vec<String>,
     /// The proxy by which registries are asked: `http://proxy.example.com:3128`.

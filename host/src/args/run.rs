@@ -19,8 +19,8 @@ use mortise_core::key::NamespacedName;
 /// `mortise run`.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
-    /// The file that says where the cluster is and who we are there; if absent, those that KUBECONFIG names or ~/.kube/config,
-    /// else what a pod is given.
+    /// The file that says where the cluster is and who we are there; if absent, those that
+    /// KUBECONFIG names or ~/.kube/config, else what a pod is given.
     #[arg(long, env = "MORTISE_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig; its current one if absent.
@@ -32,8 +32,9 @@ pub struct RunArgs {
     /// The folder that a Processor's `spec.module.path` is looked for in.
     #[arg(long, env = "MORTISE_MODULES", value_name = "DIR")]
     pub modules: PathBuf,
-    /// The signatures that all modules need, whatever a Processor says: a YAML file of `rules`, each with a `prefix` of images or of
-    /// paths below /modules/, and `keys` in PEM or `unsigned: true`. What no rule covers is not loaded.
+    /// The signatures that all modules need, whatever a Processor says: a YAML file of `rules`,
+    /// each with a `prefix` of images or of paths below /modules/, and `keys` in PEM or
+    /// `unsigned: true`. What no rule covers is not loaded.
     #[arg(long, env = "MORTISE_REQUIRE_SIGNATURES", value_name = "FILE")]
     pub require_signatures: Option<PathBuf>,
     /// How long after a tag in `spec.module.image` was resolved it is resolved again, in seconds.
@@ -45,8 +46,8 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=86_400)
     )]
     pub image_interval_seconds: u32,
-    /// How much the modules from registries may take in --cache, in MiB. What Processors name, run or may go back to stays; the rest goes
-    /// by its last use.
+    /// How much the modules from registries may take in --cache, in MiB. What Processors name, run
+    /// or may go back to stays; the rest goes by its last use.
     #[arg(
         long,
         env = "MORTISE_MAX_MODULES_MIB",
@@ -61,14 +62,16 @@ pub struct RunArgs {
     /// Answers `/livez`, `/readyz` and `/metrics` there; port 0: a free one.
     #[arg(long, env = "MORTISE_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8080", value_parser = value::address)]
     pub listen: SocketAddr,
-    /// Answers there what names objects: `/host`, `/processors`, `/keys`, `/reports`, `/records` and `/watches`, as JSON. Whoever reaches it
-    /// may read that.
+    /// Answers there what names objects: `/host`, `/processors`, `/keys`, `/reports`, `/records`
+    /// and `/watches`, as JSON. Whoever reaches it may read that.
     #[arg(long, env = "MORTISE_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8081", value_parser = value::address)]
     pub admin: SocketAddr,
-    /// Answers there, over TLS, the conversions and admissions that the API server asks for; port 0: a free one. Not served if absent.
+    /// Answers there, over TLS, the conversions and admissions that the API server asks for; port
+    /// 0: a free one. Not served if absent.
     #[arg(long, env = "MORTISE_WEBHOOKS", value_name = "ADDR", value_parser = value::address, requires = "webhook_certificate")]
     pub webhooks: Option<SocketAddr>,
-    /// The Secret with the certificate of the webhooks: `tls.crt` and `tls.key`. It is read anew when it changes.
+    /// The Secret with the certificate of the webhooks: `tls.crt` and `tls.key`. It is read anew
+    /// when it changes.
     #[arg(
         long,
         env = "MORTISE_WEBHOOK_CERTIFICATE",
@@ -77,7 +80,8 @@ pub struct RunArgs {
         requires = "webhooks"
     )]
     pub webhook_certificate: Option<NamespacedName>,
-    /// Serves a path of stored configurations as one of this host: `/convert=/convert/kyma-system/api-rule`. Can be given several times.
+    /// Serves a path of stored configurations as one of this host:
+    /// `/convert=/convert/kyma-system/api-rule`. Can be given several times.
     #[arg(
         long = "webhook-path",
         env = "MORTISE_WEBHOOK_PATHS",
@@ -86,8 +90,8 @@ pub struct RunArgs {
         requires = "webhooks"
     )]
     pub webhook_paths: Vec<Alias>,
-    /// How many threads run processors and all else but the watches of what these read, which have one of their own; as many as
-    /// there are CPUs for us if absent.
+    /// How many threads run processors and all else but the watches of what these read, which have
+    /// one of their own; as many as there are CPUs for us if absent.
     #[arg(
         long,
         env = "MORTISE_WORKERS",
@@ -104,8 +108,8 @@ pub struct RunArgs {
     /// How long running calls and their writes may take to end once the host is told to.
     #[arg(long, env = "MORTISE_DRAIN_SECONDS", value_name = "N", default_value_t = 25, value_parser = value::count)]
     pub drain_seconds: u32,
-    /// How much memory it may take to compile a module, in MiB: a process of its own does it, and two may run at once. A module that
-    /// takes more is not loaded.
+    /// How much memory it may take to compile a module, in MiB: a process of its own does it, and
+    /// two may run at once. A module that takes more is not loaded.
     #[arg(
         long,
         env = "MORTISE_COMPILE_MEMORY_MIB",
@@ -114,7 +118,8 @@ pub struct RunArgs {
         value_parser = value::mebibytes()
     )]
     pub compile_memory_mib: u32,
-    /// How much CPU time it may take to compile a module, in seconds. A module that takes more is not loaded.
+    /// How much CPU time it may take to compile a module, in seconds. A module that takes more is
+    /// not loaded.
     #[arg(
         long,
         env = "MORTISE_COMPILE_SECONDS",
@@ -123,8 +128,8 @@ pub struct RunArgs {
         value_parser = value::compile_seconds()
     )]
     pub compile_seconds: u32,
-    /// How many watches one processor may have, of what it declares and reads; one that several share counts for each. Past it its
-    /// reads are answered as unavailable.
+    /// How many watches one processor may have, of what it declares and reads; one that several
+    /// share counts for each. Past it its reads are answered as unavailable.
     #[arg(
         long,
         env = "MORTISE_MAX_WATCHES",
@@ -133,8 +138,8 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=100_000)
     )]
     pub max_watches: u32,
-    /// How many MiB the objects may take that are kept for one processor; what is kept for several counts for each. Past it its reads
-    /// are answered as unavailable.
+    /// How many MiB the objects may take that are kept for one processor; what is kept for several
+    /// counts for each. Past it its reads are answered as unavailable.
     #[arg(
         long,
         env = "MORTISE_MAX_STORE_MIB",
@@ -143,8 +148,9 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=1 << 20)
     )]
     pub max_store_mib: u32,
-    /// How much memory all calls together may have, in MiB. One processor's calls get no more of it than is left for others. If absent: what
-    /// the container may have, less that of two compilers and 256 MiB for the host itself, 256 at least; 1024 where there is no limit.
+    /// How much memory all calls together may have, in MiB. One processor's calls get no more of it
+    /// than is left for others. If absent: what the container may have, less that of two compilers
+    /// and 256 MiB for the host itself, 256 at least; 1024 where there is no limit.
     #[arg(
         long,
         env = "MORTISE_CALL_MEMORY_MIB",
@@ -152,7 +158,8 @@ pub struct RunArgs {
         value_parser = value::mebibytes()
     )]
     pub call_memory_mib: Option<u32>,
-    /// The most memory of a call that a Processor gets, in MiB, whatever its `spec.limits.memory` asks for.
+    /// The most memory of a call that a Processor gets, in MiB, whatever its `spec.limits.memory`
+    /// asks for.
     #[arg(
         long,
         env = "MORTISE_MAX_MEMORY_MIB",
@@ -161,7 +168,8 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=4096)
     )]
     pub max_memory_mib: u32,
-    /// The most time of a call that a Processor gets, in seconds, whatever its `spec.limits.deadline` asks for.
+    /// The most time of a call that a Processor gets, in seconds, whatever its
+    /// `spec.limits.deadline` asks for.
     #[arg(
         long,
         env = "MORTISE_MAX_DEADLINE_SECONDS",
@@ -170,7 +178,8 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=600)
     )]
     pub max_deadline_seconds: u32,
-    /// The most calls at the same time that a Processor gets, whatever its `spec.limits.concurrency` asks for.
+    /// The most calls at the same time that a Processor gets, whatever its
+    /// `spec.limits.concurrency` asks for.
     #[arg(
         long,
         env = "MORTISE_MAX_CONCURRENCY",
@@ -179,7 +188,8 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=256)
     )]
     pub max_concurrency: u32,
-    /// Writes only while this host holds a Lease, so that several hosts can run: one leads, the others are ready to.
+    /// Writes only while this host holds a Lease, so that several hosts can run: one leads, the
+    /// others are ready to.
     #[arg(long, env = "MORTISE_LEADER_ELECT")]
     pub leader_elect: bool,
     /// Which Lease, and how long what takes.
@@ -205,7 +215,8 @@ pub struct LeaseArgs {
         value_parser = clap::value_parser!(u32).range(1..=3600)
     )]
     pub lease_seconds: u32,
-    /// After so long without a renewal the host that holds it ends; the difference is what a write may take.
+    /// After so long without a renewal the host that holds it ends; the difference is what a write
+    /// may take.
     #[arg(long, env = "MORTISE_LEASE_RENEW_SECONDS", value_name = "N", default_value_t = 10, value_parser = value::count)]
     pub lease_renew_seconds: u32,
     /// So long after an attempt to get or to renew the Lease the next one is made.

@@ -12,7 +12,7 @@ use tracing::{debug, warn};
 use super::CacheDir;
 
 /// Age of an unfinished file after which its host is taken for killed.
-const FORGOTTEN: Duration = Duration::from_hours(1);
+const UNFINISHED_FILE_AGE: Duration = Duration::from_hours(1);
 
 /// The files of a folder that may be removed.
 pub struct Trim<'a> {
@@ -50,8 +50,11 @@ impl Trim<'_> {
         entries.sort_by_key(|entry| entry.used);
         for Entry { used, size, name } in entries {
             let age = now.and_then(|now| now.duration_since(used).ok()).unwrap_or_default();
-            let goes =
-                if CacheDir::is_unfinished(&name) { age > FORGOTTEN } else { total > self.limit };
+            let goes = if CacheDir::is_unfinished(&name) {
+                age > UNFINISHED_FILE_AGE
+            } else {
+                total > self.limit
+            };
             if !goes || (self.stays)(&name) {
                 continue;
             }

@@ -45,15 +45,15 @@ use mortise_core::{
 };
 
 /// The debounce time of changes: applying a role and its binding makes two changes.
-const TOGETHER: Duration = Duration::from_millis(250);
+const DEBOUNCE: Duration = Duration::from_millis(250);
 /// The longest wait for further changes. If changes never pause, a renewal waits four times as long
 /// as the previous one took, so that renewals take at most a fifth of the time.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// The delay until answers are renewed once more after a change: an API server may learn of the
 /// change later than the host.
-const AGAIN: Duration = Duration::from_secs(2);
+const SECOND_RENEWAL_DELAY: Duration = Duration::from_secs(2);
 /// The maximum age of answers if no change is seen.
-const BELIEVED: Duration = Duration::from_mins(1);
+const MAX_ANSWER_AGE: Duration = Duration::from_mins(1);
 
 /// The rights of all processors of a host. Clones share one state.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ impl Access {
         Self(Arc::new(AccessState {
             own: own.clone(),
             rights: All::default(),
-            asking: Arc::new(Semaphore::new(rights::AT_ONCE)),
+            asking: Arc::new(Semaphore::new(rights::MAX_IN_FLIGHT)),
             acting: AllActing::default(),
             stale: Mutex::default(),
             change: Notify::new(),
@@ -149,7 +149,7 @@ impl Access {
 
     /// Returns the renewals that keep the answers fresh; see [`Renewals::next`].
     pub fn renewals(&self) -> Renewals {
-        let due = Instant::now() + BELIEVED;
+        let due = Instant::now() + MAX_ANSWER_AGE;
         Renewals { access: self.clone(), due, again: None, took: Duration::ZERO }
     }
 
@@ -193,7 +193,7 @@ impl Renewals {
             () = sleep_until(again) => false,
         };
         if is_change {
-            sleep((self.took * 4).clamp(TOGETHER, MAX_PAUSE)).await;
+            sleep((self.took * 4).clamp(DEBOUNCE, MAX_PAUSE)).await;
         }
         let stale = self.take_stale(is_change);
         let begun = Instant::now();
@@ -224,7 +224,7 @@ impl Renewals {
     fn plan(&mut self, stale: Stale, is_change: bool, is_open: bool) {
         let now = Instant::now();
         if stale.all {
-            self.due = now + BELIEVED;
+            self.due = now + MAX_ANSWER_AGE;
         }
         // After the first list, an API server may not know yet of rights that were granted just
         // before.
@@ -235,7 +235,7 @@ impl Renewals {
         }
         if again != Stale::default() || is_open {
             let planned = self.again.map_or(again, |(_, planned)| planned.or(again));
-            self.again = Some((now + AGAIN, planned));
+            self.again = Some((now + SECOND_RENEWAL_DELAY, planned));
         }
     }
 }

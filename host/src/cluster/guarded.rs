@@ -13,21 +13,21 @@ use tower::BoxError;
 
 /// The largest object, or event of a watch, in bytes. etcd takes none above 1.5 MiB, which is
 /// larger as JSON.
-const OBJECT: usize = 8 << 20;
+const MAX_OBJECT_BYTES: usize = 8 << 20;
 /// The largest page of a list, in bytes.
-const PAGE: usize = 64 << 20;
+const MAX_PAGE_BYTES: usize = 64 << 20;
 /// The largest answer that is a refusal, in bytes.
-const REFUSAL: usize = 1 << 20;
+const MAX_REFUSAL_BYTES: usize = 1 << 20;
 
 /// The number of requests that begin a watch without a wait: a server without streaming lists gets
 /// three, and each change of the fields that the store keeps begins another watch.
-const AT_ONCE: u32 = 8;
+const WATCH_BURST: u32 = 8;
 /// The wait before the next request that begins a watch, doubled with each.
-const FIRST_WAIT: Duration = Duration::from_millis(250);
+const FIRST_WATCH_DELAY: Duration = Duration::from_millis(250);
 /// The longest wait.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The duration after which a watch counts as healthy.
-const LASTED: Duration = Duration::from_mins(1);
+const HEALTHY_WATCH_AGE: Duration = Duration::from_mins(1);
 
 /// The limit on the size of an answer.
 #[derive(Clone, Copy, Debug)]
@@ -70,10 +70,14 @@ pub(crate) fn guarded(client: &Client) -> Client {
             if !query.contains("continue=") {
                 sleep(pace.begin(Instant::now())).await;
             }
-            let limit =
-                if query.contains("watch=true") { SizeLimit::EVENT } else { SizeLimit::PAGE };
+            let limit = if query.contains("watch=true") {
+                SizeLimit::EVENT
+            } else {
+                SizeLimit::MAX_PAGE_BYTES
+            };
             let answer = client.send(request).await?;
-            let limit = if answer.status().is_success() { limit } else { SizeLimit::REFUSAL };
+            let limit =
+                if answer.status().is_success() { limit } else { SizeLimit::MAX_REFUSAL_BYTES };
             Ok::<_, BoxError>(answer.map(|body| limit.of(body)))
         }
     });
@@ -83,18 +87,18 @@ pub(crate) fn guarded(client: &Client) -> Client {
 // === impl SizeLimit ===
 
 impl SizeLimit {
-    const EVENT: Self = Self { bytes: OBJECT, of_line: true };
-    const PAGE: Self = Self { bytes: PAGE, of_line: false };
-    const REFUSAL: Self = Self { bytes: REFUSAL, of_line: false };
+    const EVENT: Self = Self { bytes: MAX_OBJECT_BYTES, of_line: true };
+    const MAX_PAGE_BYTES: Self = Self { bytes: MAX_PAGE_BYTES, of_line: false };
+    const MAX_REFUSAL_BYTES: Self = Self { bytes: MAX_REFUSAL_BYTES, of_line: false };
 
     /// Returns the limit of the answer to a request that is no watch.
     pub(super) fn of_answer(status: http::StatusCode, path: &str) -> Self {
         if !status.is_success() {
-            Self::REFUSAL
+            Self::MAX_REFUSAL_BYTES
         } else if path.contains("limit=") {
-            Self::PAGE
+            Self::MAX_PAGE_BYTES
         } else {
-            Self { bytes: OBJECT, of_line: false }
+            Self { bytes: MAX_OBJECT_BYTES, of_line: false }
         }
     }
 
@@ -129,13 +133,14 @@ impl Pace {
     /// Records that a watch begins. Returns how long it has to wait.
     fn begin(&self, now: Instant) -> Duration {
         let mut begun = self.0.lock();
-        if begun.last.is_none_or(|last| now.saturating_duration_since(last) >= LASTED) {
+        if begun.last.is_none_or(|last| now.saturating_duration_since(last) >= HEALTHY_WATCH_AGE) {
             begun.times = 0;
         }
         begun.times = begun.times.saturating_add(1);
-        let doubled = begun.times.checked_sub(AT_ONCE + 1).map(|times| 2_u32.saturating_pow(times));
-        let wait =
-            doubled.map_or(Duration::ZERO, |times| FIRST_WAIT.saturating_mul(times).min(MAX_WAIT));
+        let doubled =
+            begun.times.checked_sub(WATCH_BURST + 1).map(|times| 2_u32.saturating_pow(times));
+        let wait = doubled
+            .map_or(Duration::ZERO, |times| FIRST_WATCH_DELAY.saturating_mul(times).min(MAX_WAIT));
         begun.last = Some(now + wait);
         wait
     }

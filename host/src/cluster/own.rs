@@ -190,9 +190,9 @@ fn is_subdomain(text: &str) -> bool {
 impl NotOwn {
     fn of(request: &Request<Body>) -> Self {
         /// The characters of the path that are shown: a path may be as long as a guest's text.
-        const SHOWN: usize = 200;
+        const MAX_SHOWN_CHARACTERS: usize = 200;
         let path = request.uri().path_and_query().map(http::uri::PathAndQuery::as_str);
-        let path = path.unwrap_or_default().chars().take(SHOWN).collect();
+        let path = path.unwrap_or_default().chars().take(MAX_SHOWN_CHARACTERS).collect();
         Self { method: request.method().clone(), path }
     }
 }

@@ -12,9 +12,9 @@ use tokio::{
 use super::{cause_of, guarded::SizeLimit};
 
 /// The time limit for an answer. A kubelet has to wait longer.
-const ANSWER: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time for which an answer is reused, so that frequent questions do not burden the API server.
-const COUNTS_FOR: Duration = Duration::from_secs(1);
+const ANSWER_TTL: Duration = Duration::from_secs(1);
 
 /// The check whether the API server is ready. All clones share its last answer.
 #[derive(Clone)]
@@ -43,11 +43,11 @@ impl Reach {
     /// The API server does not answer, or says that a part of it fails, mostly its store.
     pub async fn check(&self) -> Result<(), String> {
         let mut last = self.last.lock().await;
-        if let Some(last) = last.as_ref().filter(|last| last.at.elapsed() < COUNTS_FOR) {
+        if let Some(last) = last.as_ref().filter(|last| last.at.elapsed() < ANSWER_TTL) {
             return last.answer.clone();
         }
-        let answer = timeout(ANSWER, self.ask()).await;
-        let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {ANSWER:?}")));
+        let answer = timeout(ANSWER_TIMEOUT, self.ask()).await;
+        let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {ANSWER_TIMEOUT:?}")));
         *last = Some(Last { at: Instant::now(), answer: answer.clone() });
         answer
     }

@@ -27,7 +27,7 @@ use crate::{
     metrics::Metrics,
 };
 use mortise_core::{
-    contract::Kind,
+    contract::{Kind, display_kind},
     store::{Feed, Scope, Stores},
 };
 
@@ -39,11 +39,11 @@ use raw::Raw;
 
 /// The time after a failed attempt until a kind that is not served is looked up again, though no
 /// CRD has changed. Aggregated APIs and servers that answer late come without such a change.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
+const LOOKUP_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// The number of objects in a page after a larger page was too large. Each object has a few MiB at
 /// most.
-const SMALL_PAGE: u32 = 16;
+const SMALL_PAGE_SIZE: u32 = 16;
 
 /// The way in which objects are listed.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +52,7 @@ enum Lists {
     Streaming,
     /// Objects come page by page.
     Pages,
-    /// Objects come in pages of [`SMALL_PAGE`].
+    /// Objects come in pages of [`SMALL_PAGE_SIZE`].
     SmallPages,
 }
 
@@ -126,13 +126,13 @@ impl Watch {
                 Ok(None) => {
                     // Logged once, and not at each new lookup.
                     if !context.stores.is_unknown(&self.kind) {
-                        info!(kind = %self.kind.kind, group = %self.kind.group, "not served, waiting for its CRD");
+                        info!(kind = display_kind(&self.kind), "not served, waiting for its CRD");
                     }
                     context.stores.set_unknown(&self.kind, &self.scope);
                     wait(&mut context.crds).await;
                 }
                 Err(error) => {
-                    warn!(kind = %self.kind.kind, group = %self.kind.group, error = %format!("{error:#}"), "not resolved");
+                    warn!(kind = display_kind(&self.kind), error = %format!("{error:#}"), "not resolved");
                     context.stores.set_unavailable(&self.kind, &format!("{error:#}"));
                     wait(&mut context.crds).await;
                 }
@@ -199,7 +199,7 @@ impl Watch {
         match lists {
             Lists::Streaming => config = config.streaming_lists(),
             Lists::Pages => {}
-            Lists::SmallPages => config = config.page_size(SMALL_PAGE),
+            Lists::SmallPages => config = config.page_size(SMALL_PAGE_SIZE),
         }
         if !self.scope.labels.is_empty() {
             config = config.labels(&self.scope.labels);
@@ -222,7 +222,7 @@ impl Watch {
                 // The list that held the object is not complete: objects that it lacks do not count
                 // as gone.
                 context.metrics.watch_restarted(kind);
-                warn!(kind = %kind.kind, group = %kind.group, error = foreign, "watch failed, trying again");
+                warn!(kind = display_kind(kind), error = foreign, "watch failed, trying again");
                 stores.set_unavailable(kind, &foreign);
                 return End::Foreign;
             }
@@ -242,7 +242,7 @@ impl Watch {
                         context.access.renew_soon();
                     }
                     context.metrics.watch_restarted(kind);
-                    debug!(kind = %kind.kind, group = %kind.group, %error, "watch failed, trying again");
+                    debug!(kind = display_kind(kind), %error, "watch failed, trying again");
                     stores.set_unavailable(kind, &error.to_string());
                 }
             }
@@ -301,10 +301,10 @@ fn name(resource: &ApiResource) -> String {
     format!("{}{dot}{}", resource.plural, resource.group)
 }
 
-/// Waits for a change of a CRD, at most [`ASK_AGAIN`].
+/// Waits for a change of a CRD, at most [`LOOKUP_RETRY_DELAY`].
 async fn wait(crds: &mut latest::Receiver<u64>) {
     // The sender ends only with the host, which ends this task as well.
-    let _ = tokio::time::timeout(ASK_AGAIN, crds.changed()).await;
+    let _ = tokio::time::timeout(LOOKUP_RETRY_DELAY, crds.changed()).await;
 }
 
 /// Counts `changes` up with each change of a CRD, until the task is ended.

@@ -7,9 +7,9 @@ async fn saves_that_come_together_are_one_change() {
     let write = async {
         for name in ["a", "b"] {
             send.send(PathBuf::from(name)).unwrap();
-            tokio::time::sleep(QUIET_FOR / 2).await;
+            tokio::time::sleep(QUIET_PERIOD / 2).await;
         }
-        tokio::time::sleep(QUIET_FOR).await;
+        tokio::time::sleep(QUIET_PERIOD).await;
         send.send(PathBuf::from("c")).unwrap();
     };
     let (saved, ()) = tokio::join!(debounced.next(), write);
@@ -24,7 +24,7 @@ async fn saves_without_end_are_not_waited_for() {
     let write = async {
         loop {
             send.send(PathBuf::from("a")).unwrap();
-            tokio::time::sleep(QUIET_FOR / 2).await;
+            tokio::time::sleep(QUIET_PERIOD / 2).await;
         }
     };
     let start = Instant::now();
@@ -40,6 +40,6 @@ async fn what_was_saved_is_not_lost_with_a_wait_that_was_broken_off() {
     let (send, paths) = mpsc::unbounded_channel();
     let mut debounced = Debounced::new(paths);
     send.send(PathBuf::from("a")).unwrap();
-    assert!(tokio::time::timeout(QUIET_FOR / 2, debounced.next()).await.is_err());
+    assert!(tokio::time::timeout(QUIET_PERIOD / 2, debounced.next()).await.is_err());
     assert_eq!(debounced.next().await, BTreeSet::from(["a".into()]));
 }

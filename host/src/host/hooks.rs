@@ -29,7 +29,7 @@ use mortise_core::{
 };
 
 /// Batches of one conversion that are converted at the same time.
-const BATCHES: usize = 4;
+const MAX_CONCURRENT_BATCHES: usize = 4;
 
 /// The hooks of a version of a processor. Cheap to clone.
 #[derive(Clone)]
@@ -159,8 +159,8 @@ impl Serving {
         self.of.lock().remove(name);
     }
 
-    /// Returns whether the hooks of a processor are served; `None` if it has none, or if there is no
-    /// port.
+    /// Returns whether the hooks of a processor are served; `None` if it has none, or if there is
+    /// no port.
     pub(super) fn state_of(&self, processor: &str) -> Option<Result<(), NotServed>> {
         let port = self.port.lock().clone()?;
         self.of.lock().contains_key(processor).then(|| port(processor).map_or(Ok(()), Err))
@@ -230,7 +230,7 @@ impl Hooking {
             }
         });
         let converted: Vec<Vec<String>> =
-            stream::iter(tasks).buffered(BATCHES).try_collect().await?;
+            stream::iter(tasks).buffered(MAX_CONCURRENT_BATCHES).try_collect().await?;
         Ok(converted.into_iter().flatten().collect())
     }
 

@@ -20,7 +20,7 @@ use crate::cluster::{
     access::Rights,
     watch::{self, Watch},
 };
-use mortise_core::{path::Fields, reads::Demand, store::Feed};
+use mortise_core::{contract::display_kind, path::Fields, reads::Demand, store::Feed};
 
 /// The interval between checks for stores that were too large and may be opened again.
 const REOPEN_INTERVAL: Duration = Duration::from_mins(1);
@@ -55,7 +55,10 @@ impl HostState {
         for started in steps.handed_over {
             let Watch { kind, scope } = &started.watch;
             if let Some(feed) = stores.feed(kind, scope) {
-                tracing::info!(kind = %kind.kind, group = %kind.group, "watched with the rights of another account");
+                tracing::info!(
+                    kind = display_kind(kind),
+                    "watched with the rights of another account"
+                );
                 self.start(started, feed);
             }
         }

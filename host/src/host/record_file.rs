@@ -42,16 +42,16 @@ const LOCK: &str = "lock";
 const MAX_FILE_BYTES: u64 = 1 << 30;
 /// The number of records that are written before other tasks have their turn: about a millisecond's
 /// work.
-const AT_ONCE: usize = 64;
+const RECORDS_PER_TURN: usize = 64;
 /// The time between a change and the write, which takes along all further changes until then.
 ///
 /// It bounds the runs that a killed host costs, and how much is written: for 5,000 keys that change
 /// all the time, 17 MB every 30 s.
-const BETWEEN_WRITES: Duration = Duration::from_secs(30);
+const WRITE_DELAY: Duration = Duration::from_secs(30);
 /// The time after which records of a former start are dropped if their keys were not verified:
 /// every key that exists has been verified by then, so the others are of objects or processors that
 /// are gone.
-const VERIFIED_WITHIN: Duration = Duration::from_hours(1);
+const UNVERIFIED_RECORD_AGE: Duration = Duration::from_hours(1);
 
 /// The reason why no records are written.
 #[derive(Debug, thiserror::Error)]
@@ -148,7 +148,7 @@ impl RecordFile {
         let mut digest = Xxh3::new();
         new.file().write_all(HEADER.as_bytes())?;
         new.file().write_all(&digest.digest().to_le_bytes())?;
-        for some in records.chunks(AT_ONCE) {
+        for some in records.chunks(RECORDS_PER_TURN) {
             let lasting = some.iter().filter(|record| record.outlives_its_start());
             let bytes = lasting.map(|record| encode(record)).collect::<Vec<_>>().concat();
             digest.update(&bytes);
@@ -162,12 +162,12 @@ impl RecordFile {
 
 /// Writes changed records to disk for as long as the host runs.
 pub(crate) async fn run(file: Arc<tokio::sync::Mutex<RecordFile>>, records: Arc<Records>) {
-    let verified = Instant::now() + VERIFIED_WITHIN;
+    let verified = Instant::now() + UNVERIFIED_RECORD_AGE;
     let mut has_former = true;
     loop {
         tokio::select! {
             () = records.changed() => {
-                sleep(BETWEEN_WRITES).await;
+                sleep(WRITE_DELAY).await;
                 file.lock().await.write(&records).await;
             }
             () = sleep_until(verified), if has_former => {

@@ -228,7 +228,7 @@ fn limit_of_log(processor: &str) -> Option<LimitMet> {
 
 /// The time for which a processor counts as short of memory, after its last call that was refused
 /// memory.
-const SHORT_OF_MEMORY: Duration = Duration::from_mins(1);
+const SHORT_OF_MEMORY_PERIOD: Duration = Duration::from_mins(1);
 
 /// Returns the limits that the calls of a processor meet together.
 fn limits_of_calls(processor: &Processor) -> Vec<LimitMet> {
@@ -241,7 +241,7 @@ fn limits_of_calls(processor: &Processor) -> Vec<LimitMet> {
             waiting.longest.as_secs()
         ),
     });
-    let short = tenant.short_of_memory().filter(|ago| *ago < SHORT_OF_MEMORY);
+    let short = tenant.short_of_memory().filter(|ago| *ago < SHORT_OF_MEMORY_PERIOD);
     let short = short.map(|_| LimitMet {
         reason: "CallMemoryLimited",
         message: "a call failed since it got no more memory: one processor's calls together get no more than is left for others of --call-memory-mib".to_owned(),

@@ -31,9 +31,9 @@ use mortise_core::{
 };
 
 /// The number of objects that a version is tried with.
-const KEYS: usize = 3;
+const TRIED_OBJECTS: usize = 3;
 /// The number of objects that are drawn: some of them may be paused, or not known yet.
-const CANDIDATES: usize = 9;
+const CANDIDATE_OBJECTS: usize = 9;
 
 /// The reason why a version was not put to work. The former version, if any, runs on.
 #[derive(Debug, thiserror::Error)]
@@ -190,7 +190,7 @@ impl Host {
                 Tried::Broke(message) => broke.push((key.clone(), message)),
             }
             tried += 1;
-            if tried == KEYS {
+            if tried == TRIED_OBJECTS {
                 break;
             }
         }
@@ -218,7 +218,7 @@ fn drawn(of_reconcilers: &[Vec<Key>], counts: impl Fn(&Key) -> bool) -> Vec<&Key
     let mut rows: Vec<Vec<&Key>> = Vec::new();
     rows.extend(of_reconcilers.iter().map(|keys| keys.iter().filter(|key| counts(key)).collect()));
     let mut drawn: Vec<&Key> = Vec::new();
-    while drawn.len() < CANDIDATES {
+    while drawn.len() < CANDIDATE_OBJECTS {
         let before = drawn.len();
         for keys in &mut rows {
             let times = |key: &Key| {
@@ -232,7 +232,7 @@ fn drawn(of_reconcilers: &[Vec<Key>], counts: impl Fn(&Key) -> bool) -> Vec<&Key
             break;
         }
     }
-    drawn.truncate(CANDIDATES);
+    drawn.truncate(CANDIDATE_OBJECTS);
     drawn
 }
 
@@ -296,7 +296,7 @@ mod tests {
         }
         let many: Vec<String> = (0..100).map(|number| format!("n/{number}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert_eq!(drawn(&[keys("a", &many)], |_| true).len(), CANDIDATES);
+        assert_eq!(drawn(&[keys("a", &many)], |_| true).len(), CANDIDATE_OBJECTS);
     }
 
     #[test]

@@ -35,7 +35,7 @@ use mortise_core::{
 };
 
 /// The longest time that runs wait for the first lists of what they will read.
-const FIRST_LISTS: Duration = Duration::from_secs(10);
+const FIRST_LISTS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The state that the tasks of a host share. The locks are taken in this order, each for a few
 /// lines: that of `dispatch`, `registry`, `watches`.
@@ -142,8 +142,8 @@ impl HostState {
     }
 
     /// Waits for the first lists, so that the first runs do not see half of a cluster. Reads of a
-    /// kind whose list takes longer than [`FIRST_LISTS`] are answered as unavailable, and their
-    /// keys run again when the list is complete.
+    /// kind whose list takes longer than [`FIRST_LISTS_TIMEOUT`] are answered as unavailable, and
+    /// their keys run again when the list is complete.
     pub(super) async fn listed(&self, watches: &[Watch]) {
         let stores = self.dispatch.stores();
         let mut progress = stores.progress();
@@ -154,7 +154,7 @@ impl HostState {
                 }
             }
         };
-        let _ = tokio::time::timeout(FIRST_LISTS, complete).await;
+        let _ = tokio::time::timeout(FIRST_LISTS_TIMEOUT, complete).await;
     }
 
     /// Runs a key to its end, or skips the run, on the version that is current when the run begins.

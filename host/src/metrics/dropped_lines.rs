@@ -1,5 +1,5 @@
-//! Counts of the lines of the program's own log that were not written. There is one log in a process,
-//! so they are counted in one place; each [`super::Metrics`] reports them.
+//! Counts of the lines of the program's own log that were not written. There is one log in a
+//! process, so they are counted in one place; each [`super::Metrics`] reports them.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ pub(super) static LOST: LazyLock<Counter> = LazyLock::new(Counter::default);
 /// The time at which a line about a processor was last over its limit, if that was lately.
 static LIMITED_AT: LazyLock<Mutex<HashMap<Arc<str>, Instant>>> = LazyLock::new(Mutex::default);
 /// The time for which a processor counts as limited after a dropped line.
-const RECENT: Duration = Duration::from_mins(1);
+const LIMITED_PERIOD: Duration = Duration::from_mins(1);
 
 /// Counts a line that was over the limit of its processor; `None` for a line about no processor.
 pub(crate) fn count(processor: Option<&Arc<str>>) {
@@ -34,11 +34,11 @@ pub(crate) fn count(processor: Option<&Arc<str>>) {
         *at = Instant::now();
         return;
     }
-    all.retain(|_, at| at.elapsed() < RECENT);
+    all.retain(|_, at| at.elapsed() < LIMITED_PERIOD);
     all.insert(Arc::clone(name), Instant::now());
 }
 
 /// Returns whether lines about a processor were dropped in the last minute.
 pub(crate) fn is_limited(processor: &str) -> bool {
-    LIMITED_AT.lock().get(processor).is_some_and(|at| at.elapsed() < RECENT)
+    LIMITED_AT.lock().get(processor).is_some_and(|at| at.elapsed() < LIMITED_PERIOD)
 }

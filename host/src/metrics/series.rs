@@ -12,7 +12,7 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 
 /// The maximum number of series of one processor in one metric: more than any of ours needs. Kinds
 /// and verbs are those of its description, which its owner may change as often as they like.
-const OF_PROCESSOR: usize = 512;
+const MAX_SERIES_PER_PROCESSOR: usize = 512;
 /// The kind in series past the limit, and for kinds that a description does not name.
 pub(super) const OTHER: &str = "other";
 
@@ -50,7 +50,8 @@ impl<L: Labels, M: Clone, C: MetricConstructor<M>> Series<L, M, C> {
         let mut known = self.known.lock();
         let of = known.entry(Arc::clone(labels.processor())).or_default();
         let is_new = !of.contains(&labels);
-        let labels = if is_new && of.len() >= OF_PROCESSOR { labels.other() } else { labels };
+        let labels =
+            if is_new && of.len() >= MAX_SERIES_PER_PROCESSOR { labels.other() } else { labels };
         let series = self.family.get_or_create(&labels).clone();
         if is_new {
             of.insert(labels);

@@ -155,7 +155,8 @@ fn why_refused(ip: IpAddr) -> Option<&'static str> {
     is_no_host.then_some("is the address of no single host")
 }
 
-/// Returns the IPv4 address that an IPv6 address leads to by translation (NAT64) or a tunnel (6to4).
+/// Returns the IPv4 address that an IPv6 address leads to by translation (NAT64) or a tunnel
+/// (6to4).
 fn embedded(ip: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(ip) = ip else { return None };
     let of = |high: u16, low: u16| {

@@ -229,10 +229,10 @@ fn kind_of(config: &str) -> &'static str {
 
 /// Cuts a text of a registry to what a message may hold.
 pub(super) fn shown(text: &str) -> String {
-    const LONGEST: usize = 200;
+    const MAX_TEXT_CHARACTERS: usize = 200;
     let plain = |sign: char| if sign.is_control() { ' ' } else { sign };
-    let mut shown: String = text.chars().take(LONGEST).map(plain).collect();
-    if text.chars().nth(LONGEST).is_some() {
+    let mut shown: String = text.chars().take(MAX_TEXT_CHARACTERS).map(plain).collect();
+    if text.chars().nth(MAX_TEXT_CHARACTERS).is_some() {
         shown.push('…');
     }
     shown.trim().to_owned()

@@ -127,8 +127,8 @@ fn parse(text: &str) -> Result<Reference, &'static str> {
     Ok(Reference { registry, repository: repository.to_owned(), tag, digest })
 }
 
-/// Returns whether a text is a host with or without a port. A word without a dot and a port is taken
-/// for a part of a repository, but for `localhost`.
+/// Returns whether a text is a host with or without a port. A word without a dot and a port is
+/// taken for a part of a repository, but for `localhost`.
 pub fn is_registry(text: &str) -> bool {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),

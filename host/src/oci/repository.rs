@@ -29,7 +29,7 @@ const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
 /// The bytes of an answer that is no success that are read.
 const MAX_REFUSAL_BYTES: usize = 16 << 10;
 /// The redirects that are followed.
-const REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 /// The longest wait that a registry may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
 const DIGEST_HEADER: &str = "docker-content-digest";
@@ -265,8 +265,8 @@ impl Repository {
         registry.map_or(0, |registry| registry.port)
     }
 
-    /// Sends a request to an address that `from` has named, and follows redirects. Credentials go to
-    /// `from` only.
+    /// Sends a request to an address that `from` has named, and follows redirects. Credentials go
+    /// to `from` only.
     async fn ask_from(
         &self,
         from: &Address,
@@ -316,7 +316,7 @@ impl Repository {
             let (host, asked) = (answer.from.host.clone(), what.to_owned());
             Error::Invalid { host, asked, found: found.to_owned() }
         };
-        if count > REDIRECTS {
+        if count > MAX_REDIRECTS {
             return Err(found("it redirects again and again"));
         }
         let location = answer.header("location").and_then(|location| answer.from.join(location));

@@ -27,7 +27,7 @@ pub const MAX_FILE_BYTES: u64 = 256 << 10;
 /// The type that the content of cosign's older format names.
 const SIMPLE_TYPE: &str = "cosign container image signature";
 /// The number of signatures that a message says something about.
-const LISTED: usize = 3;
+const MAX_LISTED_SIGNATURES: usize = 3;
 
 /// A signature of an artifact, before it is verified.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,7 +184,8 @@ impl Verified {
             [] => "it is signed by other keys".to_owned(),
             [one] => format!("it has one signature, and {one}"),
             several => {
-                let shown: Vec<&str> = several.iter().take(LISTED).map(String::as_str).collect();
+                let shown: Vec<&str> =
+                    several.iter().take(MAX_LISTED_SIGNATURES).map(String::as_str).collect();
                 let (count, shown) = (several.len(), shown.join("; "));
                 format!("it has {count} signatures that do not count: {shown}")
             }

@@ -30,7 +30,7 @@ const FOLDER: &str = "modules";
 /// The most bytes of a small file.
 const MAX_SMALL_BYTES: u64 = 8 << 20;
 /// The bytes that are written at once.
-const CHUNK: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 const BLOB: &str = "sha256-";
 const SIGNATURES: &str = "signatures-";
 const ACCESS: &str = "access-";
@@ -65,8 +65,8 @@ pub struct Writer {
 // === impl Store ===
 
 impl Store {
-    /// Opens the folder in a cache directory, which may hold `limit` bytes. Returns `None`, and logs
-    /// that, if it cannot be made there.
+    /// Opens the folder in a cache directory, which may hold `limit` bytes. Returns `None`, and
+    /// logs that, if it cannot be made there.
     ///
     /// # Errors
     ///
@@ -156,14 +156,15 @@ impl Store {
     /// Puts a digest in front of those that a file lists.
     fn note(&self, name: &str, digest: Digest) -> Result<(), Error> {
         /// The digests that are remembered: the newest ones.
-        const REMEMBERED: usize = 64;
+        const MAX_CACHED_DIGESTS: usize = 64;
         let mut noted = self.noted(name);
         if noted.first() == Some(&digest) {
             return Ok(());
         }
         noted.retain(|other| *other != digest);
         noted.insert(0, digest);
-        let lines: Vec<String> = noted.iter().take(REMEMBERED).map(Digest::to_string).collect();
+        let lines: Vec<String> =
+            noted.iter().take(MAX_CACHED_DIGESTS).map(Digest::to_string).collect();
         self.put(name, lines.join("\n").as_bytes())
     }
 
@@ -186,8 +187,8 @@ impl Store {
         elsewhere(begin).await.unwrap_or_else(|| Err(broken_off()))
     }
 
-    /// Removes what was used longest ago, until there is room for so many bytes. `kept` are digests of
-    /// manifests, which stay with their modules and signatures.
+    /// Removes what was used longest ago, until there is room for so many bytes. `kept` are digests
+    /// of manifests, which stay with their modules and signatures.
     ///
     /// # Errors
     ///
@@ -225,7 +226,7 @@ impl Store {
     fn whole(&self, digest: Digest) -> Option<File> {
         let mut file = self.open_file(&blob_name(digest))?;
         let mut context = Context::new(&SHA256);
-        let mut buffer = vec![0; CHUNK];
+        let mut buffer = vec![0; CHUNK_BYTES];
         loop {
             match file.read(&mut buffer) {
                 Ok(0) => break,
@@ -318,7 +319,7 @@ impl Writer {
 impl Sink for Writer {
     async fn take(&mut self, part: Bytes) -> Result<(), Error> {
         self.waiting.extend_from_slice(&part);
-        if self.waiting.len() >= CHUNK { self.flush().await } else { Ok(()) }
+        if self.waiting.len() >= CHUNK_BYTES { self.flush().await } else { Ok(()) }
     }
 }
 

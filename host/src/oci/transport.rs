@@ -36,10 +36,10 @@ use super::{Error, address::Address};
 use mortise_core::error_chain;
 
 /// The bytes that a connection reads ahead.
-const READ_AHEAD: usize = 64 << 10;
+const READ_AHEAD_BYTES: usize = 64 << 10;
 /// The names that are looked up at the same time, each on a thread that waits for a name server: a
 /// registry whose name server hangs leaves threads to the rest of the host (see `program`).
-const LOOKUPS: usize = 3;
+const MAX_CONCURRENT_LOOKUPS: usize = 3;
 const AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
 
 /// The body of a request.
@@ -145,7 +145,7 @@ impl Transport {
             plain: options.plain,
             proxy,
             no_proxy: options.no_proxy,
-            lookups: Arc::new(Semaphore::new(LOOKUPS)),
+            lookups: Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS)),
             times: options.times,
         })
     }
@@ -166,7 +166,8 @@ impl Transport {
     ) -> Result<Answer, Error> {
         let host = to.host.as_str();
         let (stream, is_loopback) = self.connect(to, may_be_loopback).await?;
-        let shaken = http1::Builder::new().max_buf_size(READ_AHEAD).handshake(TokioIo::new(stream));
+        let shaken =
+            http1::Builder::new().max_buf_size(READ_AHEAD_BYTES).handshake(TokioIo::new(stream));
         let (mut sender, connection) = shaken.await.map_err(|error| unreachable(host, &error))?;
         let mut connection: Connection = Box::pin(connection);
         let request = request(to, method, headers, body);
@@ -284,8 +285,8 @@ impl Transport {
         Ok(Box::new(TokioIo::new(upgraded)))
     }
 
-    /// Resolves the name of an address, checks what was found, and connects. Returns also whether the
-    /// connection ends at this machine.
+    /// Resolves the name of an address, checks what was found, and connects. Returns also whether
+    /// the connection ends at this machine.
     async fn open(&self, to: &Address, may_be_loopback: bool) -> Result<(TcpStream, bool), Error> {
         let host = to.host.as_str();
         let mut failed = None;

@@ -1,4 +1,5 @@
-//! The kinds that the host owns, as Kubernetes objects: data and conversions only. `crds/mortise.dev` is made from them.
+//! The kinds that the host owns, as Kubernetes objects: data and conversions only.
+//! `crds/mortise.dev` is made from them.
 
 pub mod definition;
 mod processor;
@@ -10,9 +11,10 @@ pub use processor::{
     ReconciledKind, SecretReference, Verification,
 };
 
-/// The finalizer of a Processor that has been put to work: its finalizers on other objects are handled first.
+/// The finalizer of a Processor that has been put to work: its finalizers on other objects are
+/// handled first.
 pub const FINALIZER: &str = "mortise.dev/processor";
 
-/// On a `ServiceAccount`, as a label or an annotation: the Processor that may act as it. `*`, which no label can hold, stands for every
-/// one of the namespace.
+/// On a `ServiceAccount`, as a label or an annotation: the Processor that may act as it. `*`, which
+/// no label can hold, stands for every one of the namespace.
 pub const CONSENT: &str = "mortise.dev/processor";

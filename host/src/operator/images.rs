@@ -1,9 +1,9 @@
 //! The artifacts that Processors name: resolved, pulled and kept, in tasks of their own, so that no
 //! controller waits for a registry.
 //!
-//! *Guarantees.* An artifact that is given out was pulled whole, by its digest. If its registry goes
-//! away, the last one that a tag named stays. What a Processor names, runs or may go back to is not
-//! removed from the disk.
+//! *Guarantees.* An artifact that is given out was pulled whole, by its digest. If its registry
+//! goes away, the last one that a tag named stays. What a Processor names, runs or may go back to
+//! is not removed from the disk.
 
 mod follower;
 mod pull;
@@ -28,7 +28,7 @@ use mortise_core::write::Clock;
 
 /// The artifacts that are pulled at the same time for one namespace: a registry that is slow keeps
 /// only those waiting that chose it.
-const PULLS: usize = 2;
+const MAX_CONCURRENT_PULLS: usize = 2;
 
 /// How artifacts are got.
 #[derive(Clone)]
@@ -133,7 +133,7 @@ impl Images {
             let mut pulls = self.0.pulls.lock();
             pulls.retain(|_, line| Arc::strong_count(line) > 1);
             let line = pulls.entry(namespace.to_owned());
-            Arc::clone(line.or_insert_with(|| Arc::new(Semaphore::new(PULLS))))
+            Arc::clone(line.or_insert_with(|| Arc::new(Semaphore::new(MAX_CONCURRENT_PULLS))))
         };
         line.acquire_owned().await.expect("the places are never closed")
     }

@@ -10,8 +10,8 @@ use crate::{
 };
 use mortise_core::error_chain;
 
-/// Loads a component with its libraries, asks it for its description, and checks its configuration against the schema
-/// that it declares.
+/// Loads a component with its libraries, asks it for its description, and checks its configuration
+/// against the schema that it declares.
 pub(super) async fn load(
     engine: &Engine,
     (module, libraries): (wasm::Module, Vec<LibraryModule>),

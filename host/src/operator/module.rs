@@ -36,15 +36,15 @@ const SIGNATURE: &str = ".sig";
 /// The name of the folder in specs, wherever the folder is.
 pub(super) const FOLDER: &str = "/modules/";
 /// The number of modules that a message lists.
-const LISTED_MODULES: usize = 10;
+const MAX_LISTED_MODULES: usize = 10;
 /// The age from which a change time can be relied on: a file that changed more recently may change
 /// again and keep its change time, since systems count these times in steps of up to 10 ms.
-const SETTLED: Duration = Duration::from_millis(20);
+const SETTLED_AGE: Duration = Duration::from_millis(20);
 /// The number of threads that read the folder at the same time. If its disk hangs, other threads
 /// are left for the rest of the host: see `program`.
-const READERS: usize = 2;
+const MAX_READERS: usize = 2;
 /// The number of attempts to read a file that is changed meanwhile.
-const ROUNDS: usize = 10;
+const MAX_ATTEMPTS: usize = 10;
 
 /// The folder of modules. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -93,7 +93,7 @@ impl Modules {
             )
         })?;
         let (folder, moved) = (folder.to_owned(), latest::Sender::new(0));
-        let readers = Arc::new(Semaphore::new(READERS));
+        let readers = Arc::new(Semaphore::new(MAX_READERS));
         Ok(Self(Arc::new(FolderState { dir, folder, readers, moved })))
     }
 
@@ -167,9 +167,9 @@ impl Modules {
 /// Reads a file that is not changed meanwhile. A file that is renamed into its place is another
 /// file.
 fn read(dir: &Dir, name: &str) -> Result<(Bytes, Stamp), Fault> {
-    for round in 0..ROUNDS {
+    for round in 0..MAX_ATTEMPTS {
         if round > 0 {
-            thread::sleep(SETTLED);
+            thread::sleep(SETTLED_AGE);
         }
         let (mut file, before) = open(dir, name)?;
         if !has_settled(&before) {
@@ -222,7 +222,7 @@ fn has_settled(metadata: &Metadata) -> bool {
     let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
     let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or_default();
     // A clock that is far off, such as that of a file server, proves nothing.
-    now.abs_diff(Duration::new(seconds, nanoseconds)) >= SETTLED
+    now.abs_diff(Duration::new(seconds, nanoseconds)) >= SETTLED_AGE
 }
 
 fn too_large(name: &str, length: u64) -> Fault {
@@ -256,8 +256,8 @@ fn held(dir: &Dir) -> String {
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> = names.filter(|name| is_module(name)).collect();
     names.sort();
-    let more = names.len().saturating_sub(LISTED_MODULES);
-    names.truncate(LISTED_MODULES);
+    let more = names.len().saturating_sub(MAX_LISTED_MODULES);
+    names.truncate(MAX_LISTED_MODULES);
     match (names.is_empty(), more) {
         (true, _) => "it holds none".to_owned(),
         (false, 0) => format!("it holds: {}", names.join(", ")),

@@ -21,7 +21,7 @@ use mortise_core::{
 
 const PROCESSORS: &str = "/apis/mortise.dev/v1alpha1";
 /// The page size of client-go's pager.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// The Processors of this host, as owners of fields.
 pub(super) struct Owners {
@@ -99,7 +99,7 @@ impl Owners {
         let place = place.map(|of| format!("/namespaces/{}", encoded(of))).unwrap_or_default();
         let (mut found, mut token) = (BTreeSet::new(), String::new());
         loop {
-            let mut path = format!("{PROCESSORS}{place}/processors?limit={PAGE}");
+            let mut path = format!("{PROCESSORS}{place}/processors?limit={PAGE_SIZE}");
             if !token.is_empty() {
                 path.push_str("&continue=");
                 path.push_str(&encoded(&token));

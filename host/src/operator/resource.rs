@@ -14,7 +14,7 @@ use mortise_core::{
 /// The field manager of the host itself.
 const MANAGER: &str = "mortise";
 /// The number of attempts to change the finalizers while others change the object.
-const ROUNDS: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// A Processor resource in the cluster.
 #[derive(Debug, Clone)]
@@ -75,15 +75,16 @@ impl Resource {
                 {"op": "add", "path": "/metadata/finalizers", "value": next},
             ]);
             let path = format!("{}?fieldManager={MANAGER}", self.path(""));
-            let refusal =
-                match cluster.send(&Outgoing::new(Method::JsonPatch, path, Some(operations))).await
-                {
-                    Ok(_) => return Ok(()),
-                    Err(refusal) if matches!(refusal.code, 404 | 409 | 422) && round < ROUNDS => {
-                        refusal
-                    }
-                    Err(refusal) => return Err(refusal),
-                };
+            let refusal = match cluster
+                .send(&Outgoing::new(Method::JsonPatch, path, Some(operations)))
+                .await
+            {
+                Ok(_) => return Ok(()),
+                Err(refusal) if matches!(refusal.code, 404 | 409 | 422) && round < MAX_ATTEMPTS => {
+                    refusal
+                }
+                Err(refusal) => return Err(refusal),
+            };
             let Some(live) = self.live(cluster).await? else { return Ok(()) };
             let text =
                 |pointer: &str| live.pointer(pointer).and_then(Value::as_str).map(str::to_owned);

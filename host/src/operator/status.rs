@@ -33,7 +33,7 @@ const RIGHTS_MISSING: &str = "RightsMissing";
 /// The values that the status of a condition can have.
 const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 /// The number of items that a message lists.
-const LISTED_ITEMS: usize = 5;
+const MAX_LISTED_ITEMS: usize = 5;
 /// The longest message, in characters: an object in etcd holds many, and people read one.
 const MAX_MESSAGE_CHARACTERS: usize = 2000;
 /// The longest message that lists rules, in characters.
@@ -388,8 +388,8 @@ fn condition(kind: &str, finding: Finding, known: &Known<'_>) -> Condition {
 }
 
 fn listed(texts: &[String]) -> String {
-    let more = texts.len().saturating_sub(LISTED_ITEMS);
-    let mut shown: Vec<&str> = texts.iter().take(LISTED_ITEMS).map(String::as_str).collect();
+    let more = texts.len().saturating_sub(MAX_LISTED_ITEMS);
+    let mut shown: Vec<&str> = texts.iter().take(MAX_LISTED_ITEMS).map(String::as_str).collect();
     let rest = format!("and {more} more");
     if more > 0 {
         shown.push(&rest);

@@ -22,7 +22,7 @@ use crate::{args::RunArgs, cluster};
 use mortise_core::{error_chain, key::NamespacedName};
 
 /// The time within which the cluster must answer at the start.
-const ANSWER: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The beginning of rustls' message about a server certificate that is not accepted.
 const NOT_ACCEPTED: &str = "invalid peer certificate: ";
 
@@ -89,9 +89,9 @@ impl Home {
             let user = whoami(&client, shown).await?;
             anyhow::Ok((version, user))
         };
-        let answered = tokio::time::timeout(ANSWER, asked).await;
+        let answered = tokio::time::timeout(ANSWER_TIMEOUT, asked).await;
         let (version, user) = answered
-            .unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {ANSWER:?}")))
+            .unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {ANSWER_TIMEOUT:?}")))
             .with_context(|| format!("cannot work with the cluster at {address}"))?;
         Ok(Self { client, certificate, namespace, user, version, address, shown })
     }
@@ -119,8 +119,9 @@ impl Home {
         let answers = futures::future::try_join_all(
             asked.map(async |(need, verb)| anyhow::Ok((need, verb, self.may(need, verb).await?))),
         );
-        let answers = tokio::time::timeout(ANSWER, answers).await;
-        let answers = answers.with_context(|| format!("no answer within {ANSWER:?}")).flatten();
+        let answers = tokio::time::timeout(ANSWER_TIMEOUT, answers).await;
+        let answers =
+            answers.with_context(|| format!("no answer within {ANSWER_TIMEOUT:?}")).flatten();
         let answers = answers.context("cannot ask the cluster what the host may do")?;
         let refused: Vec<(&Need, &str)> = answers
             .into_iter()

@@ -8,17 +8,17 @@ use crate::args::RunArgs;
 
 /// The number of modules that are compiled at the same time, each in a process that may take
 /// `--compile-memory-mib`.
-const COMPILERS: u64 = 2;
+const MAX_COMPILERS: u64 = 2;
 /// The bytes for the host itself: its program, its copy of the cluster's objects, 16 warm slots for
 /// calls of 2 MiB, requests in progress, and 64 MiB of answers of libraries.
-const HOST: u64 = 320 * MIB;
+const HOST_BYTES: u64 = 320 * MIB;
 /// The bytes that calls get even if less is left: two compilers seldom take all their memory at
 /// once.
 const MIN_CALL_MEMORY: u64 = 256 * MIB;
 /// The bytes for calls if the host has no limit.
-const UNLIMITED: u64 = 1024 * MIB;
+const UNLIMITED_CALL_BYTES: u64 = 1024 * MIB;
 /// A number of bytes that no machine has: version 1 of cgroups writes such a number for "no limit".
-const NO_LIMIT: u64 = 1 << 50;
+const NO_LIMIT_BYTES: u64 = 1 << 50;
 const MIB: u64 = 1 << 20;
 
 /// The files with a container's limit, in version 2 and in version 1 of cgroups. Both show the
@@ -38,7 +38,7 @@ struct Limits {
 /// Returns the bytes for the memories of all calls.
 pub(super) fn of_calls(args: &RunArgs) -> usize {
     let asked = args.call_memory_mib.map(|mebibytes| u64::from(mebibytes) * MIB);
-    let compilers = COMPILERS * u64::from(args.compile_memory_mib) * MIB;
+    let compilers = MAX_COMPILERS * u64::from(args.compile_memory_mib) * MIB;
     let bytes = asked.unwrap_or_else(|| Limits::read().left(compilers));
     tracing::info!(mebibytes = bytes / MIB, "memory for calls");
     usize::try_from(bytes).unwrap_or(usize::MAX)
@@ -59,13 +59,14 @@ impl Limits {
     fn left(self, compilers: u64) -> u64 {
         let in_container = self.container.map(|all| all.saturating_sub(compilers));
         let least = [in_container, self.process].into_iter().flatten().min();
-        least.map_or(UNLIMITED, |all| all.saturating_sub(HOST).max(MIN_CALL_MEMORY))
+        least
+            .map_or(UNLIMITED_CALL_BYTES, |all| all.saturating_sub(HOST_BYTES).max(MIN_CALL_MEMORY))
     }
 }
 
 /// Parses a limit as cgroups write it; `None` if there is no limit.
 fn limit(text: &str) -> Option<u64> {
-    text.trim().parse().ok().filter(|bytes| *bytes < NO_LIMIT)
+    text.trim().parse().ok().filter(|bytes| *bytes < NO_LIMIT_BYTES)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use tokio::sync::watch as latest;
 use tracing::{info, warn};
 
 use crate::{cluster::lease::Guard, host::Host, operator::Progress};
-use mortise_core::contract::kind_label;
+use mortise_core::contract::display_kind;
 
 /// The result of reconciling everything.
 pub(super) struct End {
@@ -14,8 +14,8 @@ pub(super) struct End {
     faulty: usize,
 }
 
-/// Waits until every Processor has been handled once, all objects of the Processors are known, and no
-/// key is ready or running.
+/// Waits until every Processor has been handled once, all objects of the Processors are known, and
+/// no key is ready or running.
 pub(super) async fn done(
     host: &Host,
     operator: &mut latest::Receiver<Progress>,
@@ -46,7 +46,7 @@ impl End {
         let faulty = progress.faulty;
         info!(processors = status.len(), runs, failing, faulty, "all is reconciled");
         for of in status.iter().filter(|of| !of.missing.is_empty()) {
-            let missing: Vec<String> = of.missing.iter().map(kind_label).collect();
+            let missing: Vec<String> = of.missing.iter().map(display_kind).collect();
             warn!(processor = %of.version.processor, ?missing, "kinds are not served");
         }
         Self { failing, faulty }

@@ -3,7 +3,8 @@
 //! A line that names a processor, itself or by its span, takes from the allowance of that
 //! processor; any other line takes from the allowance of its place in the code. Lines over the
 //! limit are counted, and reported in one line. However many lines there are, each place may log
-//! one line in [`REPORT_INTERVAL`] about each processor: a failure is not hidden behind a chatty guest.
+//! one line in [`REPORT_INTERVAL`] about each processor: a failure is not hidden behind a chatty
+//! guest.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration, time::Instant};
 

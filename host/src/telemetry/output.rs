@@ -13,9 +13,9 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 
 /// The maximum number of lines that wait.
-const LINES: usize = 8192;
+const MAX_WAITING_LINES: usize = 8192;
 /// The maximum number of bytes that wait: as much as a host logs in a minute of trouble.
-const BYTES: usize = 4 << 20;
+const MAX_WAITING_BYTES: usize = 4 << 20;
 
 /// Lines that wait for the thread that writes them.
 #[derive(Debug, Default)]
@@ -49,7 +49,9 @@ impl Lines {
         if waiting.is_over {
             return false;
         }
-        if waiting.lines.len() >= LINES || waiting.bytes + line.len() > BYTES {
+        if waiting.lines.len() >= MAX_WAITING_LINES
+            || waiting.bytes + line.len() > MAX_WAITING_BYTES
+        {
             waiting.lost += 1;
             return false;
         }

@@ -122,7 +122,8 @@ fn nobody_waits_for_standard_error() {
     let kept = thread::scope(|scope| {
         let (lines, to) = (&lines, &mut to);
         assert!(lines.push(b"first"));
-        // The time after which the writer returns: longer than the lines below take on a busy machine.
+        // The time after which the writer returns: longer than the lines below take on a busy
+        // machine.
         let wait = Duration::from_secs(5);
         let writer = scope.spawn(move || lines.write(to, wait, |lost| told.send(lost).unwrap()));
         has_begun.recv().unwrap();

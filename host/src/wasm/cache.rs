@@ -28,11 +28,11 @@ const FOLDER: &str = "code";
 /// The end of an entry's file name.
 const ENDING: &str = ".code";
 /// Bytes of all entries together: the code of a hundred large processors.
-const LIMIT: u64 = 2 << 30;
+const MAX_TOTAL_BYTES: u64 = 2 << 30;
 /// Bytes of the digest after the code.
-const CHECKSUM: u64 = SHA256_OUTPUT_LEN as u64;
+const CHECKSUM_BYTES: u64 = SHA256_OUTPUT_LEN as u64;
 /// Bytes that are read at once.
-const CHUNK: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// A directory of compiled components.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Cache {
         engine: &wasmtime::Engine,
     ) -> Result<Option<Self>, crate::cache_dir::Error> {
         match dir.subdir(FOLDER) {
-            Ok(dir) => Ok(Some(Self::new(dir, engine, LIMIT))),
+            Ok(dir) => Ok(Some(Self::new(dir, engine, MAX_TOTAL_BYTES))),
             Err(error) if error.is_unwritable() => {
                 warn!(
                     error = mortise_core::error_chain::whole(&error),
@@ -201,14 +201,14 @@ impl Verified {
 
 /// Returns whether the file ends with the digest of its name and its code.
 fn is_whole(name: &str, file: &File) -> io::Result<bool> {
-    let Some(code) = file.metadata()?.len().checked_sub(CHECKSUM) else { return Ok(false) };
+    let Some(code) = file.metadata()?.len().checked_sub(CHECKSUM_BYTES) else { return Ok(false) };
     let mut digest = digest_for(name);
     copy(&mut file.take(code), |chunk| {
         digest.update(chunk);
         Ok(())
     })?;
     let mut checksum = Vec::new();
-    file.take(CHECKSUM + 1).read_to_end(&mut checksum)?;
+    file.take(CHECKSUM_BYTES + 1).read_to_end(&mut checksum)?;
     Ok(checksum == digest.finish().as_ref())
 }
 
@@ -220,7 +220,7 @@ fn digest_for(name: &str) -> Context {
 
 /// Passes on the bytes of `from` chunk by chunk, because code can be large.
 fn copy(from: &mut impl Read, mut to: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         let read = match from.read(&mut buffer) {
             Ok(0) => return Ok(()),

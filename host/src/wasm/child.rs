@@ -30,9 +30,9 @@ const MAX_STDERR_BYTES: u64 = 16 << 10;
 /// The message with which Rust's library ends a program that gets no memory.
 const NO_MEMORY: &str = "memory allocation of ";
 
-/// Environment of the child. mimalloc, in the static program and in the one that tests start, begins
-/// before `main` and reserves a GiB of writable memory, which counts against the limit though it is
-/// empty: see host/decisions/0027.
+/// Environment of the child. mimalloc, in the static program and in the one that tests start,
+/// begins before `main` and reserves a GiB of writable memory, which counts against the limit
+/// though it is empty: see host/decisions/0027.
 const OF_ALLOCATOR: &[(&str, &str)] = &[("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
 
 /// The resources that a child may use.

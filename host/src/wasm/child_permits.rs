@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A number of permits. Each tenant has a line of its own, whose first waiter stands in the line of
-/// all tenants. So each tenant holds one permit at most, and a tenant with a thousand modules counts
-/// as one in the line of all.
+/// all tenants. So each tenant holds one permit at most, and a tenant with a thousand modules
+/// counts as one in the line of all.
 #[derive(Debug)]
 pub(super) struct ChildPermits {
     all: Arc<Semaphore>,

@@ -84,8 +84,8 @@ pub enum CompileError {
 
 /// Factor and addend that turn the limit on CPU time into a limit on real time, for a child at a
 /// low priority on a busy machine.
-const STARVED_TIMES: u32 = 5;
-const STARVED_BESIDES: Duration = Duration::from_mins(5);
+const REAL_TIME_FACTOR: u32 = 5;
+const REAL_TIME_ALLOWANCE: Duration = Duration::from_mins(5);
 
 // === impl Compiler ===
 
@@ -128,7 +128,7 @@ impl Default for CompileLimits {
 impl CompileLimits {
     /// Returns how long a child may exist in real time.
     fn real_time(self) -> Duration {
-        Duration::from_secs(self.seconds.into()) * STARVED_TIMES + STARVED_BESIDES
+        Duration::from_secs(self.seconds.into()) * REAL_TIME_FACTOR + REAL_TIME_ALLOWANCE
     }
 
     fn of_child(self) -> child::Limits {
@@ -152,7 +152,7 @@ impl CompileError {
             }
             Failure::Other { status, stderr } => {
                 let refused = stderr.split_once(REFUSED).map(|(_, cause)| cause.trim().to_owned());
-                let is_refused = status.code() == Some(compile::BAD_INPUT);
+                let is_refused = status.code() == Some(compile::BAD_INPUT_EXIT_CODE);
                 refused.filter(|_| is_refused).map_or_else(
                     || Self::Crashed {
                         how: status.to_string(),

@@ -24,7 +24,7 @@ const MAX_VERDICT_BYTES: u64 = 64 << 10;
 
 /// The number of valid configurations that are remembered. A processor has one, and several of one
 /// module often have the same.
-const VALID_CONFIGS: usize = 256;
+const MAX_CACHED_CONFIGS: usize = 256;
 
 /// The digests of the last valid configurations, each with its schema: a new version of a module,
 /// and a second Processor of it, start no child for what was checked before.
@@ -124,7 +124,7 @@ impl ValidConfigs {
 
     fn insert(&self, digest: Digest) {
         let mut all = self.0.lock();
-        if all.len() >= VALID_CONFIGS {
+        if all.len() >= MAX_CACHED_CONFIGS {
             all.pop_front();
         }
         all.push_back(digest);
@@ -183,10 +183,10 @@ mod tests {
         let refused = engine.check_config(None, schema, "\"a\"").await.unwrap();
         assert!(matches!(refused, Verdict::Invalid(_)), "{refused:?}");
         assert_eq!(engine.valid_configs().0.lock().len(), 0);
-        for config in 0..=VALID_CONFIGS {
+        for config in 0..=MAX_CACHED_CONFIGS {
             let verdict = engine.check_config(None, schema, &config.to_string()).await.unwrap();
             assert_eq!(verdict, Verdict::Valid);
         }
-        assert_eq!(engine.valid_configs().0.lock().len(), VALID_CONFIGS);
+        assert_eq!(engine.valid_configs().0.lock().len(), MAX_CACHED_CONFIGS);
     }
 }

@@ -22,7 +22,7 @@ use super::cache::Cache;
 use super::child_permits::ChildPermits;
 use super::compiler::{CompileError, Compiler};
 use super::config::ValidConfigs;
-use super::library::answers::{ANSWERS, Answers};
+use super::library::answers::{Answers, MAX_ANSWERS_BYTES};
 use super::shares::{Bounds, Id, OwnedSlot, Shares, Waiting};
 use super::state::State;
 use super::tenant::Tenant;
@@ -97,13 +97,13 @@ struct EngineState {
     budget: Arc<Budget>,
     /// The answers of libraries.
     answers: Arc<Answers>,
-    /// A place for each concurrent call of a library. Apart from the lanes: a call that holds a slot
-    /// there must not wait for another one of the same.
+    /// A place for each concurrent call of a library. Apart from the lanes: a call that holds a
+    /// slot there must not wait for another one of the same.
     library_slots: Arc<Shares>,
     /// A place for each concurrent call of a hook.
     hook_slots: Shares,
-    /// The calls of libraries: they go on when their caller has ended. Each ends at its deadline, or
-    /// when calls are cancelled.
+    /// The calls of libraries: they go on when their caller has ended. Each ends at its deadline,
+    /// or when calls are cancelled.
     library_calls: TaskTracker,
     /// Changes when a call has waited for a slot for [`LONG_WAIT`](super::LONG_WAIT).
     delays: latest::Sender<u64>,
@@ -127,43 +127,43 @@ pub(super) enum Size {
 
 /// Bytes of a module above which it runs in the big lane. Rust guests have 0.2 to 2 MiB, Go guests
 /// 10 MiB and more.
-const SMALL_MODULE: u64 = 8 << 20;
+const MAX_SMALL_MODULE_BYTES: u64 = 8 << 20;
 /// Concurrent calls in the small lane: far more than cores, since calls only compute. One processor
 /// gets 56 at most, and 16 are reserved for processors that run no call, and for descriptions and
 /// trials; see [`Bounds::of_total`].
-const SMALL_CALLS: u32 = 128;
+const MAX_SMALL_CALLS: u32 = 128;
 /// Concurrent calls in the big lane, each of which may take its memory limit: one processor gets 7
 /// at most, 2 are reserved.
-const BIG_CALLS: u32 = 16;
+const MAX_BIG_CALLS: u32 = 16;
 /// Concurrent calls of hooks, in both lanes together: one processor gets 7 at most, 2 are reserved.
 /// Apart from all others: a write of a call may wait for a hook.
-const HOOK_CALLS: u32 = 16;
+const MAX_HOOK_CALLS: u32 = 16;
 /// Instances in the pool.
-const POOLED: u32 = SMALL_CALLS + HOOK_CALLS;
+const POOL_SIZE: u32 = MAX_SMALL_CALLS + MAX_HOOK_CALLS;
 /// Concurrent calls of libraries, each of which may take its memory limit: one processor gets 7 at
 /// most, 2 are reserved.
-const LIBRARY_CALLS: usize = 16;
+const MAX_LIBRARY_CALLS: usize = 16;
 /// Modules that are compiled concurrently, each of which may take the compiler's memory limit. More
 /// than one, so that a module that takes as long as its limit allows does not delay all others.
-const COMPILING: usize = 2;
+const MAX_COMPILATIONS: usize = 2;
 /// Configurations that are checked concurrently.
-const CHECKING: usize = 2;
+const MAX_CONFIG_CHECKS: usize = 2;
 /// Core instances, memories and tables that one component may consist of. A guest built for
 /// wasm32-wasip2 has 3 to 5, 1 and 2.
-const PARTS: u32 = 16;
-const MEMORIES: u32 = 2;
+const MAX_COMPONENT_PARTS: u32 = 16;
+const MAX_MODULE_MEMORIES: u32 = 2;
 /// Bytes of a slot's memory that are reset by copying instead of by system calls (design, section
 /// 10).
-const KEEP_MEMORY: usize = 2 << 20;
-const KEEP_STACK: usize = 64 << 10;
+const KEPT_MEMORY_BYTES: usize = 2 << 20;
+const KEPT_STACK_BYTES: usize = 64 << 10;
 /// Unused slots that stay warm: the memory cost of idle processors.
-const WARM_SLOTS: u32 = 16;
+const MAX_WARM_SLOTS: u32 = 16;
 /// Innermost functions that an error shows. Without a bound, collecting the backtrace of an endless
 /// recursion would take longer than the recursion did.
-const FRAMES: usize = 64;
-/// Stack of the guest's nested calls; the rest of `STACK` is for host functions.
-const GUEST_STACK: usize = 512 << 10;
-const STACK: usize = 2 << 20;
+const MAX_BACKTRACE_FRAMES: usize = 64;
+/// Stack of the guest's nested calls; the rest of `STACK_BYTES` is for host functions.
+const GUEST_STACK_BYTES: usize = 512 << 10;
+const STACK_BYTES: usize = 2 << 20;
 
 // === impl Engine ===
 
@@ -174,14 +174,15 @@ impl Engine {
     ///
     /// Fails if the machine cannot provide what the settings need.
     pub fn new(options: Options) -> Result<Self, EngineError> {
-        let small = Lane::new("small", &pooling(), SMALL_CALLS)?;
-        let big = Lane::new("big", &InstanceAllocationStrategy::OnDemand, BIG_CALLS)?;
+        let small = Lane::new("small", &pooling(), MAX_SMALL_CALLS)?;
+        let big = Lane::new("big", &InstanceAllocationStrategy::OnDemand, MAX_BIG_CALLS)?;
         let engines = vec![small.engine.clone(), big.engine.clone()];
         let ticker = Ticker::start(engines).map_err(EngineError::Ticker)?;
         let Options { cache, compiler, metrics, repeatable, call_memory } = options;
         let cache = cache.map(|dir| Cache::open(&dir, &big.engine)).transpose();
         let cache = cache.map_err(EngineError::Cache)?.flatten();
-        let (compiling, checking) = (ChildPermits::new(COMPILING), ChildPermits::new(CHECKING));
+        let (compiling, checking) =
+            (ChildPermits::new(MAX_COMPILATIONS), ChildPermits::new(MAX_CONFIG_CHECKS));
         let shared = EngineState {
             small,
             big,
@@ -196,9 +197,9 @@ impl Engine {
             over: CancellationToken::new(),
             turns: Arc::new(Turns::new(threads())),
             budget: Arc::new(Budget::new(call_memory.unwrap_or(usize::MAX))),
-            answers: Arc::new(Answers::new(ANSWERS)),
-            library_slots: Arc::new(Shares::new(Bounds::of_total(LIBRARY_CALLS))),
-            hook_slots: Shares::new(Bounds::of_total(HOOK_CALLS as usize)),
+            answers: Arc::new(Answers::new(MAX_ANSWERS_BYTES)),
+            library_slots: Arc::new(Shares::new(Bounds::of_total(MAX_LIBRARY_CALLS))),
+            hook_slots: Shares::new(Bounds::of_total(MAX_HOOK_CALLS as usize)),
             library_calls: TaskTracker::new(),
             delays: latest::Sender::new(0),
         };
@@ -337,7 +338,7 @@ impl Lane {
 
 impl Size {
     pub(super) fn of_module(bytes: u64) -> Self {
-        if bytes > SMALL_MODULE { Self::Big } else { Self::Small }
+        if bytes > MAX_SMALL_MODULE_BYTES { Self::Big } else { Self::Small }
     }
 }
 
@@ -371,26 +372,26 @@ fn config(allocation: &InstanceAllocationStrategy) -> Config {
         // Only native debuggers use the unwind information, and it costs memory and time for each
         // component.
         .native_unwind_info(false)
-        .wasm_backtrace_max_frames(NonZeroUsize::new(FRAMES))
-        .max_wasm_stack(GUEST_STACK)
-        .async_stack_size(STACK)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(MAX_BACKTRACE_FRAMES))
+        .max_wasm_stack(GUEST_STACK_BYTES)
+        .async_stack_size(STACK_BYTES)
         .allocation_strategy(allocation.clone());
     config
 }
 
 fn pooling() -> InstanceAllocationStrategy {
     let mut pool = PoolingAllocationConfig::new();
-    pool.total_component_instances(POOLED)
-        .total_stacks(POOLED)
-        .total_core_instances(POOLED * PARTS)
-        .total_memories(POOLED * MEMORIES)
-        .total_tables(POOLED * PARTS)
-        .max_core_instances_per_component(PARTS)
-        .max_memories_per_component(MEMORIES)
-        .max_tables_per_component(PARTS)
-        .max_unused_warm_slots(WARM_SLOTS)
-        .linear_memory_keep_resident(KEEP_MEMORY)
-        .async_stack_keep_resident(KEEP_STACK)
+    pool.total_component_instances(POOL_SIZE)
+        .total_stacks(POOL_SIZE)
+        .total_core_instances(POOL_SIZE * MAX_COMPONENT_PARTS)
+        .total_memories(POOL_SIZE * MAX_MODULE_MEMORIES)
+        .total_tables(POOL_SIZE * MAX_COMPONENT_PARTS)
+        .max_core_instances_per_component(MAX_COMPONENT_PARTS)
+        .max_memories_per_component(MAX_MODULE_MEMORIES)
+        .max_tables_per_component(MAX_COMPONENT_PARTS)
+        .max_unused_warm_slots(MAX_WARM_SLOTS)
+        .linear_memory_keep_resident(KEPT_MEMORY_BYTES)
+        .async_stack_keep_resident(KEPT_STACK_BYTES)
         .pagemap_scan(Enabled::Auto);
     InstanceAllocationStrategy::Pooling(pool)
 }

@@ -123,9 +123,9 @@ pub struct Trace {
 }
 
 /// Occurrences of one function among the kept frames from which on the trace counts as a recursion.
-const REPEATED: usize = 8;
+const MIN_RECURSIVE_FRAMES: usize = 8;
 /// Lines of a backtrace that are shown.
-const SHOWN_LINES: usize = 16;
+const MAX_BACKTRACE_LINES: usize = 16;
 /// Prefixes of the functions that Rust calls between the panic and the end of the guest.
 const PANIC_FRAMES: [&str; 4] =
     ["core::panicking::", "std::panicking::", "__rustc::", "std::sys::backtrace::"];
@@ -341,7 +341,7 @@ impl Trace {
 
     fn repeats(&self) -> bool {
         let times = |name: &String| self.frames.iter().filter(|other| *other == name).count();
-        self.frames.iter().any(|name| times(name) >= REPEATED)
+        self.frames.iter().any(|name| times(name) >= MIN_RECURSIVE_FRAMES)
     }
 
     /// Removes the frames that follow from a panic, so that the trace starts with the function that
@@ -358,7 +358,7 @@ impl Trace {
 impl fmt::Display for Trace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let runs: Vec<&[String]> = self.frames.chunk_by(|one, other| one == other).collect();
-        for (index, run) in runs.iter().take(SHOWN_LINES).enumerate() {
+        for (index, run) in runs.iter().take(MAX_BACKTRACE_LINES).enumerate() {
             let Some(name) = run.first() else { continue };
             let line_end = if index == 0 { "" } else { "\n" };
             write!(formatter, "{line_end}at {name}")?;
@@ -366,7 +366,7 @@ impl fmt::Display for Trace {
                 write!(formatter, " ({} times)", run.len())?;
             }
         }
-        match runs.len().checked_sub(SHOWN_LINES) {
+        match runs.len().checked_sub(MAX_BACKTRACE_LINES) {
             Some(more @ 1..) => write!(formatter, "\nand {more} more"),
             _ => Ok(()),
         }
@@ -377,9 +377,9 @@ impl fmt::Display for Trace {
 /// length.
 fn function(name: &str) -> String {
     /// Bytes of a name that is demangled; a longer one is cut as it is.
-    const MANGLED: usize = 4096;
+    const MAX_DEMANGLED_BYTES: usize = 4096;
     let mut name = match name.len() {
-        ..=MANGLED => format!("{:#}", rustc_demangle::demangle(name)),
+        ..=MAX_DEMANGLED_BYTES => format!("{:#}", rustc_demangle::demangle(name)),
         _ => text::shortened(name, bounds::FUNCTION),
     };
     text::cut(&mut name, bounds::FUNCTION);

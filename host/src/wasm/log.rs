@@ -10,7 +10,7 @@ use mortise_core::{
 };
 
 /// Bytes at the end of standard error that are kept apart from the log, for the message of a panic.
-const TAIL: usize = 16 * 1024;
+const TAIL_BYTES: usize = 16 * 1024;
 
 /// The lines of one call, bounded in number and bytes.
 #[derive(Debug)]
@@ -92,8 +92,8 @@ impl Log {
 
     fn keep_tail(&mut self, bytes: &[u8]) {
         self.tail.extend_from_slice(bytes);
-        if self.tail.len() > 2 * TAIL {
-            self.tail.drain(..self.tail.len() - TAIL);
+        if self.tail.len() > 2 * TAIL_BYTES {
+            self.tail.drain(..self.tail.len() - TAIL_BYTES);
         }
     }
 
@@ -154,7 +154,7 @@ mod tests {
             log.stream(Source::Error, &[b'x'; 100]);
         }
         assert!(log.error.len() <= LOG_MESSAGE + 100);
-        assert!(log.tail().len() <= 2 * TAIL);
+        assert!(log.tail().len() <= 2 * TAIL_BYTES);
         let (lines, dropped) = log.finish();
         assert_eq!(lines.len(), 3);
         assert!(dropped > 100);

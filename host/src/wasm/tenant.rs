@@ -105,8 +105,8 @@ impl Tenant {
         self.0.setup_id
     }
 
-    /// Returns the holder of places and turns for calls of hooks: the API server waits for them, also
-    /// while all calls of the processor wait for the API server.
+    /// Returns the holder of places and turns for calls of hooks: the API server waits for them,
+    /// also while all calls of the processor wait for the API server.
     pub(super) fn hook_id(&self) -> Id {
         self.0.hook_id
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::shares::{Bounds, Granted, Id, Shares, Ticket};
 
 /// The time after the begin of a call during which its processor counts as one that wants the CPU.
-const WANTED: Duration = Duration::from_secs(1);
+const CPU_DEMAND_PERIOD: Duration = Duration::from_secs(1);
 
 /// The turns of all processors.
 pub(super) struct Turns {
@@ -77,12 +77,12 @@ impl Begun {
         }
     }
 
-    /// Returns whether a call of another processor began within [`WANTED`].
+    /// Returns whether a call of another processor began within [`CPU_DEMAND_PERIOD`].
     fn by_others(&self, of: Id, now: Instant) -> bool {
         let at = if self.last.load(Relaxed) == of { &self.changed_at } else { &self.at };
         let (at, now) = (at.load(Relaxed), self.millis(now));
         // Zero means that no call began yet.
-        at > 0 && u128::from(now.saturating_sub(at)) < WANTED.as_millis()
+        at > 0 && u128::from(now.saturating_sub(at)) < CPU_DEMAND_PERIOD.as_millis()
     }
 
     fn millis(&self, now: Instant) -> u64 {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::{Answered, Refused, WAY_BACK, review::Form, short};
+use super::{Answered, RESPONSE_TIME, Refused, review::Form, short};
 use crate::host::{Hooking, NoAnswer};
 use mortise_core::contract::{
     Kind, ObjectRef,
@@ -65,7 +65,7 @@ pub(super) async fn answer(
 ) -> Result<Answered, Refused> {
     let (api_version, request): (_, Request<'_>) = REVIEW.parse(body)?;
     let timeout = hooking.hooks().hook(hook).map(|hook| Duration::from_millis(hook.timeout));
-    let own = timeout.map(|timeout| asked + timeout.saturating_sub(WAY_BACK));
+    let own = timeout.map(|timeout| asked + timeout.saturating_sub(RESPONSE_TIME));
     let ends = own.map_or(ends, |own| own.min(ends));
     let uid = request.uid.clone();
     match hooking.admit(review(hook, request)?, ends).await {

@@ -188,8 +188,8 @@ pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, S
 // === impl Served ===
 
 impl Served {
-    /// Returns the reason why clients that trust the Secret's authority do not accept the certificate
-    /// at this time since 1970, if they do not. The names are theirs to compare.
+    /// Returns the reason why clients that trust the Secret's authority do not accept the
+    /// certificate at this time since 1970, if they do not. The names are theirs to compare.
     fn fault(&self, now: Duration) -> Option<String> {
         let others = self.key.cert.iter().skip(1);
         let trusted: Vec<_> = self.authorities.iter().chain(others).cloned().collect();
@@ -198,8 +198,8 @@ impl Served {
         (!trusted.is_empty() || is_of_time(&error)).then(|| error.to_string())
     }
 
-    /// Returns the reason why the API server does not accept the certificate when it calls a hook as
-    /// this `clientConfig` says, if it does not.
+    /// Returns the reason why the API server does not accept the certificate when it calls a hook
+    /// as this `clientConfig` says, if it does not.
     pub(super) fn not_accepted(&self, config: &ClientConfig, now: Duration) -> Option<NotServed> {
         let ClientConfig { of, host, bundle, .. } = config;
         if !self.is_for(host) {

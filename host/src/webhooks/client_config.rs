@@ -21,7 +21,7 @@ const CONFIGURATIONS: [(&str, &str); 2] = [
 ];
 const CONFIGURATIONS_PATH: &str = "/apis/admissionregistration.k8s.io/v1";
 const DEFINITIONS_PATH: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const MOST: usize = 500;
+const MAX_CONFIGURATIONS: usize = 500;
 const FORBIDDEN: u16 = 403;
 
 /// A `clientConfig` that names a hook of this host.
@@ -59,7 +59,9 @@ pub(super) async fn read(
         return Ok(found);
     }
     for (kind, plural) in CONFIGURATIONS {
-        match list(cluster, format!("{CONFIGURATIONS_PATH}/{plural}?limit={MOST}")).await {
+        match list(cluster, format!("{CONFIGURATIONS_PATH}/{plural}?limit={MAX_CONFIGURATIONS}"))
+            .await
+        {
             Ok(configurations) => {
                 let of = configurations.iter();
                 found.extend(of.flat_map(|of| of_configuration(kind, of, paths)));

@@ -36,18 +36,18 @@ use super::{Served, Webhooks};
 use crate::host::Source;
 
 /// The most open connections.
-const CONNECTIONS: usize = 512;
+const MAX_CONNECTIONS: usize = 512;
 /// The time for the handshake.
-const HANDSHAKE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time that a connection may stay without a request: longer than the API server keeps it, so
 /// that it is the one that closes.
-const IDLE: Duration = Duration::from_mins(5);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 /// The longest header of a request, in bytes.
-const HEADER_BYTES: usize = 16 * 1024;
+const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// The delay until connections are accepted again after the system refused one.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(500);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// The time for the last answers, when the port is closed.
-const LAST_ANSWERS: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The certificate that is served, looked up for each handshake.
 struct Current(Source<Option<Served>>);
@@ -101,13 +101,13 @@ pub(super) async fn serve(
             }
             Err(error) => {
                 warn!(%error, "a connection is not accepted");
-                sleep(ACCEPT_AGAIN).await;
+                sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
     drop(listener);
     let ended = async { while answers.join_next().await.is_some() {} };
-    if timeout(LAST_ANSWERS, ended).await.is_err() {
+    if timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {
         warn!("not all webhooks were answered in time");
     }
     Ok(())
@@ -133,7 +133,7 @@ async fn answer(
     let stream = tokio::select! {
         () = connection.over.cancelled() => return,
         () = stop.closed.cancelled() => return,
-        stream = timeout(HANDSHAKE, acceptor.accept(stream)) => stream,
+        stream = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => stream,
     };
     let stream = match stream {
         Ok(Ok(stream)) => stream,
@@ -150,7 +150,7 @@ async fn answer(
         Ok::<_, std::convert::Infallible>(response)
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(HEADER_BYTES);
+    http.timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT).max_buf_size(MAX_HEADER_BYTES);
     let served = http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(served);
     tokio::select! {
@@ -184,7 +184,7 @@ impl Open {
     fn enter(&self) -> Connection {
         let connection = Connection::default();
         let mut open = self.0.lock();
-        if open.len() >= CONNECTIONS {
+        if open.len() >= MAX_CONNECTIONS {
             let is_idle = |held: &Connection| !held.is_busy.load(Ordering::Relaxed);
             let oldest = open.iter().position(is_idle).unwrap_or(0);
             open.remove(oldest).over.cancel();

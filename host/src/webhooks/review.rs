@@ -38,9 +38,8 @@ impl Form {
         let known = versions.iter().find(|known| **known == api_version);
         let Some(known) = known.filter(|_| kind == *wanted) else {
             return Err(Refused::bad(format!(
-                "kind {} of {}: a review of kind {wanted} of {} is expected",
-                short(&kind),
-                short(&api_version),
+                "{}: a review of kind {wanted} {} is expected",
+                short(&format!("{kind} {api_version}")),
                 versions.join(" or ")
             )));
         };
@@ -75,7 +74,7 @@ mod tests {
 
     #[test]
     fn other_bodies_are_refused_with_what_is_expected() {
-        let expected = "a review of kind TeaReview of tea.example/v1 or tea.example/v2 is expected";
+        let expected = "a review of kind TeaReview tea.example/v1 or tea.example/v2 is expected";
         let cases = [
             ("", "this is no TeaReview"),
             ("{}", expected),

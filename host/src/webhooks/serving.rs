@@ -17,9 +17,9 @@ use crate::host::{Hooking, Host, NotServed, Port};
 use mortise_core::{contract::hooks::Hooks, write::Clock};
 
 /// The longest time between two looks.
-const INTERVAL: Duration = Duration::from_mins(1);
+const MAX_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// The shortest time between two looks: many definitions may change at once.
-const REST: Duration = Duration::from_secs(1);
+const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The knowledge about the callers of the hooks of a host.
 struct Callers {
@@ -56,7 +56,7 @@ pub(super) async fn tell(host: &Host, paths: &Paths, mut certificate: Certificat
             host.hooks_served_at(Arc::clone(&port));
             told = state;
         }
-        sleep(REST).await;
+        sleep(MIN_CHECK_INTERVAL).await;
         let other_hooks = async {
             while activity.changed().await.is_ok() && is_same(&hooks, &host.all_hooks()) {}
         };
@@ -64,7 +64,7 @@ pub(super) async fn tell(host: &Host, paths: &Paths, mut certificate: Certificat
             () = certificate.changed() => {}
             Ok(()) = definitions.changed() => {}
             () = other_hooks => {}
-            () = sleep(INTERVAL) => {}
+            () = sleep(MAX_CHECK_INTERVAL) => {}
         }
     }
 }

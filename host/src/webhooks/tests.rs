@@ -28,10 +28,10 @@ fn paths_name_a_processor_or_a_hook() {
 #[test]
 fn the_caller_says_how_long_it_waits() {
     let of = |query: Option<&str>| timeout(query).map_err(|error| error.message);
-    assert_eq!(of(None), Ok(TIMEOUT));
+    assert_eq!(of(None), Ok(DEFAULT_TIMEOUT));
     assert_eq!(of(Some("timeout=10s")), Ok(Duration::from_secs(10)));
     assert_eq!(of(Some("a=b&timeout=1500ms")), Ok(Duration::from_millis(1500)));
-    assert_eq!(of(Some("timeout=1h0m0s")), Ok(TIMEOUT), "no longer than any hook may take");
+    assert_eq!(of(Some("timeout=1h0m0s")), Ok(DEFAULT_TIMEOUT), "no longer than any hook may take");
     for text in ["timeout=", "timeout=-1s", "timeout=x"] {
         assert!(of(Some(text)).unwrap_err().contains("a duration such as `10s`"), "{text}");
     }

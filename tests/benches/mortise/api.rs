@@ -25,12 +25,12 @@ use crate::{
 };
 
 const WRITES: usize = 5_000;
-const LISTED: usize = 10_000;
-const MANY: usize = 50_000;
+const LISTED_OBJECTS: usize = 10_000;
+const MANY_OBJECTS: usize = 50_000;
 const WATCHERS: usize = 100;
 /// Writes that are awaited until the last watch has delivered them.
-const WATCHED: usize = 500;
-const SIZE: usize = 3_000;
+const AWAITED_WRITES: usize = 500;
+const OBJECT_BYTES: usize = 3_000;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// An API and the service that answers for it.
@@ -45,7 +45,8 @@ struct Watchers {
     _watching: JoinSet<()>,
 }
 
-/// Adds the cost of requests, first alone, then with [`MANY`] objects and [`WATCHERS`] watches.
+/// Adds the cost of requests, first alone, then with [`MANY_OBJECTS`] objects and [`WATCHERS`]
+/// watches.
 ///
 /// # Errors
 ///
@@ -66,7 +67,7 @@ pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
 
 /// A `ConfigMap` of 3 KB.
 fn object(name: &str, round: usize) -> Value {
-    let text = "0123456789".repeat(SIZE / 30);
+    let text = "0123456789".repeat(OBJECT_BYTES / 30);
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"app": "bench"}},
         "data": {"round": round.to_string(), "one": text, "two": text, "three": text},
@@ -162,13 +163,13 @@ impl Server {
     }
 
     async fn list(&self, table: &mut Table) -> anyhow::Result<()> {
-        for index in WRITES..LISTED {
+        for index in WRITES..LISTED_OBJECTS {
             self.create(index).await?;
         }
         let start = Instant::now();
         let size = self.whole(Method::GET, MAPS, "", Vec::new()).await?;
         let figure = format!("{:.1} ms, {} MiB", start.elapsed().as_secs_f64() * 1e3, size >> 20);
-        table.row(format!("embedded API, list of {LISTED}"), figure, "");
+        table.row(format!("embedded API, list of {LISTED_OBJECTS}"), figure, "");
         Ok(())
     }
 
@@ -188,7 +189,7 @@ impl Server {
     /// durations of the writes, and the times until the last watch had the event.
     async fn watched_writes(&self, watchers: &mut Watchers) -> anyhow::Result<(Times, Times)> {
         let (mut writes, mut last) = (Vec::new(), Vec::new());
-        for round in 0..WATCHED {
+        for round in 0..AWAITED_WRITES {
             let start = Instant::now();
             self.replace(round, round + 3).await?;
             writes.push(start.elapsed());
@@ -204,8 +205,8 @@ impl Server {
         on: &tokio::runtime::Handle,
         table: &mut Table,
     ) -> anyhow::Result<()> {
-        let what = format!("embedded API, {MANY} objects, {WATCHERS} watches");
-        for index in 0..MANY {
+        let what = format!("embedded API, {MANY_OBJECTS} objects, {WATCHERS} watches");
+        for index in 0..MANY_OBJECTS {
             self.create(index).await?;
         }
         let resident = process::resident()?.saturating_sub(memory);

@@ -27,7 +27,7 @@ use plane::{Place, Plane};
 use work::{Drift, Took, Work};
 
 /// Concurrent calls, and so concurrent streams of requests: the host's own number.
-const PARALLEL: usize = 4;
+const CONCURRENCY: usize = 4;
 /// The account of the processor.
 const ACCOUNT: (&str, &str) = ("kyma-system", "api-rule");
 const NOTHING_TO_DO: &str = "no run, no write, < 1 s of CPU for 5,000";
@@ -95,7 +95,7 @@ async fn measure(api: &Place, rules: usize) -> anyhow::Result<Measured> {
 
     let other = Plane::start(api, rules).await?;
     let after = other.versions().await?;
-    let bare = bare::send(&other, recorded, &before, &after, PARALLEL).await?;
+    let bare = bare::send(&other, recorded, &before, &after, CONCURRENCY).await?;
     other.check().await?;
     let rules = u32::try_from(rules)?;
     Ok(Measured { rules, writes, first, bare, resync, kept, without, gateway, deleted, changed })

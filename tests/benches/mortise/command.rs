@@ -40,14 +40,14 @@ const IDLE: &str = "tests/guests/idle";
 const API_RULE: &str = "guests/api-rule";
 const PROCESSORS: usize = 10;
 /// Enough processors to make the memory of each visible.
-const MANY: usize = 100;
+const MANY_PROCESSORS: usize = 100;
 /// The namespace of the Processors, and their account.
 const HOME: &str = "kyma-system";
 const ACCOUNT: &str = "processors";
 /// The interval of asking the host for its progress, long enough to cost the host no significant
 /// time.
-const GLANCE: Duration = Duration::from_millis(5);
-const LONG_GLANCE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const SLOW_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Timeout that only a fault reaches.
 const DEADLINE: Duration = Duration::from_mins(20);
 
@@ -84,7 +84,7 @@ async fn starts(table: &mut Table) -> anyhow::Result<()> {
     stage.add_idle(0..PROCESSORS).await?;
     for (cache, budget) in [("cold", ""), ("warm", "< 1 s")] {
         stage.apply(vec![map(cache)]).await?;
-        let took = stage.start_until(GLANCE, have_run(PROCESSORS)).await?;
+        let took = stage.start_until(POLL_INTERVAL, have_run(PROCESSORS)).await?;
         table.row(
             format!("`mortise run` to the first reconcile of {PROCESSORS}, cache {cache}"),
             format!("{:.0} ms", took.wall.as_secs_f64() * 1e3),
@@ -99,12 +99,12 @@ async fn idle(table: &mut Table) -> anyhow::Result<()> {
     let stage = Stage::open(Vec::new(), IDLE).await?;
     let mut all = 0;
     let mut first = 0;
-    for count in [1, PROCESSORS + 1, MANY + 1] {
+    for count in [1, PROCESSORS + 1, MANY_PROCESSORS + 1] {
         stage.add_idle(all..count).await?;
         stage.apply(vec![map(&format!("{count}, cache cold"))]).await?;
-        stage.start_until(GLANCE, have_run(count)).await?;
+        stage.start_until(POLL_INTERVAL, have_run(count)).await?;
         stage.apply(vec![map(&format!("{count}, cache warm"))]).await?;
-        let memory = stage.start_until(GLANCE, have_run(count)).await?.memory;
+        let memory = stage.start_until(POLL_INTERVAL, have_run(count)).await?.memory;
         if all == 0 {
             first = memory.resident();
             table.row("`mortise run` with one idle processor".to_owned(), memory.to_string(), "");
@@ -131,7 +131,7 @@ async fn many_rules(rules: usize, table: &mut Table) -> anyhow::Result<()> {
     };
     let small = if rules == 1_000 { "< 33 MiB" } else { "" };
     for (when, budget) in [("first time", ""), ("the next start", "< 1 s of CPU for 5,000")] {
-        let Took { wall, cpu, memory } = stage.start_until(LONG_GLANCE, are_settled).await?;
+        let Took { wall, cpu, memory } = stage.start_until(SLOW_POLL_INTERVAL, are_settled).await?;
         let (wall, cpu) = (wall.as_secs_f64(), cpu.as_secs_f64());
         let figure = format!("{wall:.2} s, CPU {cpu:.2} s");
         table.row(format!("`mortise run`, {rules} rules, {when}"), figure, budget);

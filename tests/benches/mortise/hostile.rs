@@ -11,7 +11,7 @@ use crate::{calls::runtime, table::Table};
 
 const STATIC: &str = "MORTISE_STATIC";
 /// The duration of each attack, and of the quiet phase before them.
-const LASTING: Duration = Duration::from_secs(10);
+const PHASE_DURATION: Duration = Duration::from_secs(10);
 const GOAL: &str = "p99 at most 3 × the quiet one, /livez in 100 ms";
 
 /// Adds the measurements of a quiet host and of each attack.
@@ -25,10 +25,10 @@ pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
         let given = std::env::var_os(STATIC).map(PathBuf::from);
         let program = given.unwrap_or_else(|| env!("CARGO_BIN_EXE_mortise-tested").into());
         let mut street = Street::open(&program).await?.context("there is no Go")?;
-        let quiet = street.quiet(LASTING).await?;
+        let quiet = street.quiet(PHASE_DURATION).await?;
         table.figures("quiet", cells(&quiet), "");
         for attack in ATTACKS {
-            let form = Form { lasting: LASTING, after: Duration::ZERO, terminate: false };
+            let form = Form { lasting: PHASE_DURATION, after: Duration::ZERO, terminate: false };
             let seen = Box::pin(street.attacked(&[attack], form)).await?;
             table.figures(format!("{} {}", attack.row, attack.name), cells(&seen), GOAL);
         }

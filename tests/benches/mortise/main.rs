@@ -1,10 +1,10 @@
-//! The costs of calls, reads, stores, whole reconciles, Istio's renderer, the embedded API, the developer commands,
-//! swaps, registries, webhooks, starts, a host on a real control plane, `mortise run` on one, and hostile neighbours
-//! there:
-//! `cargo bench -p mortise-tests`, or only some parts: `cargo bench -p mortise-tests -- api rules`.
-//! Prints a table for each part. Budgets are for the reader: a figure over its budget fails
-//! nothing, but a part that does not do what it measures fails (such as a restart that runs a key).
-//! Servers listen on free ports of the loopback interface.
+//! The costs of calls, reads, stores, whole reconciles, Istio's renderer, the embedded API, the
+//! developer commands, swaps, registries, webhooks, starts, a host on a real control plane,
+//! `mortise run` on one, and hostile neighbours there: `cargo bench -p mortise-tests`, or only some
+//! parts: `cargo bench -p mortise-tests -- api rules`. Prints a table for each part. Budgets are
+//! for the reader: a figure over its budget fails nothing, but a part that does not do what it
+//! measures fails (such as a restart that runs a key). Servers listen on free ports of the loopback
+//! interface.
 //!
 //! With `--profile release` the host is built as it is installed, with link-time optimisation: a
 //! quarter of an hour of building, and a fifth less CPU time where the host's own code dominates.

@@ -9,7 +9,7 @@ pub(crate) const API_THREAD: &str = "api";
 /// Linux counts CPU time for user space in hundredths of a second, and memory in pages of 4 KiB on
 /// the machines of these benchmarks.
 const TICK: Duration = Duration::from_millis(10);
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 /// The positions of a thread's ticks in its `stat`, counted after the name: in user space and in
 /// the kernel.
 const USER: usize = 11;
@@ -77,7 +77,7 @@ fn used(numbers: &str) -> Duration {
 pub(crate) fn resident() -> anyhow::Result<usize> {
     let pages = fs::read_to_string("/proc/self/statm")?;
     let pages: usize = pages.split(' ').nth(1).unwrap_or_default().parse()?;
-    Ok(pages * PAGE)
+    Ok(pages * PAGE_BYTES)
 }
 
 /// Makes the maximum of this process's resident memory begin anew.

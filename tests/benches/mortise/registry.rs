@@ -53,19 +53,19 @@ mod fake;
 
 const REPOSITORY: &str = "bench/puppet";
 /// The time between two resolutions of a tag.
-const INTERVAL: Duration = Duration::from_secs(2);
+const RESOLUTION_INTERVAL: Duration = Duration::from_secs(2);
 const PUSHES: usize = 9;
 /// The bytes of the module that is pushed, and of the large one.
-const MODULE: usize = 1_000_000;
-const LARGE: usize = 58 << 20;
+const MODULE_BYTES: usize = 1_000_000;
+const LARGE_MODULE_BYTES: usize = 58 << 20;
 /// The bytes of one function of the large one, as it was found.
-const FUNCTION: usize = 2016;
+const FUNCTION_BYTES: usize = 2016;
 /// The time between two looks at the memory of a process.
-const GLANCE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The changes of a neighbour's object, with and without a slow registry.
 const CHANGES: usize = 1000;
 /// The Processors that wait for a slow registry.
-const WAITING: usize = 8;
+const WAITING_PROCESSORS: usize = 8;
 const DEADLINE: Duration = Duration::from_mins(15);
 
 /// Adds the costs of registries.
@@ -133,7 +133,7 @@ impl Place {
             images: ImageOptions {
                 registries: Registries::build(mortise_host::oci::Options::default())?,
                 store: Store::open(&dir, 1 << 30)?,
-                interval: INTERVAL,
+                interval: RESOLUTION_INTERVAL,
                 policy: None,
             },
             now: HostOptions::default().now,
@@ -148,7 +148,7 @@ impl Place {
 
 async fn pushes(table: &mut Table) -> anyhow::Result<()> {
     let fake = Fake::plain().await;
-    let base = of_size(MODULE).await?;
+    let base = of_size(MODULE_BYTES).await?;
     push(&fake, "stable", &base).await?;
     let Place { host, operator, _folders, .. } = Place::open(objects(&fake)).await?;
     let stop = CancellationToken::new();
@@ -194,7 +194,7 @@ fn held(process: u32) -> anyhow::Result<u64> {
 async fn memory(table: &mut Table) -> anyhow::Result<()> {
     let fake = Fake::plain().await;
     let small = module().await?;
-    let large = modules::with_code(&small, LARGE / FUNCTION);
+    let large = modules::with_code(&small, LARGE_MODULE_BYTES / FUNCTION_BYTES);
     push(&fake, "small", &small).await?;
     push(&fake, "stable", &large).await?;
     let api = EmbeddedApi::new(Options::default());
@@ -269,7 +269,7 @@ async fn large_one(
     let looks = async {
         loop {
             peak = peak.max(held(program.id())?);
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         #[expect(unreachable_code, reason = "it says what the loop fails with")]
         anyhow::Ok(())
@@ -299,7 +299,7 @@ async fn until(cluster: &Cluster, image: &str) -> anyhow::Result<()> {
             return Ok(());
         }
         ensure!(start.elapsed() < DEADLINE, "it does not run: {:#}", processor.data["status"]);
-        tokio::time::sleep(GLANCE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -322,7 +322,7 @@ async fn neighbour(table: &mut Table) -> anyhow::Result<()> {
             is_blob.then(|| Answer { pace, ..Answer::of(200).body(&[&slow[..], b"\0"].concat()) })
         });
         let cluster = Cluster::new(kube::Client::new(api.router(), NAMESPACE));
-        let waiting = (0..WAITING).map(|number| {
+        let waiting = (0..WAITING_PROCESSORS).map(|number| {
             let mut object = objects(&fake).pop().unwrap_or_default();
             object["metadata"]["name"] = json!(format!("slow-{number}"));
             let image = format!("{}/{REPOSITORY}:slow", fake.host());
@@ -333,7 +333,7 @@ async fn neighbour(table: &mut Table) -> anyhow::Result<()> {
         let asked = || fake.seen().iter().filter(|seen| seen.target.contains("/blobs/")).count();
         let before = asked();
         while asked() == before {
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         let beside = changes(&api, &host).await?;
         stop.cancel();

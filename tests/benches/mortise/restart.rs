@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The time after which every rule has had a resync.
-pub(crate) const RESYNC: Duration = Duration::from_mins(31);
+pub(crate) const PAST_RESYNC: Duration = Duration::from_mins(31);
 const BUDGET: &str = "no run, no write, < 1 s of CPU for 5,000";
 
 /// Number of starts with the same cache directory.
@@ -101,7 +101,7 @@ async fn resync(setting: &Setting, host: &Host) -> anyhow::Result<Took> {
     let before = host.status().first().map_or(0, |status| status.runs);
     host.stand_still();
     let (cpu, start) = (process::cpu()?, Instant::now());
-    host.advance(RESYNC);
+    host.advance(PAST_RESYNC);
     settled(setting, host, before, start, cpu).await
 }
 

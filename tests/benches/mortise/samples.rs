@@ -18,7 +18,7 @@ pub(crate) const OBJECTS: usize = 10_000;
 pub(crate) const IN_NAMESPACE: usize = 1_000;
 /// Number of objects with the same owner.
 pub(crate) const OF_OWNER: usize = 10;
-const SIZE: usize = 3_000;
+const OBJECT_BYTES: usize = 3_000;
 
 /// The kind of the objects in stores.
 pub(crate) fn kind() -> Kind {
@@ -42,7 +42,7 @@ pub(crate) fn thing(index: usize) -> Value {
 
 /// Adds to the list at `pointer` until the object has 3 KB.
 pub(crate) fn fill(mut object: Value, pointer: &str) -> Value {
-    while object.to_string().len() < SIZE {
+    while object.to_string().len() < OBJECT_BYTES {
         let Some(Value::Array(list)) = object.pointer_mut(pointer) else { return object };
         let index = list.len();
         list.push(json!({"path": format!("/some/path/{index}"), "port": 8000 + index, "methods": ["GET", "POST"], "public": true}));

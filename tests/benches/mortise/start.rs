@@ -32,10 +32,10 @@ pub(crate) mod modules;
 
 const GUEST: &str = "tests/guests/idle";
 const PROCESSORS: usize = 10;
-const MANY: usize = 100;
+const MANY_PROCESSORS: usize = 100;
 /// Number of functions, of 2 KiB each, and bytes of data: 50 MiB of each.
 const FUNCTIONS: usize = 26_000;
-const DATA: usize = 50 << 20;
+const DATA_BYTES: usize = 50 << 20;
 
 /// Adds the cost of a start.
 ///
@@ -58,7 +58,7 @@ pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     runtime(2, "idle")?.block_on(memory(&module, folder.path(), table))?;
     for (name, large) in [
         ("code", modules::with_code(&module, FUNCTIONS)),
-        ("data", modules::with_data(&module, DATA)),
+        ("data", modules::with_data(&module, DATA_BYTES)),
     ] {
         for cache in ["cold", "warm"] {
             let what = format!("{} MiB, mostly {name}, cache {cache}", large.len() >> 20);
@@ -113,7 +113,7 @@ async fn memory(module: &[u8], folder: &Path, table: &mut Table) -> anyhow::Resu
     let engine = engine(folder)?;
     let mut all = vec![load(&engine, module, 0).await?];
     let before = process::resident()?;
-    for count in [PROCESSORS, MANY] {
+    for count in [PROCESSORS, MANY_PROCESSORS] {
         while all.len() <= count {
             all.push(load(&engine, module, all.len()).await?);
         }

@@ -43,9 +43,9 @@ pub(crate) const NAMESPACE: &str = "default";
 const OBJECTS: usize = 400;
 const CHANGES: usize = 10;
 const PEOPLE: usize = 8;
-const EVERY: Duration = Duration::from_millis(200);
+const SWAP_INTERVAL: Duration = Duration::from_millis(200);
 /// Number of times that a module is replaced.
-const REPLACED: usize = 9;
+const REPLACEMENTS: usize = 9;
 /// Timeout that only a fault reaches.
 const DEADLINE: Duration = Duration::from_mins(10);
 
@@ -85,7 +85,7 @@ async fn changes(table: &mut Table) -> anyhow::Result<()> {
     let quiet = Load::start(&versions).await?.show(None).await?;
     quiet.rows(table, "a change, until it is reconciled");
     let swapped = Load::start(&versions).await?.show(Some(&versions)).await?;
-    swapped.rows(table, &format!("  with a swap every {} ms", EVERY.as_millis()));
+    swapped.rows(table, &format!("  with a swap every {} ms", SWAP_INTERVAL.as_millis()));
     let added = swapped.changes.at(100).saturating_sub(quiet.changes.at(100));
     table.row(
         "  the longest change, beside the one without swaps",
@@ -245,7 +245,7 @@ impl Load {
         over: &CancellationToken,
     ) -> anyhow::Result<usize> {
         let Some(versions) = versions else { return Ok(0) };
-        let mut every = interval(EVERY);
+        let mut every = interval(SWAP_INTERVAL);
         for swap in 1.. {
             tokio::select! {
                 _ = every.tick() => {}
@@ -304,7 +304,7 @@ async fn files(table: &mut Table) -> anyhow::Result<()> {
     let measured = async {
         first_call(&host, &bytes).await?;
         let builds: Vec<Vec<u8>> =
-            (0..REPLACED).map(|build| rebuilt(&bytes, &build.to_string())).collect();
+            (0..REPLACEMENTS).map(|build| rebuilt(&bytes, &build.to_string())).collect();
         for cached in ["without its code in the cache", "with its code in the cache"] {
             let mut times = Vec::new();
             for build in &builds {

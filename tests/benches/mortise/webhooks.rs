@@ -1,6 +1,7 @@
-//! Webhooks of `api-rule` over TLS: admissions one after the other and from several clients, and the
-//! conversion of a list of many objects in one review. Client and host are one process; the client
-//! makes bodies and reads answers piece by piece, so that what the process grows by is the host's.
+//! Webhooks of `api-rule` over TLS: admissions one after the other and from several clients, and
+//! the conversion of a list of many objects in one review. Client and host are one process; the
+//! client makes bodies and reads answers piece by piece, so that what the process grows by is the
+//! host's.
 
 use std::{
     fs,
@@ -52,7 +53,7 @@ const LISTS: usize = 5;
 /// The number of the first object of the list: all have as many digits.
 const NUMBER: usize = 10_000;
 /// The bytes of a body that are written at once.
-const PIECE: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 /// Timeout that only a fault reaches.
 const DEADLINE: Duration = Duration::from_mins(10);
 
@@ -203,8 +204,8 @@ fn admission(index: usize) -> String {
     .to_string()
 }
 
-/// Returns an APIRule of the list, in v1beta1 or v2, as the API server has it. [`NUMBER`] in it is to
-/// be replaced by another number of as many digits.
+/// Returns an APIRule of the list, in v1beta1 or v2, as the API server has it. [`NUMBER`] in it is
+/// to be replaced by another number of as many digits.
 fn listed(is_old: bool) -> String {
     let mut object = rule(NUMBER);
     if is_old {
@@ -276,7 +277,7 @@ impl Client {
             }
             let number = (NUMBER + index).to_string();
             piece.push_str(&template.replace(&NUMBER.to_string(), &number));
-            if piece.len() > PIECE {
+            if piece.len() > CHUNK_BYTES {
                 self.0.write_all(piece.as_bytes()).await?;
                 piece.clear();
             }
@@ -316,7 +317,7 @@ impl Client {
             }
             // The text may be cut by the end of what was read.
             bytes.drain(..bytes.len().saturating_sub(text.len() - 1).max(at));
-            bytes.reserve(PIECE);
+            bytes.reserve(CHUNK_BYTES);
             let more = self.0.read_buf(&mut bytes).await?;
             ensure!(more > 0, "the connection was closed");
             read += more;

@@ -42,7 +42,7 @@ use tokio::time::timeout;
 use super::Served;
 
 /// Timeout that only a fault reaches.
-const GUARD: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 const HISTORY: usize = 1_000;
 
 type Events = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<ConfigMap>>> + Send>>;
@@ -78,7 +78,7 @@ async fn delete(api: &Api<ConfigMap>, name: &str) {
 
 /// Returns the next event as text: its type and its object.
 async fn next(events: &mut Events) -> String {
-    let event = timeout(GUARD, events.next()).await.expect("nothing comes").unwrap();
+    let event = timeout(TIMEOUT, events.next()).await.expect("nothing comes").unwrap();
     match event.unwrap() {
         watcher::Event::Init => "init".into(),
         watcher::Event::InitApply(object) => format!("there {}", object.name_any()),
@@ -169,7 +169,7 @@ async fn watched(served: &Served, events: &mut Events) {
     };
     tokio::select! {
         event = next(events) => panic!("too early: {event}"),
-        ended = timeout(GUARD, watched) => ended.expect("nobody watches"),
+        ended = timeout(TIMEOUT, watched) => ended.expect("nobody watches"),
     }
 }
 
@@ -212,7 +212,7 @@ async fn a_reflector_ends_with_what_is_listed() {
         let drained = async { while stream.try_next().await.unwrap().is_some() {} };
         tokio::select! {
             () = drained => panic!("{way}: the stream ended"),
-            ended = timeout(GUARD, changes) => ended.expect(way),
+            ended = timeout(TIMEOUT, changes) => ended.expect(way),
         }
     }
 }
@@ -225,9 +225,9 @@ async fn metadata_alone_is_watched() {
     create(&api, &["a"]).await;
     let metadata: Api<PartialObjectMeta<ConfigMap>> = Api::default_namespaced(client);
     let mut events = pin!(watcher(metadata, watcher::Config::default()).touched_objects());
-    let first = timeout(GUARD, events.try_next()).await.unwrap().unwrap().unwrap();
+    let first = timeout(TIMEOUT, events.try_next()).await.unwrap().unwrap().unwrap();
     set(&api, "a", "1").await;
-    let second = timeout(GUARD, events.try_next()).await.unwrap().unwrap().unwrap();
+    let second = timeout(TIMEOUT, events.try_next()).await.unwrap().unwrap().unwrap();
     assert_eq!((first.name_any(), second.name_any()), ("a".into(), "a".into()));
     assert_ne!(first.resource_version(), second.resource_version());
 }
@@ -265,7 +265,7 @@ async fn one_of_many_takes_a_lease_and_no_update_is_lost() {
         }
     };
     let counted = futures::future::try_join_all((0..CANDIDATES).map(|_| count(leases.clone())));
-    timeout(GUARD, counted).await.unwrap().unwrap();
+    timeout(TIMEOUT, counted).await.unwrap().unwrap();
     let transitions = leases.get("leader").await.unwrap().spec.unwrap().lease_transitions;
     assert_eq!(transitions, i32::try_from(CANDIDATES).ok());
 }
@@ -361,7 +361,7 @@ async fn a_controller_keeps_what_it_makes_and_cleans_up() {
     definitions.create(&PostParams::default(), &Lamp::crd()).await.unwrap();
     let established =
         await_condition(definitions, Lamp::crd_name(), conditions::is_crd_established());
-    timeout(GUARD, established).await.unwrap().unwrap();
+    timeout(TIMEOUT, established).await.unwrap().unwrap();
 
     let lamps: Api<Lamp> = Api::default_namespaced(client.clone());
     let workshop = Arc::new(Workshop { client: client.clone(), cleaned: AtomicUsize::new(0) });
@@ -397,7 +397,7 @@ async fn a_controller_keeps_what_it_makes_and_cleans_up() {
     };
     tokio::select! {
         () = controller => panic!("the controller ended"),
-        ended = timeout(GUARD, story) => ended.expect("the story did not end"),
+        ended = timeout(TIMEOUT, story) => ended.expect("the story did not end"),
     }
 }
 

@@ -6,7 +6,7 @@ use kube::Client;
 use mortise_tests::cluster::{self, Cluster};
 use serde_json::Value;
 
-use super::program::{GLANCE, GUARD, Program};
+use super::program::{POLL_INTERVAL, Program, TIMEOUT};
 
 /// Runs a host that cannot start, which must log one line and exit with code 1; returns its
 /// message.
@@ -36,10 +36,10 @@ async fn serve_expired(plane: &Cluster) {
             .await
             .is_ok()
         {
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    tokio::time::timeout(GUARD, shown).await.expect("it serves another certificate");
+    tokio::time::timeout(TIMEOUT, shown).await.expect("it serves another certificate");
 }
 
 #[tokio::test]

@@ -23,9 +23,9 @@ use super::installed::{self, Right};
 /// The host's own account, in the namespace of the test.
 const HOST: &str = "mortise";
 /// Timeout that only a fault reaches.
-pub(super) const GUARD: Duration = Duration::from_mins(3);
+pub(super) const TIMEOUT: Duration = Duration::from_mins(3);
 /// Interval of polling where no notification exists.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub(super) const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 /// A namespace of a test.
@@ -183,8 +183,8 @@ impl Ground {
     pub(super) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) -> Duration {
         let begun = tokio::time::Instant::now();
         while !holds().await {
-            assert!(begun.elapsed() < GUARD, "in vain: {what}");
-            tokio::time::sleep(GLANCE).await;
+            assert!(begun.elapsed() < TIMEOUT, "in vain: {what}");
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         begun.elapsed()
     }

@@ -15,7 +15,7 @@ use mortise_tests::cluster::{self, Cluster, Part};
 use serde_json::json;
 
 /// Interval of polling for the end of processes.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 fn config_map(name: &str) -> ConfigMap {
     serde_json::from_value(json!({"metadata": {"name": name}, "data": {"a": "1"}})).unwrap()
@@ -34,7 +34,7 @@ fn processes(folder: &Path) -> usize {
 
 async fn until_ended(folder: &Path) {
     while processes(folder) > 0 {
-        tokio::time::sleep(GLANCE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

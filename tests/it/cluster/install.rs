@@ -32,7 +32,7 @@ use self::{
 use super::{
     ground::token,
     installed::{self, Right, documents, installation},
-    program::{GLANCE, GUARD, Ports, Program, get},
+    program::{POLL_INTERVAL, Ports, Program, TIMEOUT, get},
 };
 
 const EXAMPLE: &str = "deploy/example.yaml";
@@ -155,10 +155,10 @@ impl Site {
                 if now.len() == before.len() && now != before {
                     return;
                 }
-                sleep(GLANCE).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
-        timeout(GUARD, is_made).await.expect("the second host makes it again");
+        timeout(TIMEOUT, is_made).await.expect("the second host makes it again");
     }
 
     /// Waits until the host has renewed its Lease, which is the last of its requests to happen for
@@ -187,7 +187,7 @@ impl Site {
 }
 
 async fn until<T, E: std::fmt::Debug>(what: impl Future<Output = Result<T, E>>) -> T {
-    timeout(GUARD, what).await.expect("only a fault takes longer").unwrap()
+    timeout(TIMEOUT, what).await.expect("only a fault takes longer").unwrap()
 }
 
 /// Waits until a Pod's probes have the answers of a ready Pod.
@@ -195,10 +195,10 @@ async fn are_probed(pod: &Pod, ports: &Ports) {
     for path in pod.probes() {
         let is_well = async {
             while get(&ports.public, &path).await != (200, "ok\n".to_owned()) {
-                sleep(GLANCE).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
-        timeout(GUARD, is_well).await.unwrap_or_else(|_| panic!("{path} is not well"));
+        timeout(TIMEOUT, is_well).await.unwrap_or_else(|_| panic!("{path} is not well"));
     }
 }
 
@@ -271,10 +271,10 @@ async fn what_is_installed_is_enough_and_leaves_nothing_behind() {
     site.uninstall(second).await;
     let gone = async {
         while !left(&before, &site.objects.all().await).is_empty() {
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
     };
-    let is_gone = timeout(GUARD, gone).await.is_ok();
+    let is_gone = timeout(TIMEOUT, gone).await.is_ok();
     assert!(is_gone, "left over: {:?}", left(&before, &site.objects.all().await));
 }
 

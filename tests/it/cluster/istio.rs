@@ -342,16 +342,16 @@ impl Mesh {
     /// never does.
     pub(super) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) -> Duration {
         // The compiler of a module is a process of low priority.
-        const PATIENCE: Duration = Duration::from_mins(10);
-        const GLANCE: Duration = Duration::from_millis(20);
+        const COMPILE_TIMEOUT: Duration = Duration::from_mins(10);
+        const POLL_INTERVAL: Duration = Duration::from_millis(20);
         let begun = tokio::time::Instant::now();
         while !holds().await {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > COMPILE_TIMEOUT {
                 let said: Vec<Value> =
                     self.list(PROCESSOR).await.iter().map(|one| one["status"].clone()).collect();
                 panic!("in vain: {what}\n{:#}\n{said:#?}", self.status().await);
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         begun.elapsed()
     }

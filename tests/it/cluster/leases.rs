@@ -28,7 +28,7 @@ const LEASE: [&str; 7] = [
 ];
 const RULES: usize = 6;
 /// Number of writes that show that a host works.
-const SOME: usize = 12;
+const MIN_WRITES: usize = 12;
 
 /// A host, and the line to its API server.
 struct Side {
@@ -75,7 +75,7 @@ impl Side {
 
     /// Waits until the host has written more objects.
     async fn writes_more(&self) {
-        let enough = self.line.writes().len() + SOME;
+        let enough = self.line.writes().len() + MIN_WRITES;
         self.line.until("more writes", |line| line.writes().len() >= enough).await;
     }
 }

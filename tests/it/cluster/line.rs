@@ -29,7 +29,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::program::GUARD;
+use super::program::TIMEOUT;
 
 /// The error of a watch whose resourceVersion is too old, in a stream or as an answer.
 const GONE: &[u8] = br#""code":410"#;
@@ -182,7 +182,7 @@ impl Line {
                 noted.changed().await.unwrap();
             }
         };
-        let waited = timeout(GUARD, until).await;
+        let waited = timeout(TIMEOUT, until).await;
         assert!(waited.is_ok(), "in vain: {what}, after {} writes", self.writes().len());
     }
 

@@ -16,7 +16,7 @@ use mortise_tests::{cluster, definitions, loaded};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::ground::{GUARD, Ground, client_with};
+use super::ground::{Ground, TIMEOUT, client_with};
 
 const GUEST: &str = "guests/api-gateway";
 /// The name of the Processor and of its account.
@@ -143,7 +143,7 @@ impl Site {
 async fn until_whole(host: &Host) {
     let is_whole = |report: &Report| report.failure.is_none() && report.denied.is_empty();
     let runs = async { while !is_whole(&host.next_report().await.unwrap()) {} };
-    timeout(GUARD, runs).await.expect("a run that is whole");
+    timeout(TIMEOUT, runs).await.expect("a run that is whole");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

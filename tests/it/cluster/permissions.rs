@@ -19,7 +19,7 @@ use self::{
 use super::{
     ground::Ground,
     kind,
-    program::{GLANCE, GUARD, Ports, Program, get},
+    program::{POLL_INTERVAL, Ports, Program, TIMEOUT, get},
     stage,
 };
 
@@ -105,10 +105,10 @@ impl<'a> Table<'a> {
             let seen = self.look().await;
             let untold: Vec<String> =
                 self.cases.iter().filter_map(|case| case.untold(&seen)).collect();
-            if untold.is_empty() || begun.elapsed() > GUARD {
+            if untold.is_empty() || begun.elapsed() > TIMEOUT {
                 return untold;
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 

@@ -19,9 +19,9 @@ use tokio::{
 /// The environment variable that names a program to run instead of the one built with the tests.
 const STATIC: &str = "MORTISE_STATIC";
 /// Timeout that only a fault reaches.
-pub(crate) const GUARD: Duration = Duration::from_mins(5);
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(5);
 /// Interval of polling where no notification exists.
-pub(crate) const GLANCE: Duration = Duration::from_millis(50);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A running `mortise run`. Killed on drop, by its own process id.
 pub(crate) struct Program {
@@ -89,7 +89,7 @@ impl Program {
     /// Returns the next event of the log with this message.
     pub(crate) async fn event(&mut self, message: &str) -> Value {
         loop {
-            let line = timeout(GUARD, self.lines.recv()).await.ok().flatten();
+            let line = timeout(TIMEOUT, self.lines.recv()).await.ok().flatten();
             let said = || self.said.join("\n");
             let line = line.unwrap_or_else(|| panic!("no event `{message}`, but\n{}", said()));
             let event: Value = serde_json::from_str(&line).unwrap_or_default();
@@ -133,7 +133,7 @@ impl Program {
 
     /// Waits for the end of the process; returns its exit status and its whole log.
     pub(crate) async fn ended(&mut self) -> (ExitStatus, String) {
-        while let Some(line) = timeout(GUARD, self.lines.recv()).await.expect("it does not end") {
+        while let Some(line) = timeout(TIMEOUT, self.lines.recv()).await.expect("it does not end") {
             self.said.push(line);
         }
         (self.child.wait().unwrap(), self.said.join("\n"))
@@ -159,7 +159,7 @@ pub(crate) async fn get(address: &str, path: &str) -> (u16, String) {
         stream.read_to_string(&mut answer).await.unwrap();
         answer
     };
-    let answer = timeout(GUARD, asked).await.expect("it does not answer");
+    let answer = timeout(TIMEOUT, asked).await.expect("it does not answer");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
     (status, body.to_owned())

@@ -40,13 +40,13 @@ use step::Sequence;
 const SEED: &str = "MORTISE_SEED";
 const SEQUENCES: &str = "MORTISE_SEQUENCES";
 /// The default number of sequences.
-const DEFAULT: u64 = 1000;
+const DEFAULT_SEQUENCES: u64 = 1000;
 /// The default of the first seed.
-const FIRST: u64 = 20_260_601;
+const DEFAULT_SEED: u64 = 20_260_601;
 /// Number of sequences that run at the same time.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_SEQUENCES: usize = 8;
 /// Number of failing sequences that are shortened: each takes some seconds.
-const SHRUNK: usize = 5;
+const MAX_SHRUNK_SEQUENCES: usize = 5;
 
 /// The sequences with differences.
 #[derive(Default)]
@@ -70,14 +70,15 @@ struct Comparison {
 async fn random_sequences_are_answered_as_by_a_real_api_server() {
     let Some(real) = super::bare().await else { return };
     let seed = seed();
-    let count = number(SEQUENCES).unwrap_or(DEFAULT);
+    let count = number(SEQUENCES).unwrap_or(DEFAULT_SEQUENCES);
     println!("{count} sequences from {SEED}={seed}");
     let comparison = Comparison::new(real).await;
     let sequences: Vec<(u64, Sequence)> =
         (0..count).map(|index| (seed + index, comparison.tree(seed + index).current())).collect();
     let plays = stream::iter(&sequences)
         .map(async |(seed, sequence)| (*seed, comparison.play(sequence).await));
-    let mut played: Vec<(u64, Played)> = plays.buffer_unordered(AT_ONCE).collect().await;
+    let mut played: Vec<(u64, Played)> =
+        plays.buffer_unordered(MAX_CONCURRENT_SEQUENCES).collect().await;
     played.sort_by_key(|(seed, _)| *seed);
     println!("{}", summary(&played));
     let mut verdict = Verdict::default();
@@ -88,7 +89,9 @@ async fn random_sequences_are_answered_as_by_a_real_api_server() {
     }
     verdict.pronounce(count);
     let occurred = |name| played.iter().any(|(_, played)| played.accepted.contains(&name));
-    for accepted in accepted::ALL.iter().filter(|_| seed == FIRST && count == DEFAULT) {
+    for accepted in
+        accepted::ALL.iter().filter(|_| seed == DEFAULT_SEED && count == DEFAULT_SEQUENCES)
+    {
         assert!(occurred(accepted.name), "`{}` never occurs any more", accepted.name);
     }
 }
@@ -100,7 +103,7 @@ impl Verdict {
     async fn judge(&mut self, comparison: &Comparison, seed: u64, difference: &Difference) {
         let text = format!("{SEED}={seed}: {}", difference.text);
         if shrink::fails_again(comparison, seed).await {
-            let is_shrunk = self.again.len() < SHRUNK;
+            let is_shrunk = self.again.len() < MAX_SHRUNK_SEQUENCES;
             let shortest = if is_shrunk { shrink::shortest(comparison, seed).await } else { None };
             return self.again.push(shortest.unwrap_or(text));
         }
@@ -129,7 +132,7 @@ fn seed() -> u64 {
         // Small enough to be typed.
         return RandomState::new().hash_one("seed") % 1_000_000_000;
     }
-    number(SEED).unwrap_or(FIRST)
+    number(SEED).unwrap_or(DEFAULT_SEED)
 }
 
 fn number(variable: &str) -> Option<u64> {

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// The time after which a revoked right has no effect any more.
-const SOON: Duration = Duration::from_secs(5);
+const REVOCATION_TIMEOUT: Duration = Duration::from_secs(5);
 /// The rights that every account here has in addition.
 const RECONCILES: Rights<'static> = &[("configmaps", "get list watch"), ("events", "create patch")];
 const READ: &str = "get list watch";
@@ -117,7 +117,7 @@ async fn what_is_taken_away_is_denied_within_five_seconds() {
     stage.grant("first", RECONCILES).await;
     let begun = tokio::time::Instant::now();
     stage.answered("first", [Denied; 3]).await;
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < REVOCATION_TIMEOUT, "{:?}", begun.elapsed());
     assert!(stage.watches_secrets(), "the second may still read");
     stage.touch("second").await;
     stage.answered("second", [Given; 3]).await;
@@ -126,7 +126,7 @@ async fn what_is_taken_away_is_denied_within_five_seconds() {
     let begun = tokio::time::Instant::now();
     stage.answered("second", [Denied; 3]).await;
     stage.until("the store goes", async || !stage.watches_secrets()).await;
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < REVOCATION_TIMEOUT, "{:?}", begun.elapsed());
     assert_eq!(
         stage.metric(r#"mortise_store_objects{kind="Secret""#).await,
         None,

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::run;
 
 /// Number of scenarios that run at the same time. Each uses namespaces and groups of its own.
-const AT_ONCE: usize = 6;
+const MAX_CONCURRENT_SCENARIOS: usize = 6;
 /// The environment variable that selects scenarios by the beginning of their names, as for the
 /// embedded API.
 const ONLY: &str = "SCENARIOS";
@@ -30,8 +30,11 @@ async fn recorded_scenarios_are_answered_by_a_real_api_server() {
     let files = files(&goldens::root().join("kubernetes-api"));
     assert!(!files.is_empty(), "no scenarios");
     let answers = stream::iter(&files).map(|file| scenario(&server, file));
-    let wrong: Vec<String> =
-        answers.buffer_unordered(AT_ONCE).filter_map(async |answer| answer.err()).collect().await;
+    let wrong: Vec<String> = answers
+        .buffer_unordered(MAX_CONCURRENT_SCENARIOS)
+        .filter_map(async |answer| answer.err())
+        .collect()
+        .await;
     for (name, reason) in SET_UP {
         println!("not compared: {name}: {reason}");
     }

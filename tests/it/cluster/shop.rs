@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     line::Line,
-    program::{GLANCE, GUARD, Ports, Program, get},
+    program::{POLL_INTERVAL, Ports, Program, TIMEOUT, get},
 };
 
 const GUEST: &str = "guests/api-rule";
@@ -42,11 +42,11 @@ const KINDS: [(&str, &str, &str); 4] = [
     ("security.istio.io", "v1", "RequestAuthentication"),
 ];
 /// Number of objects that are made for one rule.
-const MADE: usize = 6;
+const OBJECTS_PER_RULE: usize = 6;
 /// Number of an administrator's concurrent requests.
-const PARALLEL: usize = 8;
+const CONCURRENT_REQUESTS: usize = 8;
 /// The interval of changes.
-const PACE: Duration = Duration::from_millis(20);
+const CHANGE_INTERVAL: Duration = Duration::from_millis(20);
 /// The namespace of the Processor and its account.
 pub(super) const HOME: &str = "kyma-system";
 const PROCESSOR: &str = "api-rule";
@@ -162,10 +162,10 @@ impl Shop {
         let stop = CancellationToken::new();
         let (rules, stopped) = (self.rules(), stop.clone());
         let task = tokio::spawn(async move {
-            let (mut made, mut due) = (0, tokio::time::interval(PACE));
+            let (mut made, mut due) = (0, tokio::time::interval(CHANGE_INTERVAL));
             for rule in of.cycle() {
                 while Self::change(&rules, rule, made).await.is_err() {
-                    tokio::time::sleep(GLANCE).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
                 made += 1;
                 due.tick().await;
@@ -225,7 +225,7 @@ impl Shop {
             let has_host = |object: &&&&Value| object["spec"].to_string().contains(host);
             let services = of_rule.iter().filter(|object| object["kind"] == SERVICES.2);
             if rule["status"]["state"] != "Ready"
-                || of_rule.len() != MADE
+                || of_rule.len() != OBJECTS_PER_RULE
                 || services.filter(has_host).count() != 1
             {
                 wrong.push(place(rule));
@@ -248,8 +248,8 @@ impl Shop {
             if wrong.is_empty() && is_idle(ports).await {
                 return begun.elapsed();
             }
-            assert!(begun.elapsed() < GUARD, "these are not as they should be: {wrong:?}");
-            tokio::time::sleep(GLANCE).await;
+            assert!(begun.elapsed() < TIMEOUT, "these are not as they should be: {wrong:?}");
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -264,7 +264,7 @@ impl Shop {
 }
 
 async fn in_parallel(requests: impl Iterator<Item = impl Future<Output = ()>>) {
-    stream::iter(requests).buffer_unordered(PARALLEL).collect::<()>().await;
+    stream::iter(requests).buffer_unordered(CONCURRENT_REQUESTS).collect::<()>().await;
 }
 
 /// Returns whether none of the host's keys is ready, running or backing off.
@@ -284,8 +284,8 @@ pub(super) async fn until_ready(ports: &Ports, ready: bool) -> String {
         if (code == 200) == ready {
             return body;
         }
-        assert!(begun.elapsed() < GUARD, "/readyz: {code} {body}");
-        tokio::time::sleep(GLANCE).await;
+        assert!(begun.elapsed() < TIMEOUT, "/readyz: {code} {body}");
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -354,6 +354,6 @@ impl Load {
     /// Stops the task; returns the number of changes.
     pub(super) async fn stop(self) -> usize {
         self.stop.cancel();
-        tokio::time::timeout(GUARD, self.task).await.expect("the API answers again").unwrap()
+        tokio::time::timeout(TIMEOUT, self.task).await.expect("the API answers again").unwrap()
     }
 }

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::ground::{GUARD, Ground, client_with};
+use super::ground::{Ground, TIMEOUT, client_with};
 
 const PUPPET: &str = "tests/guests/puppet";
 
@@ -163,7 +163,7 @@ impl Stage {
 
     /// Returns the next report, with the name of its processor.
     async fn report(&self) -> (String, Report) {
-        let report = timeout(GUARD, self.host.next_report()).await;
+        let report = timeout(TIMEOUT, self.host.next_report()).await;
         let report = report.expect("something is reconciled").unwrap();
         let processor = report.key.processor().split_once('/').unwrap().1.to_owned();
         self.last.lock().unwrap().insert(processor.clone(), report.clone());

@@ -33,7 +33,7 @@ use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use self::front::Front;
 use super::{
     kind,
-    program::{GLANCE, GUARD, Ports, Program, get},
+    program::{POLL_INTERVAL, Ports, Program, TIMEOUT, get},
 };
 use crate::host::webhooks::{Issued, secret};
 
@@ -266,11 +266,11 @@ impl Gateway {
     async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
         let begun = tokio::time::Instant::now();
         while !holds().await {
-            if begun.elapsed() > GUARD {
+            if begun.elapsed() > TIMEOUT {
                 let said = (self.list(PROCESSOR).await, self.list(STORED).await);
                 panic!("in vain: {what}\n{said:#?}");
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -319,7 +319,7 @@ impl Converter {
                 certificate.changed().await;
             }
         };
-        if timeout(GUARD, served).await.is_err() {
+        if timeout(TIMEOUT, served).await.is_err() {
             panic!("the certificate is not served: {:?}", certificate.problem());
         }
         let webhooks = Webhooks::new(&host, Paths::new(vec![alias().parse().unwrap()]).unwrap());

@@ -24,7 +24,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::ground::GUARD;
+use super::ground::TIMEOUT;
 use crate::host::webhooks::{Issued, hooks, issued_for, secret};
 
 /// A name of this machine that a certificate can have.
@@ -102,7 +102,7 @@ impl Place {
         let conversion = json!({"strategy": "Webhook", "webhook": webhook});
         self.plane.install(&[definition("v2", &conversion)]).await.unwrap();
         // The API server takes the definition over a moment later.
-        timeout(GUARD, async {
+        timeout(TIMEOUT, async {
             while self.rules("v1").get("r0").await.is_ok() {
                 sleep(Duration::from_millis(50)).await;
             }
@@ -164,7 +164,7 @@ async fn a_host_lists_what_only_it_can_convert_and_is_not_needed_to_delete() {
     assert!(running.ready().await, "it does not wait for what it converts itself");
     let mut reconciled = std::collections::BTreeSet::new();
     while reconciled.len() < COUNT {
-        let report = timeout(GUARD, running.host.next_report()).await.expect("all run").unwrap();
+        let report = timeout(TIMEOUT, running.host.next_report()).await.expect("all run").unwrap();
         assert_eq!(report.failure, None);
         reconciled.insert(report.key.name().to_owned());
     }

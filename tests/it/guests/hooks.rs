@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{MOMENT, misbehave, processor};
 
-const ENOUGH: Duration = Duration::from_secs(30);
+const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
 async fn hooks(limits: Limits) -> Processor {
     processor("hooks", limits).await
@@ -62,8 +62,8 @@ async fn hooks_over_the_bounds_are_refused() {
     assert!(error.to_string().contains("two or more versions"), "{error}");
 }
 
-/// With one thread there is one turn to compute for longer than a millisecond, which a call has until
-/// its store ends.
+/// With one thread there is one turn to compute for longer than a millisecond, which a call has
+/// until its store ends.
 #[tokio::test]
 async fn a_component_that_thinks_about_its_hooks_tells_them_on_one_thread() {
     let engine = Engine::new(Options::default()).unwrap();
@@ -77,7 +77,7 @@ async fn a_component_that_thinks_about_its_hooks_tells_them_on_one_thread() {
 async fn objects_are_converted_in_their_order() {
     let processor = hooks(Limits::default()).await;
     let objects = (0..100).map(|size| rule(&json!({"size": size}))).collect();
-    let called = processor.convert(conversion(objects), Instant::now() + ENOUGH).await;
+    let called = processor.convert(conversion(objects), Instant::now() + HOOK_TIMEOUT).await;
     let converted = called.answer.unwrap().unwrap();
     for (at, object) in converted.iter().enumerate() {
         let object: Value = serde_json::from_str(object).unwrap();
@@ -90,7 +90,7 @@ async fn objects_are_converted_in_their_order() {
 async fn a_hook_answers_what_becomes_of_a_request() {
     let processor = hooks(Limits::default()).await;
     let ask = async |hook, spec: &Value| {
-        let ends = Instant::now() + ENOUGH;
+        let ends = Instant::now() + HOOK_TIMEOUT;
         processor.admit(View::default(), review(hook, spec), MOMENT, ends).await.answer.unwrap()
     };
     let marked = ask("mark", &json!({})).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_fault_in_a_hook_ends_its_call() {
         ("grow", "the answer of a hook has"),
     ] {
         let objects = vec![rule(&json!({"do": deed}))];
-        let called = processor.convert(conversion(objects), Instant::now() + ENOUGH).await;
+        let called = processor.convert(conversion(objects), Instant::now() + HOOK_TIMEOUT).await;
         let error = called.answer.unwrap_err().to_string();
         assert!(error.contains(expected), "{deed}: {error}");
     }
@@ -139,7 +139,8 @@ async fn hooks_have_places_of_their_own() {
         tokio::task::yield_now().await;
     }
     let start = Instant::now();
-    let called = processor.convert(conversion(vec![rule(&json!({"size": 1}))]), start + ENOUGH);
+    let called =
+        processor.convert(conversion(vec![rule(&json!({"size": 1}))]), start + HOOK_TIMEOUT);
     called.await.answer.unwrap().unwrap();
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     hanging.abort_all();

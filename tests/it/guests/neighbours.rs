@@ -11,11 +11,11 @@ use super::{MOMENT, View, call, error, outcome, processor_in, request};
 /// Longer than any of these tests takes, so that no call ends by its deadline.
 const DEADLINE: Duration = Duration::from_mins(10);
 /// The time after which an event is taken to be missing.
-const PATIENCE: Duration = Duration::from_mins(1);
+const EVENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// More calls than there are slots.
 const CALLS: usize = 141;
 /// Slots of the small lane that one processor may have.
-const SHARE: usize = 56;
+const MAX_SLOTS_PER_PROCESSOR: usize = 56;
 
 async fn misbehave(engine: &Engine, limits: Limits) -> Processor {
     let processor = processor_in(engine, "misbehave", limits).await;
@@ -32,16 +32,16 @@ async fn hanging(engine: &Engine) -> (Processor, JoinSet<Called>) {
         calls.spawn(async move { call(&hostile, "hangs").await });
     }
     let all_others_wait = async {
-        while hostile.waiting().calls < CALLS - SHARE {
+        while hostile.waiting().calls < CALLS - MAX_SLOTS_PER_PROCESSOR {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, all_others_wait).await.expect("so many wait as are over the share");
+    timeout(EVENT_TIMEOUT, all_others_wait).await.expect("so many wait as are over the share");
     (hostile, calls)
 }
 
 async fn all_are_cancelled(calls: JoinSet<Called>) {
-    let ended = timeout(PATIENCE, calls.join_all()).await.expect("the calls end");
+    let ended = timeout(EVENT_TIMEOUT, calls.join_all()).await.expect("the calls end");
     for called in ended {
         assert!(called.took < DEADLINE);
         let error = error(called);
@@ -56,12 +56,15 @@ async fn more_endless_calls_than_there_are_slots_leave_some_to_others() {
     let (hostile, calls) = hanging(&engine).await;
     let benign = misbehave(&engine, Limits::default()).await;
     for _ in 0..20 {
-        let called = timeout(PATIENCE, call(&benign, "good")).await.expect("it gets a slot");
+        let called = timeout(EVENT_TIMEOUT, call(&benign, "good")).await.expect("it gets a slot");
         assert_eq!(outcome(called).apply.len(), 1);
     }
-    timeout(PATIENCE, benign.describe("{}")).await.expect("it gets a slot").unwrap();
-    timeout(PATIENCE, hostile.describe("{}")).await.expect("so does its own description").unwrap();
-    assert_eq!(hostile.waiting().calls, CALLS - SHARE);
+    timeout(EVENT_TIMEOUT, benign.describe("{}")).await.expect("it gets a slot").unwrap();
+    timeout(EVENT_TIMEOUT, hostile.describe("{}"))
+        .await
+        .expect("so does its own description")
+        .unwrap();
+    assert_eq!(hostile.waiting().calls, CALLS - MAX_SLOTS_PER_PROCESSOR);
     hostile.tenant().cancel_calls();
     all_are_cancelled(calls).await;
     assert_eq!(outcome(call(&hostile, "good").await).apply.len(), 1, "all slots are free again");

@@ -23,7 +23,7 @@ const OF_CHART: &str = "<!-- cluster::chart: ";
 /// The text before the arguments of `mortise` in the commands of a checkout.
 const CARGO_RUN: &str = "cargo run -- ";
 /// Timeout that only a fault reaches: a guest may have to be built.
-const GUARD: Duration = Duration::from_mins(10);
+const TIMEOUT: Duration = Duration::from_mins(10);
 /// The folder of built guests in commands.
 const RELEASE: &str = "target/wasm32-wasip2/release/";
 /// The guest whose library is built with Go.
@@ -331,7 +331,7 @@ impl Session {
         // It reads to the end, also when nobody listens any more: `mortise dev` must not wait.
         thread::spawn(move || lines.for_each(|line| drop(send.send(line))));
         let next = |text: &str| loop {
-            let line = printed.recv_timeout(GUARD);
+            let line = printed.recv_timeout(TIMEOUT);
             let line = line.unwrap_or_else(|_| panic!("{command:?} does not print `{text}`"));
             if line.contains(text) {
                 return line;

@@ -12,7 +12,7 @@ use super::{RULE, Scene, Stage, VIRTUAL_SERVICE, pod, rule, service, text};
 const STEPS: usize = 8;
 /// Longer than a write is retried: that takes 3 s, in four waits from 200 ms on, each twice the one
 /// before.
-const LONGER: Duration = Duration::from_secs(5);
+const PAST_ALL_RETRIES: Duration = Duration::from_secs(5);
 
 async fn scene() -> Scene {
     let scene = Scene::of_rules().await;
@@ -83,7 +83,7 @@ async fn ends_well(what: &str, wrong: impl Fn(&Stage), count: impl Fn(&Stage) ->
             tokio::task::yield_now().await;
         }
         if step % 2 == 1 {
-            tokio::time::sleep(LONGER).await;
+            tokio::time::sleep(PAST_ALL_RETRIES).await;
         }
         // The test's own requests must not fail.
         stage.api.faults().clear();

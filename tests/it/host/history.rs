@@ -15,16 +15,16 @@ use serde_json::{Value, json};
 
 use super::{
     RULE, Scene, Stage, VIRTUAL_SERVICE, pod, rule, service,
-    skipped::{Cache, RESYNC, killed},
+    skipped::{Cache, RESYNC_INTERVAL, killed},
     text,
 };
 
 const CASES: u32 = 12;
-const LONGEST: usize = 14;
+const MAX_STEPS: usize = 13;
 const RULES: usize = 3;
 const SERVICES: usize = 2;
 /// Longer than the time between two writes of the record file.
-const UNTIL_WRITTEN: Duration = Duration::from_mins(1);
+const PAST_RECORD_WRITE: Duration = Duration::from_mins(1);
 
 /// A change by a user.
 #[derive(Clone, Debug)]
@@ -139,7 +139,7 @@ async fn live(history: &[Step], skip: Skip, cache: Option<&Cache>) -> Lived {
                 skipped += reports.iter().filter(|report| report.skipped).count();
                 rests.push(stage.state());
             }
-            Step::Resync => tokio::time::advance(RESYNC).await,
+            Step::Resync => tokio::time::advance(RESYNC_INTERVAL).await,
             Step::Restart(changes) => {
                 stage.host.stop().await.unwrap();
                 make_all(&stage, changes).await;
@@ -148,7 +148,7 @@ async fn live(history: &[Step], skip: Skip, cache: Option<&Cache>) -> Lived {
             Step::Kill(changes) => {
                 // The paused clock advances when nothing is left to do. With and without a record
                 // file the same time passes.
-                tokio::time::sleep(UNTIL_WRITTEN).await;
+                tokio::time::sleep(PAST_RECORD_WRITE).await;
                 make_all(&stage, changes).await;
                 stage = match cache {
                     Some(cache) => killed(stage, cache).await,
@@ -199,7 +199,7 @@ fn ends_alike(history: &[Step]) -> Result<usize, proptest::test_runner::TestCase
 fn a_host_that_leaves_runs_out_ends_as_one_that_does_not() {
     let mut runner = TestRunner::new(config());
     let skipped = std::cell::Cell::new(0);
-    let ran = runner.run(&vec(step(), 1..LONGEST), |history| -> TestCaseResult {
+    let ran = runner.run(&vec(step(), 1..=MAX_STEPS), |history| -> TestCaseResult {
         skipped.set(skipped.get() + ends_alike(&history)?);
         Ok(())
     });

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{
-    CONFIG_MAP, GUARD, NAMESPACE, RULE, Scene, Stage, VIRTUAL_SERVICE, manifest, object, outcome,
+    CONFIG_MAP, NAMESPACE, RULE, Scene, Stage, TIMEOUT, VIRTUAL_SERVICE, manifest, object, outcome,
     play::{Play, deletion},
     pod, rule, scripted, selection, service, start,
     tap::Tap,
@@ -15,13 +15,13 @@ use super::{
 };
 
 /// More hosts than are needed if each makes at least one step.
-const MOST_HOSTS: usize = 100;
+const MAX_HOSTS: usize = 100;
 
 /// Runs hosts on a stage whose own host does nothing by itself. Each host is killed after this many
 /// writes, until one survives. Returns the number of hosts and the number of writes of the last
 /// one.
 async fn kill_again_and_again(stage: &Stage, writes: usize) -> (usize, usize) {
-    for hosts in 1..=MOST_HOSTS {
+    for hosts in 1..=MAX_HOSTS {
         let tap = Tap::killing_after(writes);
         let mut host = start(&tap.cluster(&stage.api), &stage.loaded, Drive::Host);
         let lives = tokio::select! {
@@ -34,13 +34,13 @@ async fn kill_again_and_again(stage: &Stage, writes: usize) -> (usize, usize) {
             return (hosts, tap.writes());
         }
     }
-    panic!("killed after {writes} writes each, {MOST_HOSTS} hosts did not come to an end");
+    panic!("killed after {writes} writes each, {MAX_HOSTS} hosts did not come to an end");
 }
 
 /// Waits until nothing has happened for longer than any timer. The clock is paused: it advances
 /// when nothing else can happen.
 async fn rests(host: &mut Host) {
-    while let Ok(report) = timeout(GUARD, host.next_report()).await {
+    while let Ok(report) = timeout(TIMEOUT, host.next_report()).await {
         report.unwrap();
     }
 }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{
-    CONFIG_MAP, GUARD, NAMESPACE, Scene, Stage, applies, kind, names, object, outcome, play::Play,
-    scripted, selection, text,
+    CONFIG_MAP, NAMESPACE, Scene, Stage, TIMEOUT, applies, kind, names, object, outcome,
+    play::Play, scripted, selection, text,
 };
 
 pub(super) const WIDGET: &str = "example.com/v1/Widget";
@@ -92,7 +92,7 @@ async fn listed(stage: &Stage) {
         name: "nobody".into(),
     };
     while matches!(stage.host.stores().known(&of), Known::Unwatched) {
-        timeout(GUARD, progress.changed()).await.unwrap().unwrap();
+        timeout(TIMEOUT, progress.changed()).await.unwrap().unwrap();
     }
 }
 
@@ -160,7 +160,7 @@ async fn a_write_of_a_kind_that_is_not_served_fails_and_is_made_when_it_is() {
     let ready = stage.ready().await;
     let reports = stage.run(ready).await;
     let failure = reports[0].failure.as_deref().unwrap();
-    assert!(failure.contains("Widget a/made failed (404)"), "{failure}");
+    assert!(failure.contains("Widget example.com/v1 `a/made` failed (404)"), "{failure}");
     let refused: Vec<_> = reports[0].log.iter().filter(|line| line.message == "refused").collect();
     assert_eq!(refused.len(), 1, "it was told at once: {reports:#?}");
     assert_eq!(stage.events("writer"), ["no widgets yet"]);

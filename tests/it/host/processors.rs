@@ -39,7 +39,7 @@ use tokio::{sync::watch as latest, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CONFIG_MAP, GUARD, NAMESPACE, PUPPET, applies, merge, now, object,
+    CONFIG_MAP, NAMESPACE, PUPPET, TIMEOUT, applies, merge, now, object,
     play::{Play, deletion, manifest, outcome},
     scripted, selection,
     tap::Tap,
@@ -82,7 +82,7 @@ impl Replica {
         let is_it = |progress: &Progress| {
             progress.listed && progress.pending + progress.pulling == 0 && progress.faulty == count
         };
-        timeout(GUARD, progress.wait_for(is_it)).await.expect("it comes to that").unwrap();
+        timeout(TIMEOUT, progress.wait_for(is_it)).await.expect("it comes to that").unwrap();
     }
 }
 
@@ -141,8 +141,8 @@ impl Place {
         });
     }
 
-    /// Starts another host of the same cluster, with a folder of modules and an engine like those of
-    /// this one.
+    /// Starts another host of the same cluster, with a folder of modules and an engine like those
+    /// of this one.
     async fn replica(&mut self, images: ImageOptions) -> Replica {
         let host = Self::host(&self.tap, &self.api);
         let progress = self.run_operator(&host, images, CancellationToken::new()).await;
@@ -235,7 +235,7 @@ impl Place {
     /// Waits until `holds` is true of a Processor.
     async fn until(&self, name: &str, what: &str, holds: impl Fn(&Processor) -> bool) -> Processor {
         let holds = |processor: Option<&Processor>| processor.is_some_and(&holds);
-        match timeout(GUARD, await_condition(self.processors(), name, holds)).await {
+        match timeout(TIMEOUT, await_condition(self.processors(), name, holds)).await {
             Ok(found) => found.unwrap().unwrap(),
             Err(elapsed) => panic!(
                 "not reached, {elapsed}: {what}; {:#?}",
@@ -260,7 +260,7 @@ impl Place {
 
     async fn until_gone(&self, name: &str) {
         let gone = |processor: Option<&Processor>| processor.is_none();
-        let waited = timeout(GUARD, await_condition(self.processors(), name, gone)).await;
+        let waited = timeout(TIMEOUT, await_condition(self.processors(), name, gone)).await;
         let Ok(waited) = waited else {
             panic!("{name} stays: {:#?}", self.processors().get(name).await);
         };
@@ -284,7 +284,7 @@ impl Place {
     async fn report(&self, what: &str, is_it: impl Fn(&Report) -> bool) -> Report {
         let mut reports = self.reports.subscribe();
         let found = reports.wait_for(|reports| reports.iter().any(&is_it));
-        let found = timeout(GUARD, found).await.unwrap_or_else(|_| panic!("no report: {what}"));
+        let found = timeout(TIMEOUT, found).await.unwrap_or_else(|_| panic!("no report: {what}"));
         found.unwrap().iter().find(|report| is_it(report)).unwrap().clone()
     }
 
@@ -297,7 +297,7 @@ impl Place {
     /// Waits until the host has nothing to run.
     async fn until_idle(&self) {
         let mut activity = self.host.activity();
-        timeout(GUARD, async {
+        timeout(TIMEOUT, async {
             while !self.host.is_idle() {
                 activity.changed().await.unwrap();
             }
@@ -311,7 +311,7 @@ impl Place {
         let mut activity = self.host.activity();
         let at_work =
             || self.host.status().into_iter().map(|status| status.version.version.clone());
-        let waited = timeout(GUARD, async {
+        let waited = timeout(TIMEOUT, async {
             while at_work().collect::<Vec<_>>() != versions {
                 activity.changed().await.unwrap();
             }
@@ -332,7 +332,7 @@ impl Place {
         let holds = |found: Option<&DynamicObject>| {
             holds(found.map(|found| serde_json::to_value(found).unwrap()).as_ref())
         };
-        let waited = timeout(GUARD, await_condition(api, name, holds)).await;
+        let waited = timeout(TIMEOUT, await_condition(api, name, holds)).await;
         let Ok(waited) = waited else {
             let objects = self.api.objects();
             let processors = objects.iter().filter(|object| object["kind"] == "Processor");

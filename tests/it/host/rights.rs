@@ -29,7 +29,7 @@ const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const RECONCILES: [(&str, &str); 2] =
     [("configmaps", "get list watch patch"), ("events", "create patch")];
 /// The time after which a revoked right has no effect any more.
-const SOON: Duration = Duration::from_secs(5);
+const REVOCATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns a processor's `ClusterRole`, by resource and verbs.
 fn role(name: &str, rules: &[(&str, &str)]) -> Value {
@@ -125,7 +125,7 @@ impl Stage {
 
     /// Returns the runs within the time that a change of rights may take to be noticed.
     async fn noticed(&self) -> Vec<Report> {
-        tokio::time::sleep(SOON).await;
+        tokio::time::sleep(REVOCATION_TIMEOUT).await;
         self.settle().await
     }
 

@@ -26,7 +26,7 @@ use super::{
 };
 
 /// The interval of resyncs.
-pub(super) const RESYNC: Duration = Duration::from_mins(30);
+pub(super) const RESYNC_INTERVAL: Duration = Duration::from_mins(30);
 const RULES: [&str; 5] = ["r0", "r1", "r2", "r3", "r4"];
 
 /// Returns the name of an object, which may be known only once the object exists.
@@ -94,7 +94,7 @@ async fn puppet(script: &Value, skip: Skip) -> Stage {
         .reconciles_with(
             "objects",
             &selection(CONFIG_MAP, "play=yes"),
-            &json!({"finalizers": ["example.com/held"], "resync": RESYNC.as_millis()}),
+            &json!({"finalizers": ["example.com/held"], "resync": RESYNC_INTERVAL.as_millis()}),
         )
         .reads(&selection("v1/Secret", ""))
         .reads(&selection("v1/Service", ""))
@@ -111,7 +111,7 @@ async fn puppet(script: &Value, skip: Skip) -> Stage {
 
 /// Advances to the next resync, and returns all reports, without those of skipped runs.
 async fn resync(stage: &Stage) -> Vec<Report> {
-    tokio::time::advance(RESYNC).await;
+    tokio::time::advance(RESYNC_INTERVAL).await;
     let due = stage.ready().await;
     assert!(!due.is_empty() && due.iter().all(|run| run.causes == [Cause::Resync]), "{due:?}");
     let mut reports = stage.run(due).await;
@@ -175,7 +175,7 @@ async fn a_resync_of_settled_rules_runs_and_writes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn what_changes_before_a_key_that_was_given_out_looks_at_anything_runs_it_once() {
     let stage = rules(Skip::WhileRunning).await;
-    tokio::time::advance(RESYNC).await;
+    tokio::time::advance(RESYNC_INTERVAL).await;
     let due = stage.ready().await;
     stage.edit("v1/Service", "shop", json!({"spec": {"selector": {"tier": "b"}}})).await;
     while stage.host.keys(|entry| !entry.causes.is_empty()).len() < RULES.len() {
@@ -353,7 +353,7 @@ async fn a_restart_of_settled_rules_runs_and_writes_nothing_and_hears_of_changes
     assert!(stage.get(RULE, "r4").is_none());
 
     // The time of the resync survives a restart too; the resync is skipped.
-    tokio::time::advance(RESYNC).await;
+    tokio::time::advance(RESYNC_INTERVAL).await;
     assert_eq!(ran(stage.settle().await).len(), 0);
     let again = stage.restart().await;
     assert_eq!(ran(again.settle().await).len(), 0, "what was gone is not missed");

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{
-    CONFIG_MAP, GUARD, NAMESPACE, Scene, Stage, manifest, merge, names, object, outcome,
+    CONFIG_MAP, NAMESPACE, Scene, Stage, TIMEOUT, manifest, merge, names, object, outcome,
     play::Play, pod, selection, service, text,
 };
 
@@ -77,7 +77,7 @@ impl Stage {
     /// Returns all reports until nothing has happened for longer than any timer of the host.
     async fn rest(&self) -> Vec<Report> {
         let mut reports = Vec::new();
-        while let Ok(report) = timeout(GUARD, self.host.next_report()).await {
+        while let Ok(report) = timeout(TIMEOUT, self.host.next_report()).await {
             reports.push(report.unwrap());
         }
         reports
@@ -208,7 +208,7 @@ async fn a_kind_of_which_more_is_read_is_listed_beside_the_store_that_serves() {
     let meanwhile = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         stage.edit(POD, "p", json!({"metadata": {"labels": {"app": "two"}}})).await;
-        let report = timeout(GUARD, stage.host.next_report()).await.unwrap().unwrap();
+        let report = timeout(TIMEOUT, stage.host.next_report()).await.unwrap().unwrap();
         (report.version.clone().unwrap().version.clone(), format!("{:?}", report.log))
     };
     let (swapped, (version, log)) = tokio::join!(stage.host.swap(second), meanwhile);
@@ -364,14 +364,14 @@ async fn the_new_versions_intervals_count() {
     stage.rest().await;
     let second = with("2", json!({"resync": 60_000, "min_interval": 5_000}));
     stage.host.swap(second.load().await).await.unwrap();
-    let report = timeout(GUARD, stage.host.next_report()).await.unwrap().unwrap();
+    let report = timeout(TIMEOUT, stage.host.next_report()).await.unwrap().unwrap();
     assert_eq!(report.again, Some(Duration::from_mins(1)));
     let began = tokio::time::Instant::now();
     stage.edit(CONFIG_MAP, "a", json!({"data": {"sequence": "1"}})).await;
-    timeout(GUARD, stage.host.next_report()).await.unwrap().unwrap();
+    timeout(TIMEOUT, stage.host.next_report()).await.unwrap().unwrap();
     let waited = began.elapsed();
     assert!(waited > Duration::from_secs(4) && waited < Duration::from_secs(6), "{waited:?}");
-    let report = timeout(GUARD, stage.host.next_report()).await.unwrap().unwrap();
+    let report = timeout(TIMEOUT, stage.host.next_report()).await.unwrap().unwrap();
     assert_eq!(report.causes, [Cause::Resync]);
     stage.host.swap(with("3", json!({})).load().await).await.unwrap();
     let reports = stage.rest().await;

@@ -301,7 +301,8 @@ async fn an_admission_allows_changes_or_refuses() {
     assert_eq!(refused, json!({"uid": "u", "allowed": false, "status": status}));
 }
 
-/// The certificate is taken anew when the Secret changes, and one that is of no use changes nothing.
+/// The certificate is taken anew when the Secret changes, and one that is of no use changes
+/// nothing.
 #[tokio::test]
 async fn the_certificate_is_that_of_the_secret_and_its_faults_are_told() {
     let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
@@ -348,11 +349,21 @@ async fn what_is_no_review_is_told_what_is() {
     let cases = [
         (CONVERT, "", 400, "this is no ConversionReview"),
         (CONVERT, "[1", 400, "this is no ConversionReview"),
-        (CONVERT, "{}", 400, "a review of kind ConversionReview of apiextensions.k8s.io/v1 or"),
-        (CONVERT, &deletion.to_string(), 400, "kind `AdmissionReview` of `admission.k8s.io/v1`"),
-        (CONVERT, &good.replace("k8s.io/v1", "k8s.io/v2"), 400, "of `apiextensions.k8s.io/v2`"),
-        (check, &good, 400, "a review of kind AdmissionReview of admission.k8s.io/v1"),
-        (check, &pod.to_string(), 400, "not at Pod of example.com/v1"),
+        (CONVERT, "{}", 400, "a review of kind ConversionReview apiextensions.k8s.io/v1 or"),
+        (
+            CONVERT,
+            &deletion.to_string(),
+            400,
+            "`AdmissionReview admission.k8s.io/v1`: a review of kind",
+        ),
+        (
+            CONVERT,
+            &good.replace("k8s.io/v1", "k8s.io/v2"),
+            400,
+            "`ConversionReview apiextensions.k8s.io/v2`: a",
+        ),
+        (check, &good, 400, "a review of kind AdmissionReview admission.k8s.io/v1"),
+        (check, &pod.to_string(), 400, "not at Pod example.com/v1"),
         (check, &connect.to_string(), 400, "CREATE, UPDATE and DELETE are looked at"),
         (check, &status.to_string(), 400, "hooks look at no subresource"),
         ("/admit/default/hooks/other", &deletion.to_string(), 400, "there are: mark, check"),
@@ -378,10 +389,18 @@ async fn objects_that_cannot_be_converted_are_told_in_the_review() {
     };
     let good = || rule("b", "v1", &json!({}));
     let cases = [
-        ("example.com/v3", good(), "version `v3` of Rule is unknown: there are v1, v2"),
-        ("example.org/v2", good(), "`Rule` of group `example.org` is not converted here"),
-        ("example.com/v2", rule("b", "v9", &json!({})), "version `v9` of Rule is unknown"),
-        ("example.com/v2", json!({"kind": "Pod"}), "only Rule of group example.com"),
+        (
+            "example.com/v3",
+            good(),
+            "version `v3` of Rule example.com/* is unknown: there are v1, v2",
+        ),
+        ("example.org/v2", good(), "`Rule example.org/*` is not converted here"),
+        (
+            "example.com/v2",
+            rule("b", "v9", &json!({})),
+            "version `v9` of Rule example.com/* is unknown",
+        ),
+        ("example.com/v2", json!({"kind": "Pod"}), "only Rule example.com/* is accepted here"),
         ("example.com/v2", rule("b", "v1", &json!({"do": "refuse"})), "told to refuse"),
     ];
     for (to, object, expected) in cases {

@@ -113,7 +113,7 @@ async fn two_keys_that_want_one_object_are_both_told_and_back_off() {
     assert_eq!(reports.len(), 1, "{reports:#?}");
     let failure = reports[0].failure.as_deref().unwrap();
     assert!(
-        failure.starts_with("apply of ConfigMap a/shared failed (409): two reconciles want one object: `puppet/objects:a/first` has set `.data.k`"),
+        failure.starts_with("apply of ConfigMap v1 `a/shared` failed (409): two reconciles want one object: `puppet/objects:a/first` has set `.data.k`"),
         "{failure}"
     );
     assert_eq!(stage.ready().await.len(), 0, "not at once");

@@ -18,9 +18,9 @@ use super::{answer::Answer, case::Case};
 const GUEST: &str = "tests/guests/render";
 const INTERFACE: &str = "istio:client/renderer@0.1.0";
 /// Bytes of linear memory that a call takes at most.
-const MEMORY: usize = 96 << 20;
+const MAX_MEMORY_BYTES: usize = 96 << 20;
 /// The calls that run at the same time.
-const CALLS: usize = 2;
+const CONCURRENT_CALLS: usize = 2;
 
 /// A loaded version of `guests/istio-client`.
 pub(crate) struct Renderer(Processor);
@@ -49,9 +49,11 @@ impl Renderer {
             content: fs::read(path).unwrap().into(),
             limits: Limits { memory, deadline: Duration::from_mins(2), ..Limits::default() },
         };
-        let library =
-            LibraryModule { interface: INTERFACE.to_owned(), module: module(library, MEMORY) };
-        let guest = module(guest, 2 * MEMORY);
+        let library = LibraryModule {
+            interface: INTERFACE.to_owned(),
+            module: module(library, MAX_MEMORY_BYTES),
+        };
+        let guest = module(guest, 2 * MAX_MEMORY_BYTES);
         Self(Processor::load_with(engine, None, guest, vec![library]).await.unwrap())
     }
 
@@ -83,7 +85,7 @@ impl Renderer {
     pub(crate) async fn render_all(&self, cases: &[Case]) -> Vec<(String, Answer)> {
         let answers = stream::iter(cases)
             .map(async |case| (case.name.clone(), self.render(case).await))
-            .buffer_unordered(CALLS);
+            .buffer_unordered(CONCURRENT_CALLS);
         answers.collect().await
     }
 }

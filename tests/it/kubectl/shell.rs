@@ -20,7 +20,7 @@ use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_util::sync::CancellationToken;
 
 /// Timeout that only a fault reaches: a command takes a tenth of a second.
-const GUARD: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// An API, a working folder, and a shell in that folder.
 pub(super) struct Shell {
@@ -147,7 +147,7 @@ impl Shell {
             let read = stdout.read_to_end(&mut output);
             let _ = sender.send(read.map(|_| String::from_utf8_lossy(&output).into_owned()));
         });
-        let Ok(output) = receiver.recv_timeout(GUARD) else {
+        let Ok(output) = receiver.recv_timeout(TIMEOUT) else {
             end(&mut child);
             panic!("`{line}` did not end");
         };
@@ -180,7 +180,7 @@ impl Running {
     /// Waits for the next line, which must match `pattern`.
     #[track_caller]
     pub(super) fn expect(&self, pattern: &str) {
-        let line = self.lines.recv_timeout(GUARD);
+        let line = self.lines.recv_timeout(TIMEOUT);
         let line = line.unwrap_or_else(|_| panic!("nothing came, instead of `{pattern}`"));
         assert!(matches(pattern, &line), "`{line}` came, not `{pattern}`");
     }
@@ -188,7 +188,7 @@ impl Running {
     /// Waits for the end of the command, which must print no more lines and exit with this code.
     #[track_caller]
     pub(super) fn ends(mut self, code: i32) {
-        let rest = self.lines.recv_timeout(GUARD);
+        let rest = self.lines.recv_timeout(TIMEOUT);
         assert_eq!(rest, Err(mpsc::RecvTimeoutError::Disconnected), "it goes on");
         assert_eq!(self.child.wait().unwrap().code(), Some(code));
     }
@@ -205,7 +205,7 @@ impl Drop for Running {
 pub(super) fn until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < GUARD, "it did not come to this: {what}");
+        assert!(start.elapsed() < TIMEOUT, "it did not come to this: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 /// The interval of reading the log while an expected event is missing.
-const GLANCE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The beginning of each event.
 const BEGINNING: &str = r#"{"kind":"Event","#;
@@ -115,7 +115,7 @@ impl Audit {
                 events.truncate(end);
                 return Ok(events);
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 

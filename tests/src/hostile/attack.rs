@@ -10,7 +10,7 @@ pub type Rights = &'static [(&'static str, &'static str)];
 const PLAIN_RIGHTS: Rights =
     &[("configmaps", "get list watch create patch"), ("events", "create patch")];
 /// A length of which four texts fit into the memory of a call.
-const LONG: usize = 15_000_000;
+const LONG_TEXT_BYTES: usize = 15_000_000;
 /// The default of `limits.memory`.
 const MEMORY_MIB: u64 = 64;
 /// The default of `limits.concurrency`.
@@ -97,7 +97,7 @@ pub const ATTACKS: &[Attack] = &[
         row: "C1",
         reconcile: "names",
         times: 100,
-        bytes: LONG,
+        bytes: LONG_TEXT_BYTES,
         says: &["passed more than 1048576 bytes"],
         ..PLAIN
     },
@@ -106,7 +106,7 @@ pub const ATTACKS: &[Attack] = &[
         row: "C1",
         reconcile: "fields",
         times: 20,
-        bytes: LONG,
+        bytes: LONG_TEXT_BYTES,
         says: &["passed more than 1048576 bytes"],
         ..PLAIN
     },
@@ -115,7 +115,7 @@ pub const ATTACKS: &[Attack] = &[
         row: "C1",
         reconcile: "selectors",
         times: 20,
-        bytes: LONG,
+        bytes: LONG_TEXT_BYTES,
         says: &["passed more than 1048576 bytes"],
         ..PLAIN
     },

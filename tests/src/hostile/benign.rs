@@ -29,7 +29,7 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{GLANCE, attack::Rights};
+use super::{POLL_INTERVAL, attack::Rights};
 
 /// The name of the Processor, its account and its namespace.
 pub(super) const NAME: &str = "benign";
@@ -41,7 +41,7 @@ pub(super) const RIGHTS: Rights = &[
     ("events", "create patch"),
 ];
 /// The interval of changes.
-const PACE: Duration = Duration::from_millis(100);
+const CHANGE_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of objects, which are changed in turn.
 const OBJECTS: u64 = 10;
 /// The label selector of the answers.
@@ -112,7 +112,7 @@ impl Load {
             if let Some(ended) = self.tasks.try_join_next() {
                 ended??;
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         let mut notes = lock(&self.noted);
         let mut times = std::mem::take(&mut notes.answered);
@@ -131,7 +131,7 @@ async fn change(
     noted: Arc<Mutex<Notes>>,
     stopped: Arc<AtomicBool>,
 ) -> Result<()> {
-    let mut due = interval(PACE);
+    let mut due = interval(CHANGE_INTERVAL);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for number in first.. {
         due.tick().await;

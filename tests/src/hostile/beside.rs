@@ -14,11 +14,11 @@ use super::{
 use crate::rebuilt;
 
 /// The interval in which the Processor is changed.
-const CHANGES: Duration = Duration::from_millis(10);
+const CHANGE_INTERVAL: Duration = Duration::from_millis(10);
 /// The interval in which the module is replaced: shorter than the one in which the host reads it.
-const MODULES: Duration = Duration::from_millis(100);
+const MODULE_INTERVAL: Duration = Duration::from_millis(100);
 /// The interval in which slow connections are opened.
-const CONNECTIONS: Duration = Duration::from_micros(500);
+const CONNECTION_INTERVAL: Duration = Duration::from_micros(500);
 
 /// Running side actions, which end on drop.
 pub(super) type Besides = Vec<JoinSet<Result<()>>>;
@@ -41,7 +41,7 @@ pub(super) fn begin(
 }
 
 async fn change(attack: &'static Attack, admin: Cluster) -> Result<()> {
-    let mut due = interval(CHANGES);
+    let mut due = interval(CHANGE_INTERVAL);
     for number in 1.. {
         due.tick().await;
         let changed = attack.processor(benign::NAME, number);
@@ -52,7 +52,7 @@ async fn change(attack: &'static Attack, admin: Cluster) -> Result<()> {
 
 async fn replace(module: std::path::PathBuf) -> Result<()> {
     let bytes = std::fs::read(&module)?;
-    let mut due = interval(MODULES);
+    let mut due = interval(MODULE_INTERVAL);
     for number in 0_u64.. {
         due.tick().await;
         let unfinished = module.with_extension("unfinished");
@@ -65,7 +65,7 @@ async fn replace(module: std::path::PathBuf) -> Result<()> {
 /// Opens connections that begin a request and continue it slowly.
 async fn connect(count: usize, public: String) -> Result<()> {
     let mut all: Vec<TcpStream> = Vec::new();
-    let mut due = interval(CONNECTIONS);
+    let mut due = interval(CONNECTION_INTERVAL);
     loop {
         due.tick().await;
         if all.len() < count {

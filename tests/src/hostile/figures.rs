@@ -5,27 +5,27 @@ use std::{fmt, time::Duration};
 use super::{attack::Attack, benign::Answers};
 
 /// The time in which each change of a benign object must be answered.
-const ANSWERED: Duration = Duration::from_secs(5);
+const MAX_CHANGE_LATENCY: Duration = Duration::from_secs(5);
 /// The time in which `/livez` must answer.
-const LIVE: Duration = Duration::from_secs(1);
+const MAX_LIVEZ_LATENCY: Duration = Duration::from_secs(1);
 /// Bytes of memory that the host may have above the quiet host and the memory of the attack's own
 /// calls.
-const MEMORY: u64 = 256 << 20;
+const MAX_ADDED_MEMORY_BYTES: u64 = 256 << 20;
 /// Bytes that the calls of one processor may have at most, whatever its limits: its share of the
 /// host's budget.
-const CALLS: u64 = 512 << 20;
+const MAX_CALLS_MEMORY_BYTES: u64 = 512 << 20;
 /// Bytes of memory that the host may have above the quiet host a minute after the attack.
-pub(super) const AFTER: u64 = 64 << 20;
+pub(super) const MAX_LASTING_MEMORY_BYTES: u64 = 64 << 20;
 /// Bytes of log that are allowed for each attacker.
-const LOG: usize = 5_000_000;
+const MAX_LOG_BYTES: usize = 5_000_000;
 /// Additional series of metrics that are allowed for each attacker.
-const SERIES: usize = 200;
+const MAX_ADDED_SERIES: usize = 200;
 /// Requests of the host as itself that are allowed for each attacker, besides those that it sends
 /// for changes of a Processor.
-const REQUESTS: usize = 1_000;
+const MAX_REQUESTS: usize = 1_000;
 /// The time in which a Processor with `onDelete: Release` must be gone, and in which the host must
 /// end.
-const ENDED: Duration = Duration::from_secs(5);
+const MAX_END_DELAY: Duration = Duration::from_secs(5);
 
 /// Measurements of one attack, or of several at the same time.
 #[derive(Debug, Default)]
@@ -44,7 +44,8 @@ pub struct Figures {
     pub silent: usize,
     /// Resident memory in bytes: before the attack, and the maximum.
     pub memory: [u64; 2],
-    /// The resident memory after the attack, in bytes: once it is small again, and a minute later at most.
+    /// The resident memory after the attack, in bytes: once it is small again, and a minute later
+    /// at most.
     pub memory_after: Option<u64>,
     /// Bytes of log.
     pub log: usize,
@@ -94,10 +95,10 @@ impl Figures {
         let slowest = self.answers.at(100);
         check(self.answers.lost == 0, format!("{} changes have no answer", self.answers.lost));
         check(!self.answers.times.is_empty(), "no change is answered".to_owned());
-        check(slowest <= ANSWERED, format!("a change is answered after {slowest:?}"));
+        check(slowest <= MAX_CHANGE_LATENCY, format!("a change is answered after {slowest:?}"));
         let livez = self.livez.last().copied().unwrap_or_default();
         check(
-            self.silent == 0 && livez <= LIVE,
+            self.silent == 0 && livez <= MAX_LIVEZ_LATENCY,
             format!("/livez takes {livez:?}, {} times silent", self.silent),
         );
         check(self.unsaid.is_empty(), format!("not said: {}", self.unsaid.join("; ")));
@@ -107,34 +108,44 @@ impl Figures {
 
     fn faults_of_size(&self) -> Vec<String> {
         let (count, mib) = (self.attacks.len(), |bytes: u64| bytes >> 20);
-        let own: u64 = self.attacks.iter().map(|attack| attack.may_hold().min(CALLS)).sum();
+        let own: u64 =
+            self.attacks.iter().map(|attack| attack.may_hold().min(MAX_CALLS_MEMORY_BYTES)).sum();
         let [quiet, most] = self.memory;
-        let is_late = |took: Option<Duration>| took.is_none_or(|took| took > ENDED);
+        let is_late = |took: Option<Duration>| took.is_none_or(|took| took > MAX_END_DELAY);
         let [before, series, after] = self.series;
         let checks = [
             (
-                most <= quiet + own + MEMORY,
+                most <= quiet + own + MAX_ADDED_MEMORY_BYTES,
                 format!("{} MiB of memory, quiet {}", mib(most), mib(quiet)),
             ),
             (
-                self.memory_after.is_none_or(|after| after <= quiet + AFTER),
+                self.memory_after.is_none_or(|after| after <= quiet + MAX_LASTING_MEMORY_BYTES),
                 format!(
                     "{:?} bytes of memory afterwards, quiet {} MiB",
                     self.memory_after,
                     mib(quiet)
                 ),
             ),
-            (self.log <= LOG * count, format!("{} bytes of log", self.log)),
+            (self.log <= MAX_LOG_BYTES * count, format!("{} bytes of log", self.log)),
             (self.forged == 0, format!("{} forged lines", self.forged)),
             (self.leaked.is_empty(), format!("a Secret's value is in {}", self.leaked.join(", "))),
-            (series <= before + SERIES * count, format!("{series} series, quiet {before}")),
+            (
+                series <= before + MAX_ADDED_SERIES * count,
+                format!("{series} series, quiet {before}"),
+            ),
             // Series of the host itself that appear with rare events, such as a compilation, stay.
-            (after <= before + SERIES, format!("{after} series afterwards, quiet {before}")),
+            (
+                after <= before + MAX_ADDED_SERIES,
+                format!("{after} series afterwards, quiet {before}"),
+            ),
             (
                 self.left.is_empty(),
                 format!("{} series are left: {}", self.left.len(), self.left.join(", ")),
             ),
-            (self.requests <= REQUESTS * count, format!("{} requests of its own", self.requests)),
+            (
+                self.requests <= MAX_REQUESTS * count,
+                format!("{} requests of its own", self.requests),
+            ),
             (self.strange.is_empty(), format!("requests of its own: {}", self.strange.join(", "))),
             (
                 self.died.is_some() || !is_late(self.removed),

@@ -19,18 +19,18 @@ use tokio::{
     time::timeout,
 };
 
-use super::{FORGED, GLANCE, TREASURE};
+use super::{FORGED, POLL_INTERVAL, TREASURE};
 
 /// `RLIMIT_DATA` of the host: the memory that a neighbour can make it take at most before it ends.
-const DATA: u64 = 2 << 30;
+const MAX_DATA_BYTES: u64 = 2 << 30;
 /// Timeout that only a fault reaches.
-const GUARD: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// Number of last lines that are kept to be shown.
-const KEPT: usize = 20;
+const MAX_LINES: usize = 20;
 /// Characters of a line that are kept.
-const CUT: usize = 400;
+const MAX_LINE_CHARACTERS: usize = 400;
 /// The time after which a port without an answer counts as silent.
-const SILENT: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A running `mortise run`. Killed on drop, by its own process id.
 pub struct Host {
@@ -68,10 +68,11 @@ impl Said {
             let address = after.split_whitespace().next().unwrap_or_default();
             self.listens = Some(address.trim_matches('"').to_owned());
         }
-        if self.last.len() == KEPT {
+        if self.last.len() == MAX_LINES {
             self.last.pop_front();
         }
-        self.last.push_back(text.trim_end().chars().take(CUT).chain(['\n']).collect());
+        self.last
+            .push_back(text.trim_end().chars().take(MAX_LINE_CHARACTERS).chain(['\n']).collect());
     }
 
     /// Returns the last lines.
@@ -92,14 +93,15 @@ impl Host {
         cache: &Path,
     ) -> Result<Self> {
         let mut command = Command::new("prlimit");
-        command.arg(format!("--data={DATA}")).arg(program);
+        command.arg(format!("--data={MAX_DATA_BYTES}")).arg(program);
         for (name, _) in std::env::vars_os() {
             let is_ours = name.to_str().is_some_and(|name| name.starts_with("MORTISE_"));
             if is_ours || name == "KUBECONFIG" {
                 command.env_remove(name);
             }
         }
-        // Reserved memory that nothing is in counts against the limit, as it does not in a container.
+        // Reserved memory that nothing is in counts against the limit, as it does not in a
+        // container.
         command.env("MIMALLOC_ARENA_EAGER_COMMIT", "0");
         command.arg("run").arg("--kubeconfig").arg(kubeconfig);
         command.arg("--modules").arg(modules).arg("--cache").arg(cache);
@@ -126,10 +128,10 @@ impl Host {
             if let Some(address) = &said.listens {
                 return Ok(address.clone());
             }
-            if begun.elapsed() > GUARD || !self.is_alive()? {
+            if begun.elapsed() > TIMEOUT || !self.is_alive()? {
                 bail!("the host does not listen:\n{}", said.last());
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -154,10 +156,10 @@ impl Host {
         kill_process(Pid::from_raw(id).context("it has an id")?, Signal::TERM)?;
         let begun = Instant::now();
         while self.is_alive()? {
-            if begun.elapsed() > GUARD {
+            if begun.elapsed() > TIMEOUT {
                 return Ok(None);
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(Some(begun.elapsed()))
     }
@@ -202,7 +204,8 @@ pub async fn get(address: &str, path: &str) -> Result<String> {
         stream.read_to_string(&mut answer).await?;
         anyhow::Ok(answer)
     };
-    let answer = timeout(SILENT, asked).await.with_context(|| format!("{path}: no answer"))??;
+    let answer =
+        timeout(ANSWER_TIMEOUT, asked).await.with_context(|| format!("{path}: no answer"))??;
     let (head, body) = answer.split_once("\r\n\r\n").context("an answer with a head")?;
     anyhow::ensure!(head.contains(" 200 "), "{path}: {head}");
     Ok(body.to_owned())

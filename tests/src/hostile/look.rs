@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::host;
 
 /// The interval of measurements.
-const PACE: Duration = Duration::from_millis(100);
+const MEASURE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Running measurements, which end on drop.
 pub(super) struct Look {
@@ -60,7 +60,7 @@ async fn ask(public: String, seen: Arc<Mutex<Seen>>) {
             seen.livez.push(took);
             seen.silent += usize::from(answer.is_err());
         }
-        tokio::time::sleep(PACE.saturating_sub(took).max(PACE / 10)).await;
+        tokio::time::sleep(MEASURE_INTERVAL.saturating_sub(took).max(MEASURE_INTERVAL / 10)).await;
     }
 }
 
@@ -71,6 +71,6 @@ async fn weigh(process: u32, seen: Arc<Mutex<Seen>>) {
             let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.memory = seen.memory.max(memory);
         }
-        tokio::time::sleep(PACE).await;
+        tokio::time::sleep(MEASURE_INTERVAL).await;
     }
 }

@@ -10,7 +10,7 @@ use super::tenants::HOME;
 use crate::cluster::{Audit, Event};
 
 /// Number of unexpected requests that are shown.
-const TOLD: usize = 5;
+const MAX_LISTED_REQUESTS: usize = 5;
 /// Kinds that every account may create for itself.
 const OF_ITSELF: [(&str, &str); 2] = [
     ("authentication.k8s.io", "selfsubjectreviews"),
@@ -47,7 +47,7 @@ pub(super) async fn of_host(audit: &Audit) -> Result<(usize, Vec<String>)> {
     let strange = own.iter().filter(|event| !is_expected(event, &rules));
     let strange = strange.chain(others.iter().filter(is_subresource));
     let told = strange.map(|event| format!("{} {}", event.verb, event.request_uri));
-    Ok((own.len(), told.take(TOLD).collect()))
+    Ok((own.len(), told.take(MAX_LISTED_REQUESTS).collect()))
 }
 
 /// Returns the rules of all roles of the installation.

@@ -23,7 +23,7 @@ use crate::cluster;
 pub(super) const HOME: &str = "mortise";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 /// Number of an administrator's concurrent requests.
-const PARALLEL: usize = 8;
+const CONCURRENT_REQUESTS: usize = 8;
 
 /// Applies `deploy/install.yaml` except its Deployments, and writes a kubeconfig of the host's
 /// account.
@@ -161,7 +161,11 @@ pub(super) async fn prepare(admin: &Cluster, attack: &Attack) -> Result<()> {
             }
         }
     };
-    stream::iter(0..attack.objects).map(make).buffer_unordered(PARALLEL).try_collect::<()>().await
+    stream::iter(0..attack.objects)
+        .map(make)
+        .buffer_unordered(CONCURRENT_REQUESTS)
+        .try_collect::<()>()
+        .await
 }
 
 /// Creates the namespace and account of the benign tenant.

@@ -9,7 +9,7 @@ use rsa::{
 use serde_json::json;
 
 /// The length of the key in bits.
-const BITS: usize = 2048;
+const KEY_BITS: usize = 2048;
 
 /// Returns a set with one new private key, for RSA over SHA-256.
 ///
@@ -18,7 +18,7 @@ const BITS: usize = 2048;
 /// Fails if no key can be made.
 pub(super) fn make() -> Result<String, String> {
     let failed = |what: &str| format!("cannot make the key that signs tokens: {what}");
-    let key = PrivateKey::new(&mut UnwrapErr(SysRng), BITS)
+    let key = PrivateKey::new(&mut UnwrapErr(SysRng), KEY_BITS)
         .map_err(|error| failed(&error.to_string()))?;
     let text = |bytes: Box<[u8]>| {
         let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());

@@ -118,7 +118,8 @@ pub struct CorsPolicy {
     /// Methods that a request may have.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub allow_methods: Vec<String>,
-    /// The origins, each by `exact`, `prefix` or `regex`. Without any, the whole policy has no effect.
+    /// The origins, each by `exact`, `prefix` or `regex`. Without any, the whole policy has no
+    /// effect.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
     pub allow_origins: Vec<BTreeMap<String, String>>,
     /// Allows credentials in requests.

@@ -2,7 +2,7 @@
 //! `namespace/name`.
 
 /// The longest part of a name.
-const LONGEST: usize = 63;
+const MAX_NAME_PART_BYTES: usize = 63;
 
 /// Returns the name of a gateway for v2; `None` if there is no such name.
 pub(super) fn translate(name: &str, namespace: &str) -> Option<String> {
@@ -33,7 +33,7 @@ fn is_new(name: &str) -> bool {
 fn is_label(text: &str) -> bool {
     let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();
-    bytes.len() <= LONGEST
+    bytes.len() <= MAX_NAME_PART_BYTES
         && bytes.first().is_some_and(alphanumeric)
         && bytes.last().is_some_and(alphanumeric)
         && bytes.iter().all(|byte| *byte == b'-' || alphanumeric(byte))

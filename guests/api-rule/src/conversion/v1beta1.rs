@@ -14,7 +14,7 @@ use crate::{
     json,
 };
 
-const NANOSECONDS: i64 = 1_000_000_000;
+const NANOSECONDS_PER_SECOND: i64 = 1_000_000_000;
 
 /// The states of the stored version, each with its code. SKIPPED has no state of its own.
 const STATES: [(&str, &str); 4] =
@@ -133,7 +133,7 @@ fn cors_policy(policy: &CorsPolicy) -> Result<Value, String> {
 fn seconds(text: &str) -> Result<i64, String> {
     let nanoseconds =
         duration::parse(text).map_err(|error| format!("spec.corsPolicy.maxAge: {error}"))?;
-    Ok(nanoseconds / NANOSECONDS)
+    Ok(nanoseconds / NANOSECONDS_PER_SECOND)
 }
 
 /// Returns the rules in v2: those of an annotation if it has some, else those that are converted.

@@ -182,7 +182,7 @@ fn what_is_wrong_is_in_the_status_and_tried_again_after_a_minute() {
     assert!(
         status(failure.status.as_ref())
             .1
-            .contains("`APIRule shop/web`: spec.rules must be an array, not a string"),
+            .contains("APIRule gateway.kyma-project.io/v2alpha1 `shop/web`: spec.rules must be an array, not a string"),
         "{failure:?}"
     );
 }

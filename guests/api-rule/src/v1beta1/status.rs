@@ -1,5 +1,5 @@
-//! The status of an APIRule in v1beta1: a code for each kind of object. Only the code of the APIRule
-//! itself is stored, as a state.
+//! The status of an APIRule in v1beta1: a code for each kind of object. Only the code of the
+//! APIRule itself is stored, as a state.
 
 use mortise_sdk::{Host, WriteFailure};
 
@@ -41,16 +41,16 @@ pub(super) fn warning(handler: Handler, message: &str) -> Status {
 /// Returns the status of an APIRule whose validation failed: up to three failures, and the number
 /// of the rest.
 pub(super) fn failures(handler: Handler, failures: &[Failure]) -> Status {
-    const SHOWN: usize = 3;
+    const MAX_LISTED_FAILURES: usize = 3;
     let line = |failure: &Failure| {
         format!("Attribute \"{}\": {}", failure.attribute_path, failure.message)
     };
     if let [only] = failures {
         return error(handler, &format!("Validation error: {}", line(only)));
     }
-    let mut lines: Vec<String> = failures.iter().take(SHOWN).map(line).collect();
-    if failures.len() > SHOWN {
-        lines.push(format!("{} more error(s)...", failures.len() - SHOWN));
+    let mut lines: Vec<String> = failures.iter().take(MAX_LISTED_FAILURES).map(line).collect();
+    if failures.len() > MAX_LISTED_FAILURES {
+        lines.push(format!("{} more error(s)...", failures.len() - MAX_LISTED_FAILURES));
     }
     error(handler, &format!("Multiple validation errors: \n{}", lines.join("\n")))
 }

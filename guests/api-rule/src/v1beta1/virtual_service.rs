@@ -13,7 +13,7 @@ use crate::{
     config::Handler,
     istio::{self, StringMatch},
     json, path,
-    virtual_service::{CORS_HEADERS, TIMEOUT, cookie, origins},
+    virtual_service::{CORS_HEADERS, DEFAULT_TIMEOUT_SECONDS, cookie, origins},
 };
 
 /// The host and the port of Oathkeeper's proxy.
@@ -46,7 +46,7 @@ fn route(
     } else {
         StringMatch::Regex(of.path.clone())
     };
-    let timeout = of.timeout.or(subject.spec.timeout).unwrap_or(TIMEOUT);
+    let timeout = of.timeout.or(subject.spec.timeout).unwrap_or(DEFAULT_TIMEOUT_SECONDS);
     let remove = if subject.spec.cors_policy.is_some() { CORS_HEADERS } else { &[] };
     istio::HttpRoute {
         cors_policy,
@@ -120,9 +120,12 @@ fn cors_policy(policy: Option<&CorsPolicy>) -> Result<Option<istio::CorsPolicy>,
 /// Formats nanoseconds as JSON of Protocol Buffers has them: seconds, with three, six or nine
 /// digits after the point if they are not whole.
 fn protobuf_duration(nanoseconds: i64) -> String {
-    const SECOND: u64 = 1_000_000_000;
+    const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
     let sign = if nanoseconds < 0 { "-" } else { "" };
-    let (whole, rest) = (nanoseconds.unsigned_abs() / SECOND, nanoseconds.unsigned_abs() % SECOND);
+    let (whole, rest) = (
+        nanoseconds.unsigned_abs() / NANOSECONDS_PER_SECOND,
+        nanoseconds.unsigned_abs() % NANOSECONDS_PER_SECOND,
+    );
     let fraction = match rest {
         0 => String::new(),
         _ if rest % 1_000_000 == 0 => format!(".{:03}", rest / 1_000_000),

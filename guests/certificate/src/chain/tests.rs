@@ -77,12 +77,12 @@ fn keys_and_authorities_of_others_are_noticed() {
         (leaf.replace("MII", "XXX"), Fault::Unreadable),
         (leaf.replace("-----END", "-----"), Fault::Unreadable),
         (one.authority.repeat(17), Fault::Unreadable),
-        (" ".repeat(LONGEST + 1), Fault::Unreadable),
+        (" ".repeat(MAX_PEM_BYTES + 1), Fault::Unreadable),
     ];
     for (chain, expected) in cases {
         assert_eq!(check(&chain, &one.key, "a.b.svc", NOW), Err(expected), "{chain}");
     }
-    for key in ["", "x", &one.chain, &" ".repeat(LONGEST + 1)] {
+    for key in ["", "x", &one.chain, &" ".repeat(MAX_PEM_BYTES + 1)] {
         assert_eq!(check(&one.chain, key, "a.b.svc", NOW), Err(Fault::Key), "{key}");
     }
 }

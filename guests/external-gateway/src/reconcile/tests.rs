@@ -69,7 +69,7 @@ fn of(namespace: &str, name: &str) -> ObjectRef {
 fn settle(stub: &Stub) {
     for _ in 0..2 {
         stub.settle::<ExternalGateways>("");
-        stub.advance(NEXT);
+        stub.advance(NEXT_RUN_DELAY);
     }
 }
 
@@ -176,7 +176,7 @@ fn the_gateway_waits_for_its_filters_and_goes_before_them() {
         changes.map(|change| change.object["kind"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(kinds(&first, "create"), ["Secret", "EnvoyFilter", "EnvoyFilter"]);
-    assert_eq!((kinds(&first, "status"), first.again), (vec![], Some(NEXT)));
+    assert_eq!((kinds(&first, "status"), first.again), (vec![], Some(NEXT_RUN_DELAY)));
     let second = stub.reconcile::<ExternalGateways>(&of("shop", "ext"), "");
     assert_eq!(kinds(&second, "create"), ["Gateway"]);
     assert_eq!(kinds(&second, "status"), ["ExternalGateway"]);

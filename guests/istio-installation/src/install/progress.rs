@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The time after which the run follows that sees what became of the workloads.
-const AT_ONCE: Duration = Duration::from_millis(1);
+const NEXT_RUN_DELAY: Duration = Duration::from_millis(1);
 
 /// The progress of an installation.
 pub(super) enum Progress {
@@ -39,7 +39,7 @@ pub(super) enum Progress {
 impl Progress {
     pub(super) fn of(parts: &[Part], target: &Target, run: &Run) -> Result<Self, Stop> {
         if is_new(target, run.istio) {
-            return Ok(Self::Under { summary: Summary::processing(), again: Some(AT_ONCE) });
+            return Ok(Self::Under { summary: Summary::processing(), again: Some(NEXT_RUN_DELAY) });
         }
         let was_ready = status::find(run.istio, condition::READY)
             .is_some_and(|ready| ready.status == ConditionStatus::True);

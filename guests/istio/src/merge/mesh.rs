@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{at, push, set};
 use crate::api::{Authorizer, Config};
 
-const SECOND: i64 = 1_000_000_000;
+const NANOSECONDS_PER_SECOND: i64 = 1_000_000_000;
 
 /// Merges the settings of the whole mesh.
 pub(super) fn merge(mesh: &mut Value, config: &Config) -> Result<(), String> {
@@ -51,7 +51,7 @@ fn provider(authorizer: &Authorizer) -> Result<Value, String> {
         put("pathPrefix", prefix.as_str().into());
     }
     if let Some(timeout) = &authorizer.timeout {
-        put("timeout", format!("{}s", duration::parse(timeout)? / SECOND).into());
+        put("timeout", format!("{}s", duration::parse(timeout)? / NANOSECONDS_PER_SECOND).into());
     }
     let headers = authorizer.headers.clone().unwrap_or_default();
     let in_check = headers.in_check.unwrap_or_default();

@@ -93,7 +93,7 @@
 //! | --- | --- |
 //! | `object.yaml` | the object; in a review as it is to be stored, none in a deletion |
 //! | `old.yaml` | in a review: the object as it is stored, none in a creation |
-//! | `case.yaml` | `to: v2`, the version; in a review `hook: NAME` and, if it matters, `user: jane` |
+//! | `case.yaml` | `to: v2`, the version; in a review `hook: NAME` and, if needed, `user: jane` |
 //! | `objects.yaml`, `objects` | in a review: the objects that the hook can read |
 //! | `config.yaml` | the configuration, if the processor has one |
 //! | `expected.yaml` | the answer |

@@ -18,10 +18,12 @@ const GROUP: &str = "rbac.authorization.k8s.io/";
 /// use mortise_sdk::{Description, GrantedRule, Manifest, Outcome, testing};
 /// use serde_json::json;
 ///
-/// let description =
-///     Description::new("mesh", "1.0.0").grants([GrantedRule::new([""], ["pods"], ["get", "list"])]);
+/// let pods = GrantedRule::new([""], ["pods"], ["get", "list"]);
+/// let description = Description::new("mesh", "1.0.0").grants([pods]);
 /// let role = json!({
-///     "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "mesh"},
+///     "apiVersion": "rbac.authorization.k8s.io/v1",
+///     "kind": "ClusterRole",
+///     "metadata": {"name": "mesh"},
 ///     "rules": [
 ///         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
 ///         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},

@@ -30,7 +30,7 @@ use super::{
     identity::{Identity, Pattern},
     native::{Journal, Native},
 };
-use crate::{Description, Failure, Kind, ObjectRef, Outcome, Processor};
+use crate::{Description, Failure, Kind, ObjectRef, Outcome, Processor, selection::display_kind};
 
 /// The most runs of a key until nothing is due: a key that is due more often does not come to rest.
 pub const MAX_RUNS: usize = 50;
@@ -293,8 +293,8 @@ impl Driver {
         };
         let found = description.reconcilers.iter().find(|one| is_its(&one.of.kind));
         let reconciler = found.ok_or_else(|| {
-            let (processor, kind) = (&description.name, &object.kind.kind);
-            format!("no reconciler of `{processor}` is for the kind `{kind}`")
+            let (processor, kind) = (&description.name, display_kind(&object.kind));
+            format!("no reconciler of `{processor}` is for the kind {kind}")
         })?;
         let (name, namespace) = (name_of(description), object.namespace.as_deref());
         let key = Key::new(&name, &reconciler.name.as_str().into(), namespace, &object.name);

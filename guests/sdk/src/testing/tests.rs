@@ -131,7 +131,7 @@ fn reads_fail_as_the_contract_says() {
         assert!(matches!(list(&pods(), &selection), Error::Invalid { .. }), "{selection:?}");
     }
     let shape = pods().host().list::<Vec<String>>(&Selection::of::<Pod>()).unwrap_err();
-    assert!(matches!(&shape, Error::Shape { what, .. } if what == "a list of `Pod`"), "{shape}");
+    assert!(matches!(&shape, Error::Shape { what, .. } if what == "a list of Pod v1"), "{shape}");
 }
 
 #[test]

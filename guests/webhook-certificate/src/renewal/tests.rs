@@ -44,7 +44,7 @@ fn authorities(bundle: Option<&String>) -> usize {
 #[test]
 fn without_a_pair_one_is_made() {
     let Plan { stored, step, again } = plan_for(&Stored::default(), NOW, &[SERVICE], false);
-    assert_eq!((step, again, &stored.next), (Step::Made, INTERVAL, &None));
+    assert_eq!((step, again, &stored.next), (Step::Made, CHECK_INTERVAL, &None));
     assert_eq!(stored.bundle, stored.authority());
     let pair = stored.current.unwrap();
     let hosts = [SERVICE.to_owned()];
@@ -58,7 +58,7 @@ fn a_pair_is_kept_until_a_fortnight_before_its_end() {
     let stored = made();
     let end = day(90 - 14);
     for at in [NOW, NOW + days(30), end] {
-        let expected = Plan { stored: stored.clone(), step: Step::Kept, again: INTERVAL };
+        let expected = Plan { stored: stored.clone(), step: Step::Kept, again: CHECK_INTERVAL };
         assert_eq!(plan_for(&stored, at, &[SERVICE], true), expected);
     }
     let late = plan_for(&stored, end + Duration::from_secs(1), &[SERVICE], true);
@@ -81,11 +81,11 @@ fn the_next_authority_is_announced_before_its_certificate_is_served() {
     let expected = Plan { stored: announced.clone(), step: Step::Waiting, again: ANNOUNCED / 2 };
     assert_eq!(waits, expected);
     let waits = plan_for(&announced, due + ANNOUNCED, &[SERVICE], false);
-    let expected = Plan { again: INTERVAL, ..expected };
+    let expected = Plan { again: CHECK_INTERVAL, ..expected };
     assert_eq!(waits, expected, "a client does not hold it");
 
     let Plan { stored, step, again } = plan_for(&announced, due + ANNOUNCED, &[SERVICE], true);
-    assert_eq!((step, again), (Step::Replaced, INTERVAL));
+    assert_eq!((step, again), (Step::Replaced, CHECK_INTERVAL));
     assert_eq!(stored, Stored { current: Some(next), next: None, bundle: Some(bundle) });
     assert_eq!(plan_for(&stored, due + days(1), &[SERVICE], true).stored, stored);
 }

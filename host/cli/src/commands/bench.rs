@@ -36,7 +36,7 @@ mod figures;
 pub use figures::{Figures, Key, Pace, Table};
 
 /// The exit code if a reconcile failed.
-const FAILED: u8 = 3;
+const FAILED_EXIT_CODE: u8 = 3;
 /// The number of parts into which the time is divided: one thread, then all threads.
 const PHASES: u32 = 2;
 
@@ -94,7 +94,11 @@ pub async fn run(args: &BenchArgs, cache: Option<&Path>) -> anyhow::Result<ExitC
         // If standard error is closed, there is nowhere to report it.
         let _ = writeln!(std::io::stderr(), "failed: {failure}");
     }
-    Ok(if table.failures().next().is_none() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    Ok(if table.failures().next().is_none() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(FAILED_EXIT_CODE)
+    })
 }
 
 /// Calls each object once to see its reads, then all objects in turn: in one thread, then in as

@@ -12,14 +12,14 @@ use serde::Serialize;
 use super::inspect::{self, Inspection, page};
 use crate::{
     args::DiffArgs,
-    desk::Subject,
     files,
     local::{self, Parts},
     print::{BOLD, DIM, GREEN, RED},
+    registry::Subject,
 };
 
 /// The exit code if the second module asks for more.
-const ASKS_FOR_MORE: u8 = 5;
+const ASKS_FOR_MORE_EXIT_CODE: u8 = 5;
 
 /// A module, and what it asks for.
 struct Side {
@@ -85,14 +85,14 @@ pub async fn run(args: &DiffArgs, cache: Option<&Path>) -> anyhow::Result<ExitCo
     };
     anstream::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
     let more = difference.asks_for_more;
-    Ok(if more { ExitCode::from(ASKS_FOR_MORE) } else { ExitCode::SUCCESS })
+    Ok(if more { ExitCode::from(ASKS_FOR_MORE_EXIT_CODE) } else { ExitCode::SUCCESS })
 }
 
 // === impl Side ===
 
 impl Side {
     async fn open(what: &Path, args: &DiffArgs, cache: Option<&Path>) -> anyhow::Result<Self> {
-        let subject = Subject::open(what, &args.desk).await?;
+        let subject = Subject::open(what, &args.client).await?;
         let parts = Parts::of(&subject.source, subject.file.clone(), &args.with)?;
         let loaded = local::load(parts, local::config(args.config.as_deref())?, cache).await?;
         let description = Description::clone(&loaded.description);

@@ -17,13 +17,15 @@ use serde_json::{Value, json};
 use crate::{
     args::{InspectArgs, Structured},
     commands::simulate,
-    desk::Subject,
     files,
     local::{self, Parts},
     print,
+    registry::Subject,
 };
 use mortise_core::{
-    contract::{Description, GrantedRule, Kind, Reconciler, Selection, WriteRule, hooks::Hooks},
+    contract::{
+        Description, GrantedRule, Kind, Reconciler, Selection, WriteRule, api_version, hooks::Hooks,
+    },
     grant::{display_kind, granted, rights::Account, role::Roles, verb_names},
     resource::Kinds,
 };
@@ -179,7 +181,7 @@ pub struct WriteEntry {
 pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let config = local::config(args.config.as_deref())?;
     let account = args.service_account.clone();
-    let subject = Subject::open(&args.module, &args.desk).await?;
+    let subject = Subject::open(&args.module, &args.client).await?;
     let parts = Parts::of(&subject.source, subject.file.clone(), &args.with)?;
     let loaded = local::load(parts, config, cache).await?;
     let text = if args.rbac {
@@ -387,14 +389,10 @@ impl ReconcilerEntry {
 
 impl Selected {
     fn of(selection: &Selection) -> Self {
-        let Kind { group, version, kind } = &selection.kind;
         let matching = selection.matching.iter();
         Self {
-            api_version: match group.as_str() {
-                "" => version.clone(),
-                group => format!("{group}/{version}"),
-            },
-            kind: kind.clone(),
+            api_version: api_version(&selection.kind),
+            kind: selection.kind.kind.clone(),
             namespace: selection.namespace.clone(),
             name: selection.name.clone(),
             labels: selection.labels.clone(),

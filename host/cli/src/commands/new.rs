@@ -23,6 +23,8 @@ use render::Files;
 use subject::Subject;
 use workspace::Workspace;
 
+use mortise_core::contract::display_kind;
+
 #[cfg(test)]
 mod tests;
 
@@ -249,11 +251,9 @@ fn put(folder: &Path, files: &Files) -> Result<(), Error> {
 }
 
 fn describe(name: &str, subject: &Subject, folder: &Path, rest: &str) -> String {
-    let (kind, api_version) = (&subject.kind.kind, subject.api_version());
+    let kind = display_kind(&subject.kind);
     let folder = folder.display();
-    format!(
-        "made `{name}` in {folder}: it reconciles {kind} of {api_version}\n{rest}next: mortise dev {folder}\n"
-    )
+    format!("made `{name}` in {folder}: it reconciles {kind}\n{rest}next: mortise dev {folder}\n")
 }
 
 // === impl Made ===

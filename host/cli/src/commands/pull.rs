@@ -5,7 +5,7 @@ use std::{io::Write as _, path::PathBuf, process::ExitCode};
 use anyhow::Context as _;
 use mortise_host::oci::Reference;
 
-use crate::{args::PullArgs, desk::Desk};
+use crate::{args::PullArgs, registry::RegistryClient};
 
 /// Runs the command.
 ///
@@ -14,8 +14,8 @@ use crate::{args::PullArgs, desk::Desk};
 /// Fails if the registry does not give the component, or if the file cannot be written.
 pub async fn run(args: &PullArgs) -> anyhow::Result<ExitCode> {
     let reference: Reference = args.reference.parse()?;
-    let desk = Desk::open(&args.desk)?;
-    let pulled = desk.pull(&reference).await?;
+    let client = RegistryClient::open(&args.client)?;
+    let pulled = client.pull(&reference).await?;
     let own = || {
         let name = reference.repository().rsplit('/').next().unwrap_or_default();
         PathBuf::from(format!("{name}.wasm"))

@@ -19,9 +19,9 @@ use mortise_host::{
 use super::inspect::Inspection;
 use crate::{
     args::PushArgs,
-    desk::{self, Desk},
     guest::Source,
     local::{self, Parts},
+    registry::{self, RegistryClient},
 };
 
 /// Runs the command.
@@ -36,7 +36,7 @@ pub async fn run(args: &PushArgs, cache: Option<&Path>) -> anyhow::Result<ExitCo
     };
     let source = Source::open(&args.module)?;
     let file = source.component()?;
-    let (bytes, digest, length) = desk::measured(&file)?;
+    let (bytes, digest, length) = registry::measured(&file)?;
     let content = Content::File { file: Arc::clone(&bytes), digest, length };
     let engine = local::engine(cache, false)?;
     let shown = file.display().to_string();
@@ -55,7 +55,7 @@ pub async fn run(args: &PushArgs, cache: Option<&Path>) -> anyhow::Result<ExitCo
     let Names { imports, exports } = names;
     let names = (imports.into_iter().collect(), exports.into_iter().collect());
     let artifact = Artifact::build(layer, names, annotations)?;
-    let repository = Desk::open(&args.desk)?.repository(reference, true)?;
+    let repository = RegistryClient::open(&args.client)?.repository(reference, true)?;
     let pushed = push(&repository, tag, &artifact, &bytes).await;
     pushed.with_context(|| format!("cannot push `{reference}`"))?;
     print(&reference.at(artifact.digest()))?;

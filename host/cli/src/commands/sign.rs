@@ -16,8 +16,8 @@ use mortise_host::oci::{
 };
 
 use crate::{
-    args::{DeskArgs, SignArgs, SignatureFormat},
-    desk::{self, Desk},
+    args::{RegistryClientArgs, SignArgs, SignatureFormat},
+    registry::{self, RegistryClient},
 };
 
 /// Runs the command.
@@ -32,9 +32,9 @@ pub async fn run(args: &SignArgs) -> anyhow::Result<ExitCode> {
         SignatureFormat::Bundle => Format::Bundle,
         SignatureFormat::Tag => Format::Tag,
     };
-    let signed = match desk::reference(&args.what)? {
+    let signed = match registry::reference(&args.what)? {
         Some(reference) => {
-            let signed = in_registry(&reference, format, &key, &args.desk).await;
+            let signed = in_registry(&reference, format, &key, &args.client).await;
             signed.with_context(|| format!("cannot sign `{reference}`"))?.to_string()
         }
         None => beside(&args.what, format, &key)?,
@@ -55,10 +55,10 @@ async fn in_registry(
     reference: &Reference,
     format: Format,
     key: &PrivateKey,
-    args: &DeskArgs,
+    args: &RegistryClientArgs,
 ) -> anyhow::Result<Reference> {
-    let repository = Desk::open(args)?.repository(reference, true)?;
-    let document = repository.manifest(&desk::name_of(reference)).await?;
+    let repository = RegistryClient::open(args)?.repository(reference, true)?;
+    let document = repository.manifest(&registry::name_of(reference)).await?;
     // What is signed is a component, not just anything.
     artifact::parse(&document.bytes)?;
     let (public, signed) = (key.public(), reference.at(document.digest));

@@ -45,14 +45,14 @@ pub use world::World;
 use progress::Progress;
 
 /// The exit code if a reconcile failed.
-const FAILED: u8 = 3;
+const FAILED_EXIT_CODE: u8 = 3;
 /// The default limit of rounds. Processors that never come to rest would run for ever.
-const ROUNDS: u32 = 100;
+const DEFAULT_MAX_ROUNDS: u32 = 100;
 /// The time within which the watches must see objects of the same process. Only a bug in mortise
 /// takes longer.
-const CATCH_UP: Duration = Duration::from_secs(30);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(30);
 /// The number of turns that the watches get before their stores are compared with the API again.
-const COALESCED: usize = 64;
+const TURNS_PER_COMPARISON: usize = 64;
 
 /// The input of a simulation.
 #[derive(Debug, Clone)]
@@ -123,7 +123,7 @@ pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<Ex
         None => end.for_people(secrets),
     };
     anstream::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
-    Ok(if end.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    Ok(if end.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED_EXIT_CODE) })
 }
 
 /// Loads the objects and reconciles until nothing changes any more.
@@ -168,7 +168,8 @@ pub async fn simulate_with_progress(
         requeues: BTreeMap::new(),
         end: End { before, untyped: world.untyped.clone(), ..End::default() },
     };
-    let settled = simulation.reconcile(input.rounds.unwrap_or(ROUNDS), &mut progress).await?;
+    let settled =
+        simulation.reconcile(input.rounds.unwrap_or(DEFAULT_MAX_ROUNDS), &mut progress).await?;
     let mut end = simulation.finish(&world);
     end.versions = world.in_other_versions(&hooks.conversions);
     end.notes.extend(world.notes.iter().cloned());
@@ -299,10 +300,12 @@ pub async fn caught_up(host: &Host, api: &EmbeddedApi) -> anyhow::Result<()> {
             }
             // A comparison costs as much as there are objects, so changes that come together are
             // awaited together.
-            for _ in 0..COALESCED {
+            for _ in 0..TURNS_PER_COMPARISON {
                 tokio::task::yield_now().await;
             }
         }
     };
-    tokio::time::timeout(CATCH_UP, wait).await.context("the watches did not catch up with the API")
+    tokio::time::timeout(WATCH_TIMEOUT, wait)
+        .await
+        .context("the watches did not catch up with the API")
 }

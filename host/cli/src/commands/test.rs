@@ -52,10 +52,10 @@ mod junit;
 pub use hook::ask;
 
 /// The exit code if a case failed.
-const FAILED: u8 = 3;
+const FAILED_EXIT_CODE: u8 = 3;
 /// The time within which the host must see which kinds the API in the same process serves. Only a
 /// bug in mortise takes longer.
-const CATCH_UP: Duration = Duration::from_secs(30);
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The result of a case.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ pub async fn run(args: &TestArgs, cache: Option<&Path>) -> anyhow::Result<ExitCo
             .context("cannot write to standard output")?,
     }
     let all_passed = verdicts.iter().all(Verdict::passed);
-    Ok(if all_passed { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    Ok(if all_passed { ExitCode::SUCCESS } else { ExitCode::from(FAILED_EXIT_CODE) })
 }
 
 /// Returns the target of the command. A guest is built; for a component `--cases` is required.
@@ -306,7 +306,7 @@ impl Driver {
                 progress.changed().await.context("the host has ended")?;
             }
         };
-        let known = tokio::time::timeout(CATCH_UP, known).await;
+        let known = tokio::time::timeout(DISCOVERY_TIMEOUT, known).await;
         known.context("the host did not see which kinds are served")?
     }
 

@@ -8,7 +8,7 @@ use mortise_host::oci::signature::{self, PublicKey, Verified, verify_file, verif
 use super::sign::signature_of;
 use crate::{
     args::VerifyArgs,
-    desk::{self, Desk},
+    registry::{self, RegistryClient},
 };
 
 /// Runs the command.
@@ -19,14 +19,14 @@ use crate::{
 pub async fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let keys = args.key.iter().map(|path| key(path)).collect::<anyhow::Result<Vec<_>>>()?;
     let all: Vec<&PublicKey> = keys.iter().collect();
-    let (shown, verified) = match desk::reference(&args.what)? {
+    let (shown, verified) = match registry::reference(&args.what)? {
         Some(reference) => {
-            let repository = Desk::open(&args.desk)?.repository(&reference, false)?;
+            let repository = RegistryClient::open(&args.client)?.repository(&reference, false)?;
             let cannot = || format!("cannot verify `{reference}`");
             let digest = match reference.digest() {
                 Some(digest) => digest,
                 None => {
-                    repository.resolve(&desk::name_of(&reference)).await.with_context(cannot)?
+                    repository.resolve(&registry::name_of(&reference)).await.with_context(cannot)?
                 }
             };
             let found = signature::fetch(&repository, digest).await.with_context(cannot)?;

@@ -67,7 +67,7 @@ fn a_difference_shows_changed_lines_and_names_the_object() {
         "metadata": {"name": "a", "namespace": "n", "resourceVersion": value}, "data": {"k": value}})
     };
     let text = plain(&difference(&state(&[object("1")]), &state(&[object("2")]), Secrets::Masked));
-    assert!(text.starts_with("~ v1 ConfigMap n/a\n"), "{text}");
+    assert!(text.starts_with("~ ConfigMap v1 n/a\n"), "{text}");
     assert!(text.contains("-   k: \"1\"") && text.contains("+   k: \"2\""), "{text}");
     assert!(!text.contains("resourceVersion"), "{text}");
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::{mortise, root};
 
 /// What hangs shall not hang the tests.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 /// Enough for any guest of this repository, and little for a compiler.
 const MEMORY_MIB: u32 = 400;
 
@@ -170,7 +170,7 @@ fn wait_until_confined(process: u32) {
     let start = Instant::now();
     let first_to_go = || std::fs::read_to_string(format!("/proc/{process}/oom_score_adj"));
     while !first_to_go().is_ok_and(|score| score == "1000\n") {
-        assert!(start.elapsed() < PATIENCE);
+        assert!(start.elapsed() < TIMEOUT);
         std::thread::yield_now();
     }
 }
@@ -194,7 +194,7 @@ fn a_compiler_ends_with_its_parent() {
     };
     let start = Instant::now();
     while lives() {
-        assert!(start.elapsed() < PATIENCE, "it outlives its parent");
+        assert!(start.elapsed() < TIMEOUT, "it outlives its parent");
         std::thread::yield_now();
     }
     let output = compile(component(), &["--parent=1"]);

@@ -21,9 +21,9 @@ use crate::{
 };
 
 /// Long enough for a build of the guest; what hangs shall not hang the tests.
-const PATIENCE: Duration = Duration::from_mins(5);
+const TIMEOUT: Duration = Duration::from_mins(5);
 /// What a person waits for a repair.
-const SECOND: Duration = Duration::from_secs(1);
+const MAX_REPAIR_WAIT: Duration = Duration::from_secs(1);
 
 /// A running `mortise dev`, ended by its own id.
 pub(crate) struct Dev {
@@ -64,7 +64,7 @@ impl Dev {
         loop {
             let line = self
                 .lines
-                .recv_timeout(PATIENCE)
+                .recv_timeout(TIMEOUT)
                 .unwrap_or_else(|_| panic!("no line holds `{text}`"));
             if line.contains(text) {
                 return line;
@@ -131,7 +131,7 @@ async fn dev_repairs_what_somebody_deletes_or_edits_and_says_why() {
     let is_back = |object: Option<&DynamicObject>| {
         object.is_some_and(|object| object.metadata.uid != made.metadata.uid)
     };
-    tokio::time::timeout(SECOND, await_condition(api.clone(), &name, is_back))
+    tokio::time::timeout(MAX_REPAIR_WAIT, await_condition(api.clone(), &name, is_back))
         .await
         .unwrap()
         .unwrap();
@@ -142,7 +142,10 @@ async fn dev_repairs_what_somebody_deletes_or_edits_and_says_why() {
     let is_repaired = |object: Option<&DynamicObject>| {
         object.is_some_and(|object| object.data["spec"]["hosts"] == made.data["spec"]["hosts"])
     };
-    tokio::time::timeout(SECOND, await_condition(api, &name, is_repaired)).await.unwrap().unwrap();
+    tokio::time::timeout(MAX_REPAIR_WAIT, await_condition(api, &name, is_repaired))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(dev.line("changed").contains(&name));
 
     let folder = dev.kubeconfig.parent().unwrap().to_owned();
@@ -218,7 +221,7 @@ async fn dev_asks_the_hooks_of_the_processor_as_an_api_server_does() {
             }
         }
     };
-    let made = tokio::time::timeout(PATIENCE, made).await.unwrap().unwrap();
+    let made = tokio::time::timeout(TIMEOUT, made).await.unwrap().unwrap();
     assert_eq!(made.metadata.annotations.unwrap()["example.com/marked-by"], "admin");
     assert_eq!(newer.get("small").await.unwrap().data["spec"], json!({"length": 3}));
     let longer = Patch::Merge(json!({"spec": {"length": 4}}));
@@ -278,14 +281,14 @@ async fn says(api: &Api<DynamicObject>, name: &str, text: &str) {
         object.is_some_and(|object| object.data["data"]["text"] == text)
     };
     let said = await_condition(api.clone(), name, says);
-    tokio::time::timeout(PATIENCE, said).await.unwrap_or_else(|_| panic!("`{text}`")).unwrap();
+    tokio::time::timeout(TIMEOUT, said).await.unwrap_or_else(|_| panic!("`{text}`")).unwrap();
 }
 
 #[tokio::test]
 async fn a_saved_version_takes_over_and_one_that_does_not_build_leaves_the_former_one() {
     let guest = Greeter::new("greeter", "Welcome");
     let dev = Dev::greet(&[path(guest.folder())]);
-    dev.line("create ConfigMap shop/greeter");
+    dev.line("create ConfigMap v1 shop/greeter");
     let api = config_maps(dev.client().await, "shop");
     says(&api, "greeter", "Welcome").await;
 
@@ -409,7 +412,7 @@ async fn what_a_session_leaves_another_one_starts_with() {
     let is_available = |object: Option<&DynamicObject>| {
         object.is_some_and(|object| object.data["status"]["availableReplicas"] == 2)
     };
-    tokio::time::timeout(PATIENCE, await_condition(api, "a", is_available)).await.unwrap().unwrap();
+    tokio::time::timeout(TIMEOUT, await_condition(api, "a", is_available)).await.unwrap().unwrap();
     let note = dev.last_line("objects saved");
     assert!(note.contains("1 Secrets were not"), "{note}");
 

@@ -1,4 +1,5 @@
-//! Whatever is wrong with a command line or with what it names: one line says what, and what would be accepted.
+//! Whatever is wrong with a command line or with what it names: one line says what, and what would
+//! be accepted.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Output};
 
@@ -7,7 +8,8 @@ use mortise::args::Args;
 
 use crate::{mortise, root, simulate::module};
 
-/// A command line, in a folder with [`FILES`], and what its line of error holds. In both, `MODULE` is a component.
+/// A command line, in a folder with [`FILES`], and what its line of error holds. In both, `MODULE`
+/// is a component.
 type Case = (&'static str, &'static [&'static str]);
 
 const FILES: [(&str, &str); 13] = [
@@ -135,7 +137,7 @@ const SIMULATE: [Case; 20] = [
     ),
     (
         "simulate --module MODULE --objects unserved.yaml",
-        &["g.dev/v1 Thing a is refused", "--crds"],
+        &["Thing g.dev/v1 a is refused", "--crds"],
     ),
     ("simulate --module MODULE --objects map.yaml --crds absent", &["`absent`", READABLE]),
     (
@@ -547,7 +549,8 @@ fn run(line: &str, folder: &Path) -> Output {
     command.args(words).current_dir(folder).output().unwrap()
 }
 
-/// The line that says what is wrong. Where the command line does not parse, usage follows after an empty line.
+/// The line that says what is wrong. Where the command line does not parse, usage follows after an
+/// empty line.
 fn told(text: &str) -> Result<String, &'static str> {
     let (told, rest) = text.split_once("\n\n").unwrap_or((text, ""));
     let lines: Vec<&str> = told.lines().map(str::trim).collect();

@@ -1,4 +1,5 @@
-//! Guests with a mortise.toml: their command here adds a version to a component that is built already.
+//! Guests with a mortise.toml: their command here adds a version to a component that is built
+//! already.
 
 use std::{fs, path::PathBuf};
 
@@ -75,7 +76,7 @@ fn every_command_takes_a_folder_with_a_mortise_toml() {
 fn dev_swaps_in_what_the_command_makes_of_a_saved_file() {
     let folder = Folder::new();
     let dev = Dev::start(&[folder.0.path().to_str().unwrap(), "--plain"]);
-    dev.line("create Secret shop/registry");
+    dev.line("create Secret v1 shop/registry");
     folder.save("version", "2\n");
     dev.line("took over from");
     folder.save("version", "no\n");

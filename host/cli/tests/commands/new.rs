@@ -25,7 +25,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Cargo as a user runs it in a folder, but with what this checkout has downloaded and built already.
+/// Cargo as a user runs it in a folder, but with what this checkout has downloaded and built
+/// already.
 fn cargo(folder: &Path, arguments: &[&str]) -> Output {
     let target = root().join("target/new");
     fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
@@ -54,7 +55,7 @@ fn a_guest_with_a_kind_of_its_own_passes_its_tests_and_reconciles() {
     let output = new(&["greeter", "--kind", "example.com/v1/Status"], &folder);
     let said = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(said.contains("it reconciles Status of example.com/v1"), "{said}");
+    assert!(said.contains("it reconciles Status example.com/v1"), "{said}");
     assert!(said.contains("it depends on mortise-sdk by path: "), "{said}");
     let guest = folder.join("greeter");
     let tested = text(&cargo(&guest, &["test"]).stdout);

@@ -21,7 +21,7 @@ use crate::mortise;
 use api::Api;
 
 /// What hangs shall not hang the tests.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A `mortise run`, ended by its own id.
 struct Run {
@@ -50,13 +50,14 @@ impl Run {
         Self { child, lines }
     }
 
-    /// The next event of the log with this message. Each line of the log is an object with a time, a level and a message.
+    /// The next event of the log with this message. Each line of the log is an object with a time,
+    /// a level and a message.
     fn event(&self, message: &str) -> Value {
         let mut told = Vec::new();
         loop {
             let line = self
                 .lines
-                .recv_timeout(PATIENCE)
+                .recv_timeout(TIMEOUT)
                 .unwrap_or_else(|_| panic!("no event `{message}`, but\n{}", told.join("\n")));
             let event: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
             for field in ["timestamp", "level", "message", "target"] {
@@ -77,7 +78,7 @@ impl Run {
     /// How it ended, and what it said until then that was not read before.
     fn wait(mut self) -> (ExitStatus, String) {
         let mut said = String::new();
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+        while let Ok(line) = self.lines.recv_timeout(TIMEOUT) {
             said = said + &line + "\n";
         }
         (self.child.wait().unwrap(), said)

@@ -150,7 +150,7 @@ fn each_object_is_shown_in_each_version_that_the_processor_converts_it_to() {
     assert_eq!(end["versions"][0]["object"]["spec"], written["spec"], "{end:#}");
     let output = case.run(&[]);
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("= gateway.kyma-project.io/v1beta1 APIRule shop/orders\n"), "{text}");
+    assert!(text.contains("= APIRule gateway.kyma-project.io/v1beta1 shop/orders\n"), "{text}");
     let notes = String::from_utf8(output.stderr).unwrap();
     assert!(notes.contains("served because the processor converts it"), "{notes}");
 }
@@ -376,8 +376,8 @@ fn a_person_reads_a_difference() {
     let output = with(rule()).run(&[]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     for part in [
-        "+ networking.istio.io/v1beta1 VirtualService shop/orders-",
-        "~ gateway.kyma-project.io/v2 APIRule shop/orders",
+        "+ VirtualService networking.istio.io/v1beta1 shop/orders-",
+        "~ APIRule gateway.kyma-project.io/v2 shop/orders",
         "4 written, 0 failed, 1 round",
     ] {
         assert!(text.contains(part), "{part} is missing in:\n{text}");

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Long enough for a build of the guest; what hangs shall not hang the tests.
-const PATIENCE: Duration = Duration::from_mins(5);
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// A program on a terminal, whose screen can be read.
 struct Screen {
@@ -76,7 +76,7 @@ impl Screen {
     /// The screen, once it fulfils something.
     fn when(&self, what: &str, holds: impl Fn(&vt100::Screen) -> bool) -> String {
         let (parser, changed) = &*self.shared;
-        let (mut parser, end) = (parser.lock().unwrap(), Instant::now() + PATIENCE);
+        let (mut parser, end) = (parser.lock().unwrap(), Instant::now() + TIMEOUT);
         while !holds(parser.screen()) {
             let left = end.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "no {what} on the screen:\n{}", parser.screen().contents());

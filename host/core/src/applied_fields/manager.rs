@@ -17,15 +17,15 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::{applied_fields::MANAGER_PREFIX, contract::ObjectRef};
 
 /// The API server's limit for a manager's name, in bytes.
-const LONGEST: usize = 128;
+const MAX_MANAGER_BYTES: usize = 128;
 /// The bytes of a name that are not namespace and processor: prefix, slash, letter and hash,
 /// `/initial`.
-const FIXED: usize = MANAGER_PREFIX.len() + 1 + 33 + INITIAL.len();
+const FIXED_BYTES: usize = MANAGER_PREFIX.len() + 1 + 33 + INITIAL.len();
 const INITIAL: &str = "/initial";
 /// The sign for the middle that was cut out: names of namespaces and Processors never hold it.
 const GAP: &str = "..";
 /// The bytes of a name that are left for namespace and processor.
-const ROOM: usize = LONGEST - FIXED;
+const MAX_VARIABLE_BYTES: usize = MAX_MANAGER_BYTES - FIXED_BYTES;
 
 /// The reconciled object for which fields are owned.
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +159,7 @@ fn hash(of: &Owner<'_>) -> String {
     }
     // Another hash for all would orphan the fields that former hosts have applied. Only if the
     // owner is cut, the hash has to tell owners apart.
-    if full_owner(of).len() <= ROOM {
+    if full_owner(of).len() <= MAX_VARIABLE_BYTES {
         return format!("{:032x}", xxh3_128(text.as_bytes()));
     }
     let mut hash = format!("{:x}", Sha256::digest(text.as_bytes()));
@@ -178,10 +178,10 @@ pub fn parts(manager: &str) -> Option<Parts<'_>> {
 
 /// Removes the middle of a text that is too long.
 fn shortened(owner: &str) -> String {
-    if owner.len() <= ROOM {
+    if owner.len() <= MAX_VARIABLE_BYTES {
         return owner.to_owned();
     }
-    let half = (ROOM - GAP.len()) / 2;
+    let half = (MAX_VARIABLE_BYTES - GAP.len()) / 2;
     let start: String = owner.chars().take(half).collect();
     let end: String =
         owner.chars().rev().take(half).collect::<Vec<_>>().into_iter().rev().collect();

@@ -15,7 +15,7 @@ pub use conversion::{Given, Target, batches, shown};
 pub use round_trip::first_difference;
 pub use served::serve_converted;
 
-use super::{Kind, ObjectRef, Selection};
+use super::{ObjectRef, Selection, display_kind_in_any_version};
 
 /// What a component exports beside `reconciliation`: the kinds that it converts, and its hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,6 +109,15 @@ pub struct Answer {
     pub warnings: Vec<String>,
 }
 
+// === impl Converted ===
+
+impl Converted {
+    /// Formats the kind, of which each version is converted.
+    fn display(&self) -> String {
+        display_kind_in_any_version(&self.group, &self.kind)
+    }
+}
+
 // === impl Hooks ===
 
 impl Hooks {
@@ -125,22 +134,5 @@ impl Hooks {
     /// Returns whether there are neither conversions nor hooks.
     pub fn is_empty(&self) -> bool {
         self.conversions.is_empty() && self.admission.is_empty()
-    }
-}
-
-/// Returns the apiVersion of a kind as an object has it.
-fn api_version(kind: &Kind) -> String {
-    if kind.group.is_empty() {
-        kind.version.clone()
-    } else {
-        format!("{}/{}", kind.group, kind.version)
-    }
-}
-
-/// Returns how messages name an object.
-fn named(of: &ObjectRef) -> String {
-    match &of.namespace {
-        Some(namespace) => format!("{} `{namespace}/{}`", of.kind.kind, of.name),
-        None => format!("{} `{}`", of.kind.kind, of.name),
     }
 }

@@ -4,12 +4,9 @@ use std::fmt::{self, Display};
 
 use serde_json::Value;
 
-use super::{
-    Invalid, malformed,
-    text::{display_kind, write_place},
-};
+use super::{Invalid, malformed, text::write_place};
 use crate::{
-    contract::{Kind, ObjectRef, Selection},
+    contract::{Kind, ObjectRef, Selection, display_kind},
     labels::LabelSelector,
     path::Path,
 };

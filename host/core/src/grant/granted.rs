@@ -213,10 +213,10 @@ pub fn lines(rules: &[GrantedRule]) -> String {
 /// Joins lines, up to [`MAX_LINES_BYTES`].
 pub(super) fn bounded(lines: impl Iterator<Item = String>) -> String {
     /// Bytes for the last line.
-    const REST: usize = 64;
+    const LAST_LINE_BYTES: usize = 64;
     let (mut text, mut left) = (String::new(), 0);
     for line in lines {
-        if left > 0 || text.len() + line.len() + REST > MAX_LINES_BYTES {
+        if left > 0 || text.len() + line.len() + LAST_LINE_BYTES > MAX_LINES_BYTES {
             left += 1;
             continue;
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use crate::contract::{Kind, ObjectRef, Selection, Verbs};
+use crate::contract::{Selection, Verbs, display_kind};
 
 /// Returns the names of verbs, as a declaration spells them.
 pub fn verb_names(verbs: Verbs) -> impl Iterator<Item = &'static str> {
@@ -18,28 +18,6 @@ pub fn verb_names(verbs: Verbs) -> impl Iterator<Item = &'static str> {
 pub fn display_verbs(verbs: Verbs) -> String {
     let held: Vec<_> = verb_names(verbs).map(|name| format!("`{name}`")).collect();
     if held.is_empty() { "no verb".to_owned() } else { held.join(", ") }
-}
-
-/// Formats a kind: `ConfigMap v1`, `VirtualService networking.istio.io/v1`.
-pub fn display_kind(kind: &Kind) -> String {
-    match kind.group.as_str() {
-        "" => format!("{} {}", kind.kind, kind.version),
-        group => format!("{} {group}/{}", kind.kind, kind.version),
-    }
-}
-
-/// Formats a kind with namespace and name.
-pub fn display_ref(object: &ObjectRef) -> String {
-    let place = object
-        .namespace
-        .as_ref()
-        .map_or_else(|| object.name.clone(), |namespace| format!("{namespace}/{}", object.name));
-    let cluster = if object.cluster.is_empty() {
-        String::new()
-    } else {
-        format!(" in cluster `{}`", object.cluster)
-    };
-    format!("{} `{place}`{cluster}", display_kind(&object.kind))
 }
 
 pub fn display_selection(of: &Selection) -> String {
@@ -71,14 +49,17 @@ pub fn write_place(
 
 pub fn accepted(what: &str, all: impl Iterator<Item = String>) -> String {
     /// The maximum number of declarations that a message lists: longer lists are of no use.
-    const SHOWN: usize = 10;
+    const MAX_LISTED_DECLARATIONS: usize = 10;
     let mut all: Vec<String> = all.collect();
     all.dedup();
     if all.is_empty() {
         return format!("no {what} are declared");
     }
-    let more =
-        if all.len() > SHOWN { format!(" and {} more", all.len() - SHOWN) } else { String::new() };
-    all.truncate(SHOWN);
+    let more = if all.len() > MAX_LISTED_DECLARATIONS {
+        format!(" and {} more", all.len() - MAX_LISTED_DECLARATIONS)
+    } else {
+        String::new()
+    };
+    all.truncate(MAX_LISTED_DECLARATIONS);
     format!("declared {what}: {}{more}", all.join("; "))
 }

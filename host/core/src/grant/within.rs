@@ -8,7 +8,7 @@ use crate::path::{Path, Segment};
 
 /// The maximum number of path steps that one manifest is compared with, some milliseconds' worth.
 /// Thousands of declared paths and an object of a hundred thousand fields would take seconds.
-const STEPS: usize = 4_000_000;
+const MAX_PATH_STEPS: usize = 4_000_000;
 
 /// A place in a manifest at which the check failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) fn outside<'a>(
     allowed: impl IntoIterator<Item = &'a Path>,
 ) -> Option<Outside> {
     let allowed: Vec<&[Segment]> = allowed.into_iter().map(Path::segments).collect();
-    let mut at = Walk { place: String::new(), steps_left: STEPS };
+    let mut at = Walk { place: String::new(), steps_left: MAX_PATH_STEPS };
     if !walk(fields, &allowed, &mut at) {
         return None;
     }

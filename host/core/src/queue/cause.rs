@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::contract::Kind;
+use crate::contract::{Kind, display_kind};
 
 /// The cause of a run: the reason why a key was queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,16 +105,16 @@ impl fmt::Display for Cause {
                     Role::Written => "own ",
                     Role::Prunable => "leftover ",
                 };
-                write!(to, "{of}{} ", kind.kind)?;
+                write!(to, "{of}{} ", display_kind(kind))?;
                 if let Some(namespace) = namespace {
                     write!(to, "{namespace}/")?;
                 }
                 write!(to, "{name} {what}")
             }
-            Self::KindKnown(kind) => write!(to, "{} is served now", kind.kind),
-            Self::KindUnknown(kind) => write!(to, "{} is no longer served", kind.kind),
-            Self::Complete(kind) => write!(to, "{} can be read now", kind.kind),
-            Self::Moved(kind) => write!(to, "{} is watched anew", kind.kind),
+            Self::KindKnown(kind) => write!(to, "{} is served now", display_kind(kind)),
+            Self::KindUnknown(kind) => write!(to, "{} is no longer served", display_kind(kind)),
+            Self::Complete(kind) => write!(to, "{} can be read now", display_kind(kind)),
+            Self::Moved(kind) => write!(to, "{} is watched anew", display_kind(kind)),
             Self::Overrun => to.write_str("too many changes during the run"),
             Self::Requeue => to.write_str("requeue"),
             Self::Resync => to.write_str("resync"),

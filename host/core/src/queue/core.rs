@@ -15,15 +15,15 @@ use super::{
 };
 
 const FIRST_BACK_OFF: Duration = Duration::from_millis(5);
-const LONGEST_BACK_OFF: Duration = Duration::from_secs(1000);
+const MAX_BACK_OFF: Duration = Duration::from_secs(1000);
 
 /// The longest delay of a retry that [`Core::is_settled`] waits for: a failure that is retried so
-/// soon, and has not failed [`TRIES_AT_ONCE`] times, may still go away.
-const AT_ONCE: Duration = Duration::from_secs(1);
-const TRIES_AT_ONCE: u32 = 8;
+/// soon, and has not failed [`MAX_QUICK_RETRIES`] times, may still go away.
+const MAX_QUICK_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_QUICK_RETRIES: u32 = 8;
 
 /// The number of causes that are kept of one run; further causes are counted.
-const CAUSES_KEPT: usize = 8;
+const MAX_CAUSES: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Core {
@@ -226,7 +226,7 @@ impl Core {
             return;
         }
         slot.again = None;
-        let room = CAUSES_KEPT.saturating_sub(run.causes.len());
+        let room = MAX_CAUSES.saturating_sub(run.causes.len());
         let mut more = mem::take(&mut slot.causes);
         more.retain(|cause| !run.causes.contains(cause));
         run.more_causes += more.len().saturating_sub(room);
@@ -338,8 +338,8 @@ impl Core {
     pub(super) fn is_settled(&self, now: Instant) -> bool {
         let is_soon = |slot: &Slot| {
             slot.delay.as_ref().is_some_and(|delay| {
-                let may_mend = (1..TRIES_AT_ONCE).contains(&slot.failures)
-                    && delay.due.duration_since(now) <= AT_ONCE;
+                let may_mend = (1..MAX_QUICK_RETRIES).contains(&slot.failures)
+                    && delay.due.duration_since(now) <= MAX_QUICK_RETRY_DELAY;
                 delay.cause == Cause::Coalesced || may_mend
             })
         };
@@ -436,7 +436,7 @@ impl Slot {
         if self.causes.contains(&cause) {
             return;
         }
-        if self.causes.len() < CAUSES_KEPT {
+        if self.causes.len() < MAX_CAUSES {
             self.causes.push(cause);
         } else {
             self.more_causes += 1;
@@ -461,9 +461,7 @@ impl Slot {
         self.failures = self.failures.saturating_add(1);
         let after = match again {
             Again::BackOff => Some(back_off(self.failures)),
-            Again::NotBefore(least) => {
-                Some(back_off(self.failures).max(least.min(LONGEST_BACK_OFF)))
-            }
+            Again::NotBefore(least) => Some(back_off(self.failures).max(least.min(MAX_BACK_OFF))),
             Again::After(after) => Some(after),
             Again::OnChange => None,
         };
@@ -487,6 +485,6 @@ fn back_off(failures: u32) -> Duration {
     let doubled = 2_u32.checked_pow(failures.saturating_sub(1));
     doubled
         .and_then(|times| FIRST_BACK_OFF.checked_mul(times))
-        .unwrap_or(LONGEST_BACK_OFF)
-        .min(LONGEST_BACK_OFF)
+        .unwrap_or(MAX_BACK_OFF)
+        .min(MAX_BACK_OFF)
 }

@@ -11,11 +11,11 @@ use super::{Key, Priority};
 
 /// The number of taken keys of which the last one is of a lower priority, if such a key waits.
 /// Lower priorities take turns in this, so that no key waits for ever.
-const SHARE_OF_LOW: u32 = 16;
+const LOW_PRIORITY_PERIOD: u32 = 16;
 
 /// The number of running keys that is reserved for keys whose last run did not fail, if more than
 /// one key may run: keys that fail may take long each time, and others would wait for them.
-const NOT_FAILING: usize = 1;
+const RESERVED_FOR_SUCCEEDING: usize = 1;
 
 /// The limits of a processor.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,8 +126,8 @@ impl Lane {
     /// Takes the next key, if the limits allow one: with `idle`, a key of [`Priority::Idle`],
     /// otherwise one of the other priorities.
     pub(super) fn take(&mut self, now: Instant, idle: bool) -> Offer {
-        let may_fail =
-            self.running_failing < self.limits.concurrency.saturating_sub(NOT_FAILING).max(1);
+        let may_fail = self.running_failing
+            < self.limits.concurrency.saturating_sub(RESERVED_FOR_SUCCEEDING).max(1);
         let is_full = self.running >= self.limits.concurrency;
         if is_full || !self.lines_mut(idle).iter().any(|line| line.has(may_fail)) {
             return Offer::Nothing;
@@ -185,8 +185,8 @@ impl Lane {
 /// Returns the index of the line that is next, of this many that have keys, the highest priority
 /// first.
 fn turn_of(taken: u32, lines: usize) -> usize {
-    let (share, turn) = (taken / SHARE_OF_LOW, taken % SHARE_OF_LOW);
-    if turn < SHARE_OF_LOW - 1 || lines < 2 {
+    let (share, turn) = (taken / LOW_PRIORITY_PERIOD, taken % LOW_PRIORITY_PERIOD);
+    if turn < LOW_PRIORITY_PERIOD - 1 || lines < 2 {
         return 0;
     }
     let lower = lines - 1;

@@ -7,10 +7,10 @@ use super::Key;
 
 /// The number of keys that are given out before a waiting key whose last run failed: such a key is
 /// late, but never left out.
-const SHARE_OF_FAILING: u32 = 8;
+const FAILING_PERIOD: u32 = 8;
 
 /// The number of namespaces that may be remembered without need.
-const NAMESPACES_KEPT: usize = 64;
+const MAX_UNUSED_NAMESPACES: usize = 64;
 
 /// The number of a key in the order in which keys became ready.
 pub(super) type Ticket = u64;
@@ -64,7 +64,7 @@ impl Line {
     pub(super) fn take(&mut self, may_fail: bool) -> Option<(Key, Position)> {
         let waits = may_fail && !self.failing.keys.is_empty();
         let failing =
-            waits && (self.fresh.keys.is_empty() || self.before_failing >= SHARE_OF_FAILING);
+            waits && (self.fresh.keys.is_empty() || self.before_failing >= FAILING_PERIOD);
         self.before_failing = if waits && !failing { self.before_failing + 1 } else { 0 };
         let ((round, ticket), key) = self.turns(failing).take()?;
         Some((key, Position { failing, round, ticket }))
@@ -111,13 +111,13 @@ impl Turns {
         if self.keys.is_empty() {
             // No key waits that could be passed over.
             self.last.clear();
-        } else if is_new_round && self.last.len() > NAMESPACES_KEPT.max(2 * self.keys.len()) {
+        } else if is_new_round && self.last.len() > MAX_UNUSED_NAMESPACES.max(2 * self.keys.len()) {
             let round = self.round;
             self.last.retain(|_, last| *last >= round);
         } else {
             return;
         }
-        if self.last.capacity() > NAMESPACES_KEPT.max(4 * self.last.len()) {
+        if self.last.capacity() > MAX_UNUSED_NAMESPACES.max(4 * self.last.len()) {
             self.last.shrink_to_fit();
         }
     }

@@ -14,10 +14,10 @@ use crate::{
 };
 
 /// The most answers that are remembered: more lists than the keys of a processor have in common.
-const REMEMBERED: usize = 1024;
+const MAX_CACHED_ANSWERS: usize = 1024;
 /// The most objects that are looked at one by one, which is then quicker than to find a remembered
 /// answer.
-const FEW: usize = 16;
+const MAX_UNCACHED_OBJECTS: usize = 16;
 
 /// The answers to lists, for all keys of one version of a processor: a list that many keys read is
 /// looked for once as long as nothing changes.
@@ -46,7 +46,7 @@ impl Answers {
 
     fn keep(&self, question: &Question, answer: Answer) {
         let mut answers = self.0.lock();
-        if answers.len() >= REMEMBERED && !answers.contains_key(question) {
+        if answers.len() >= MAX_CACHED_ANSWERS && !answers.contains_key(question) {
             answers.clear();
         }
         answers.insert(question.clone(), answer);
@@ -119,7 +119,7 @@ impl View {
         let Ok(listing) = self.listing(of, from) else { return drop(self.list(of, limit, from)) };
         let Listing { query, after, answering, .. } = &listing;
         let (store, sequence) = (answering.store, answering.snapshot.sequence());
-        let is_shared = asked.objects > FEW && !record::is_secret(&of.kind);
+        let is_shared = asked.objects > MAX_UNCACHED_OBJECTS && !record::is_secret(&of.kind);
         if is_shared && let Some(known) = answers.get(&asked.question, store, sequence) {
             let Answer { digest: answer, kept, objects, bytes, .. } = known;
             return self.record_again(record::Read { answer, kept, objects, bytes, ..asked });
@@ -168,7 +168,11 @@ impl View {
         namespace: Option<&str>,
         name: &str,
     ) -> Option<&Arc<Entry>> {
-        if self.reads.answers() > FEW { None } else { self.reads.find(kind, namespace, name) }
+        if self.reads.answers() > MAX_UNCACHED_OBJECTS {
+            None
+        } else {
+            self.reads.find(kind, namespace, name)
+        }
     }
 
     /// Returns the digest of the object that a run would record; see [`View::reconciled`].

@@ -64,8 +64,8 @@ pub struct Wait {
     pub for_itself: bool,
 }
 
-/// The term under which a dependency is found when something changes. Every object that concerns the
-/// dependency has this term.
+/// The term under which a dependency is found when something changes. Every object that concerns
+/// the dependency has this term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IndexTerm {
     /// The hash of a namespace and name.
@@ -80,8 +80,8 @@ pub enum IndexTerm {
 
 /// The part of a change that concerns the run.
 ///
-/// A dependency is kept for each key as long as the key exists, so the parts that several dependencies may
-/// hold are shared.
+/// A dependency is kept for each key as long as the key exists, so the parts that several
+/// dependencies may hold are shared.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DependsOn {
     /// The object that the run is about.
@@ -105,15 +105,15 @@ pub struct Uids<'a> {
 type Index<'a> = foldhash::HashMap<(&'a Kind, &'a str, &'a str), &'a Entry>;
 
 /// The most answers that are searched one by one, which is then quicker than to index them.
-const FEW: usize = 64;
+const MAX_UNINDEXED_ANSWERS: usize = 64;
 
 /// The approximate bytes that are kept of a write: its object, the manager and the dependency on
 /// it.
 const WRITE_BYTES: usize = 256;
 
-/// The number of latest dependencies that a new one is compared with: a run of few objects has fewer,
-/// and for a run of many objects the time does not count.
-const COMPARED: usize = 16;
+/// The number of latest dependencies that a new one is compared with: a run of few objects has
+/// fewer, and for a run of many objects the time does not count.
+const COMPARED_DEPENDENCIES: usize = 16;
 
 // === impl Reads ===
 
@@ -382,7 +382,7 @@ impl Reads {
     }
 
     pub(super) fn note(&mut self, mut dependency: Dependency) {
-        let last = || self.dependencies.iter().rev().take(COMPARED);
+        let last = || self.dependencies.iter().rev().take(COMPARED_DEPENDENCIES);
         let is_same = |held: &Dependency| {
             held.store == dependency.store && held.depends_on == dependency.depends_on
         };
@@ -534,7 +534,7 @@ impl Reads {
 impl Uids<'_> {
     pub fn of(&self, of: &ObjectRef) -> Option<&str> {
         let answered = &self.reads.answered;
-        if answered.len() <= FEW {
+        if answered.len() <= MAX_UNINDEXED_ANSWERS {
             return self.reads.uid_of(of);
         }
         let index = self.index.get_or_init(|| {
@@ -552,8 +552,8 @@ impl Uids<'_> {
 // === impl IndexTerm ===
 
 impl IndexTerm {
-    /// Returns the narrowest index term of a query. `term` is a term that every object which the query
-    /// finds has in its store, if there is one.
+    /// Returns the narrowest index term of a query. `term` is a term that every object which the
+    /// query finds has in its store, if there is one.
     pub(super) fn of(query: &Query, term: Option<u64>) -> Self {
         match (query.namespace.as_deref(), query.name.as_deref(), term) {
             (Some(namespace), Some(name), _) => Self::Object(hashed((namespace, name))),

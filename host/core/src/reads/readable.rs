@@ -23,11 +23,11 @@ const LOOKED_AT: [&str; 3] = [
 ];
 
 /// The most different lists of fields that are remembered.
-const REMEMBERED: usize = 512;
+const MAX_CACHED_LISTS: usize = 512;
 /// The most steps of all paths in the remembered lists: each step takes up to a kilobyte in a tree.
-const REMEMBERED_STEPS: usize = 16 << 10;
+const MAX_CACHED_STEPS: usize = 16 << 10;
 /// The most bytes of a list of fields that is remembered; longer ones are seldom asked for again.
-const SHORT: usize = 2048;
+const MAX_CACHED_LIST_BYTES: usize = 2048;
 
 /// The reads that one loaded version of a processor may make.
 #[derive(Debug, Default)]
@@ -318,7 +318,7 @@ impl Readable {
             return Arc::clone(held);
         }
         let asked: Arc<[String]> = asked.into();
-        if shared.len() < REMEMBERED && is_short(&asked) {
+        if shared.len() < MAX_CACHED_LISTS && is_short(&asked) {
             shared.insert(Arc::clone(&asked));
         }
         asked
@@ -332,7 +332,7 @@ impl Readable {
 }
 
 fn is_short(fields: &[String]) -> bool {
-    fields.iter().map(String::len).sum::<usize>() <= SHORT
+    fields.iter().map(String::len).sum::<usize>() <= MAX_CACHED_LIST_BYTES
 }
 
 // === impl Remembered ===
@@ -344,7 +344,7 @@ impl Remembered {
 
     fn insert(&mut self, fitting: &[usize], asked: &[String], fields: &Arc<Fields>) {
         let steps = fields.paths().map(|path| path.segments().len()).sum::<usize>();
-        if self.lists >= REMEMBERED || self.steps + steps > REMEMBERED_STEPS {
+        if self.lists >= MAX_CACHED_LISTS || self.steps + steps > MAX_CACHED_STEPS {
             return;
         }
         let held = self.of.entry(fitting.into()).or_default();

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The delay after which a key runs again that waits for a namespace to go.
-const TERMINATING: Duration = Duration::from_secs(1);
+const TERMINATING_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The reason of the event about a processor that failed.
 const FAILED: &str = "ProcessorFailed";
 
@@ -88,7 +88,7 @@ impl Reconciler {
             // The processor is not told of a failure: the key runs again and reads anew.
             Ok(_) if !written.stale.is_empty() => Some(Done::Failure(Again::BackOff)),
             Ok(_) if !written.waits.is_empty() => {
-                Some(Done::Success { requeue: Some((TERMINATING, Cause::Requeue)) })
+                Some(Done::Success { requeue: Some((TERMINATING_RETRY_DELAY, Cause::Requeue)) })
             }
             Ok(planned) => Some(self.done(planned, turn)),
         };

@@ -19,9 +19,9 @@ use crate::{
 };
 
 /// The shortest time between two questions to the API server.
-const AGAIN: Duration = Duration::from_secs(10);
+const MIN_LIST_INTERVAL: Duration = Duration::from_secs(10);
 /// The page size of client-go's pager.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// The identities of the field managers of all reconciled objects, and the time when the API server
 /// was asked for them.
@@ -40,7 +40,7 @@ impl Reconciler {
             if !known.contains(&identity) {
                 return false;
             }
-            if asked.elapsed() < AGAIN {
+            if asked.elapsed() < MIN_LIST_INTERVAL {
                 return true;
             }
         }
@@ -79,7 +79,7 @@ impl Reconciler {
         };
         let (mut found, mut token) = (Vec::new(), String::new());
         loop {
-            let mut path = format!("{}?limit={PAGE}", resource.path(of.namespace.as_deref()));
+            let mut path = format!("{}?limit={PAGE_SIZE}", resource.path(of.namespace.as_deref()));
             if let Some(name) = &of.name {
                 path.push_str("&fieldSelector=");
                 path.push_str(&encoded(&format!("metadata.name={name}")));

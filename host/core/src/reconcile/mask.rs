@@ -21,7 +21,7 @@ const MIN_VALUE_BYTES: usize = 6;
 /// its texts is shown.
 const MAX_SECRET_BYTES: usize = 4 << 20;
 /// The most different values that may stand in the texts of one run, before none of them is shown.
-const VALUES: usize = 256;
+const MAX_VALUES: usize = 256;
 /// The text in the place of a value.
 const MASK: &str = "***";
 /// The text in the place of a whole text.
@@ -60,11 +60,11 @@ impl Mask {
             });
             each_value(&secret.value(), |value| {
                 let start = value.as_bytes().first_chunk::<MIN_VALUE_BYTES>();
-                if start.is_some_and(|start| starts.contains(start)) && values.len() <= VALUES {
+                if start.is_some_and(|start| starts.contains(start)) && values.len() <= MAX_VALUES {
                     values.insert(value.to_owned());
                 }
             });
-            if values.len() > VALUES {
+            if values.len() > MAX_VALUES {
                 return Self::All;
             }
         }
@@ -177,7 +177,7 @@ mod tests {
     fn what_cannot_be_looked_through_is_withheld() {
         let large = secret(&json!({"a": "A".repeat(MAX_SECRET_BYTES)}));
         assert_eq!(Mask::new([&large].into_iter(), ["text"].into_iter()), Mask::All);
-        let numbers = (0..2 * VALUES).map(|number| format!("{number:06}secret"));
+        let numbers = (0..2 * MAX_VALUES).map(|number| format!("{number:06}secret"));
         let lines = numbers.collect::<Vec<_>>().join(
             "
 ",

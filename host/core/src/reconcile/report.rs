@@ -15,7 +15,7 @@ use crate::{
         self,
         text::{cut, shortened_to_characters},
     },
-    contract::{Kind, ReadError, WriteFailure, kind_label},
+    contract::{Kind, ReadError, WriteFailure, display_kind, display_ref},
     grant::rights::Denial,
     queue::{Cause, Key, Run},
     reads::Reads,
@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The most characters of an event's message (Kubernetes' own limit is 1024 bytes).
-const EVENT_MESSAGE: usize = 1000;
+const MAX_EVENT_MESSAGE_CHARACTERS: usize = 1000;
 
 /// The most bytes of a failure, a note or a denial in a report: longer texts are read by nobody.
 const MAX_TEXT_BYTES: usize = 8 * 1024;
@@ -239,7 +239,7 @@ pub(super) fn span(key: &Key, kind: &Kind, digest: Option<ModuleDigest>) -> Span
         "reconcile",
         processor = %key.processor(),
         digest = digest.map(tracing::field::display),
-        kind = kind_label(kind),
+        kind = display_kind(kind),
         namespace = key.namespace(),
         name = key.name(),
     )
@@ -275,13 +275,10 @@ pub(super) fn describe(failures: &[WriteFailure]) -> String {
     let texts: Vec<String> = failures
         .iter()
         .map(|failed| {
-            let namespace =
-                failed.ref_.namespace.as_deref().map(|namespace| format!("{namespace}/"));
-            let (kind, name) = (&failed.ref_.kind.kind, &failed.ref_.name);
             format!(
-                "{} of {kind} {}{name} failed ({}): {}",
+                "{} of {} failed ({}): {}",
                 failed.action,
-                namespace.unwrap_or_default(),
+                display_ref(&failed.ref_),
                 failed.code,
                 failed.message
             )
@@ -300,7 +297,7 @@ pub(super) fn why(error: &ReadError) -> &str {
 
 /// Cuts a message to the length that an event holds.
 pub(super) fn shortened(message: &str) -> String {
-    shortened_to_characters(message, EVENT_MESSAGE)
+    shortened_to_characters(message, MAX_EVENT_MESSAGE_CHARACTERS)
 }
 
 #[cfg(test)]

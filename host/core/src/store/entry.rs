@@ -15,7 +15,7 @@ use crate::contract::{Kind, ObjectRef};
 use crate::path::{Extent, Fields, NOT_COUNTED, Part, Path};
 
 /// The bytes that a text takes in memory beside its own, roughly.
-const TEXT: usize = 16;
+const TEXT_OVERHEAD_BYTES: usize = 16;
 
 /// The parts that are kept of the objects of a kind.
 #[derive(Debug, PartialEq, Eq)]
@@ -243,7 +243,7 @@ impl Entry {
         let own = self.own.iter().flat_map(|own| [&*own.manager, &own.subresource]);
         let texts = of_place.into_iter().chain(of_object).chain(finalizers).chain(own);
         size_of::<Self>()
-            + texts.map(|text| TEXT + text.len()).sum::<usize>()
+            + texts.map(|text| TEXT_OVERHEAD_BYTES + text.len()).sum::<usize>()
             + size_of_val(&*self.finalizers)
             + size_of_val(&*self.matching)
             + self.own.iter().map(size_of_val).sum::<usize>()

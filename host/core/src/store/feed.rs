@@ -14,7 +14,7 @@ use super::{OfKind, Scope, Source, StoreId, Stores, Wanted};
 
 /// The growth of a store, in bytes, after which it is reported: little compared with the memory
 /// that a processor may use up.
-const GROWTH: usize = 1 << 20;
+const REPORTED_GROWTH_BYTES: usize = 1 << 20;
 
 /// The store of one kind within one scope.
 #[derive(Debug)]
@@ -257,13 +257,13 @@ impl Feed {
         self.change(|table| (table.delete(object), false));
     }
 
-    /// Returns whether the store takes at least `GROWTH` bytes more than when this last returned
-    /// true.
+    /// Returns whether the store takes at least `REPORTED_GROWTH_BYTES` bytes more than when this
+    /// last returned true.
     pub fn has_grown(&self) -> bool {
         let held = self.store.held.load(Ordering::Relaxed);
         let reported = self.store.reported.load(Ordering::Relaxed);
         // After memory was given back, growth is measured from the lower value.
-        let is_news = held < reported || held >= reported + GROWTH;
+        let is_news = held < reported || held >= reported + REPORTED_GROWTH_BYTES;
         if is_news {
             self.store.reported.store(held, Ordering::Relaxed);
         }

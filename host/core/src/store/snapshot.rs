@@ -26,11 +26,11 @@ const MAX_INDEXED_PATHS: usize = 32;
 
 /// The number of samples for the estimate of a snapshot's size with other fields: within a tenth in
 /// most cases, and at most 64 MiB of JSON are parsed for it.
-const SAMPLED: usize = 64;
+const SAMPLES: usize = 64;
 
 /// The bytes of an object's row in a map, roughly: the node, and the key and value that it refers
 /// to.
-const ROW: usize = 112;
+const ROW_OVERHEAD_BYTES: usize = 112;
 
 /// Objects by namespace and name. A persistent map: a clone shares what has not changed since.
 type Rows = RedBlackTreeMapSync<NamespacedName, Arc<Entry>>;
@@ -226,7 +226,7 @@ impl Snapshot {
         if self.held == 0 || fields.covers_all(&self.shape.fields) {
             return self.held;
         }
-        let mut looked_at = [(); SAMPLED].map(|()| rand::random_range(0..self.held));
+        let mut looked_at = [(); SAMPLES].map(|()| rand::random_range(0..self.held));
         looked_at.sort_unstable();
         let mut looked_at = looked_at.into_iter().peekable();
         let (mut before, mut held) = (0, 0);
@@ -234,7 +234,7 @@ impl Snapshot {
             before += held_by(entry);
             let times = std::iter::from_fn(|| looked_at.next_if(|at| *at < before)).count();
             if times > 0 {
-                held += times * self.held / SAMPLED * entry.bytes_with(fields) / entry.bytes();
+                held += times * self.held / SAMPLES * entry.bytes_with(fields) / entry.bytes();
             }
         }
         held
@@ -242,7 +242,8 @@ impl Snapshot {
 
     /// Returns the memory that the entries and indexes use.
     pub(super) fn memory(&self) -> Memory {
-        let indexed = self.index.values().map(|rows| ROW + rows.size() * ROW);
+        let indexed =
+            self.index.values().map(|rows| ROW_OVERHEAD_BYTES + rows.size() * ROW_OVERHEAD_BYTES);
         Memory {
             objects: self.len(),
             json: self.entries().map(|entry| entry.json().len()).sum(),
@@ -354,7 +355,7 @@ impl KindSnapshot {
 }
 
 fn held_by(entry: &Arc<Entry>) -> usize {
-    entry.bytes() + ROW
+    entry.bytes() + ROW_OVERHEAD_BYTES
 }
 
 /// Returns the hashes of the labels of an entry with these keys.

@@ -6,7 +6,7 @@ use super::place::NamespacedName;
 
 /// The number of tombstones with which a generation is full: more objects than are deleted until an
 /// answer to a write or a page of a list arrives.
-const GENERATION: usize = 10_000;
+const GENERATION_SIZE: usize = 10_000;
 
 /// The tombstones of the objects that were deleted last. When a generation is full, the one before
 /// is dropped.
@@ -31,7 +31,7 @@ impl Tombstones {
         let held = self.get(&place).cloned();
         let revision = held.as_ref().map_or(0, |held| held.revision).max(revision);
         let uid = uid.or_else(|| held.and_then(|held| held.uid));
-        if self.recent.len() == GENERATION {
+        if self.recent.len() == GENERATION_SIZE {
             self.former = std::mem::take(&mut self.recent);
         }
         self.recent.insert(place, Stone { revision, uid });
@@ -68,23 +68,26 @@ mod tests {
     fn inherited_tombstones_are_dropped_before_own_ones() {
         let place = |number: usize| NamespacedName::new("a", &number.to_string());
         let (mut former, mut own) = (Tombstones::default(), Tombstones::default());
-        for number in 0..2 * GENERATION {
+        for number in 0..2 * GENERATION_SIZE {
             former.add(place(number), 5, None);
         }
         own.add(NamespacedName::new("a", "own"), 6, None);
         own.inherit(&former);
         assert!(own.bar(&NamespacedName::new("a", "own"), 6, None), "the newest is kept");
-        assert!(own.bar(&place(2 * GENERATION - 1), 5, None), "so is one of the former's last");
+        assert!(
+            own.bar(&place(2 * GENERATION_SIZE - 1), 5, None),
+            "so is one of the former's last"
+        );
     }
 
     #[test]
     fn the_oldest_tombstones_are_dropped() {
         let mut stones = Tombstones::default();
         let place = |number: usize| NamespacedName::new("a", &number.to_string());
-        for number in 0..=2 * GENERATION {
+        for number in 0..=2 * GENERATION_SIZE {
             stones.add(place(number), 5, None);
         }
-        assert_eq!(stones.recent.len() + stones.former.len(), GENERATION + 1);
-        assert!(!stones.bar(&place(0), 5, None) && stones.bar(&place(GENERATION), 5, None));
+        assert_eq!(stones.recent.len() + stones.former.len(), GENERATION_SIZE + 1);
+        assert!(!stones.bar(&place(0), 5, None) && stones.bar(&place(GENERATION_SIZE), 5, None));
     }
 }

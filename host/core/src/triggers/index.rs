@@ -9,8 +9,8 @@ use crate::store::Change;
 /// The keys that depend on one kind, by the index terms of their dependencies.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// Sorted keys by index term, in a map with a fast hash: the parts of an index term that people choose
-    /// are hashed with a seed already. Most index terms have one key; some have all.
+    /// Sorted keys by index term, in a map with a fast hash: the parts of an index term that people
+    /// choose are hashed with a seed already. Most index terms have one key; some have all.
     keys: foldhash::HashMap<IndexTerm, Vec<Key>>,
 }
 
@@ -34,8 +34,8 @@ impl Index {
         }
     }
 
-    /// Returns the keys that a change may concern, each with the index term of the dependency. A key
-    /// may come with several index terms. The cost grows with the number of these keys.
+    /// Returns the keys that a change may concern, each with the index term of the dependency. A
+    /// key may come with several index terms. The cost grows with the number of these keys.
     pub(super) fn candidates(&self, change: &Change) -> impl Iterator<Item = (IndexTerm, &Key)> {
         let entries = change.old.iter().chain(&change.new);
         let index_terms =

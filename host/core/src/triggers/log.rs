@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::store::Event;
 
 /// The most events that are kept for one slow run: past that, its key is run again instead.
-const MOST: usize = 50_000;
+const MAX_EVENTS: usize = 50_000;
 
 /// The events since the oldest run began.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl Log {
             self.first += 1;
             return;
         }
-        if self.events.len() >= MOST && self.events.pop_front().is_some() {
+        if self.events.len() >= MAX_EVENTS && self.events.pop_front().is_some() {
             self.first += 1;
         }
         self.events.push_back(event.clone());

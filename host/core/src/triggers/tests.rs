@@ -215,7 +215,7 @@ fn what_changes_while_a_run_is_under_way_is_told_at_its_end() {
     let causes = world.triggers.ran(began, &mut view.finish());
     assert_eq!(
         causes.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        ["Thing default/a created"]
+        ["Thing g/v1 default/a created"]
     );
     assert_eq!(world.triggers.log.len(), 0);
 }

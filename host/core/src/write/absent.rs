@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     Action, Run, Stop,
     apply::Target,
-    leave::{ROUNDS, merged},
+    leave::{MAX_ATTEMPTS, merged},
     live::{named, resource_version, uid},
 };
 use crate::{contract::ObjectRef, outcome::Manifest, path::Path, store::Known};
@@ -91,7 +91,7 @@ impl Run<'_> {
                     known = Some(answer.body);
                 }
                 // A test has failed: the object was changed meanwhile.
-                Err(refusal) if matches!(refusal.code, 409 | 422) && round < ROUNDS => {}
+                Err(refusal) if matches!(refusal.code, 409 | 422) && round < MAX_ATTEMPTS => {}
                 Err(refusal) => return Err(Stop::of(refusal, target.to)),
             }
         }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     Action, Run, Stop,
-    conflict::{Conflict, MAX_TAKINGS, TAKINGS_WITHIN, conflicts},
+    conflict::{Conflict, MAX_TAKINGS, TAKINGS_PERIOD, conflicts},
     live::{addressed, resource_version, uid},
     memory::Identity,
 };
@@ -230,7 +230,7 @@ impl Run<'_> {
             display_ref(target.to),
             taken.manager,
             target.manager,
-            TAKINGS_WITHIN.as_secs() / 60,
+            TAKINGS_PERIOD.as_secs() / 60,
         );
         tracing::warn!(key = %self.context.key, object = display_ref(target.to), field = taken.field, theirs = taken.manager, ours = target.manager, "two managers take a field from each other");
         self.written.warnings.push(message.clone());

@@ -10,11 +10,11 @@ use tokio::time::Instant;
 
 use crate::{contract::ObjectRef, grant::display_ref, resource::Refusal};
 
-/// The number of times that one field is taken from one manager within [`TAKINGS_WITHIN`] before we back
-/// off.
+/// The number of times that one field is taken from one manager within [`TAKINGS_PERIOD`] before we
+/// back off.
 pub const MAX_TAKINGS: usize = 5;
 /// The period in which takings are counted.
-pub const TAKINGS_WITHIN: Duration = Duration::from_mins(10);
+pub const TAKINGS_PERIOD: Duration = Duration::from_mins(10);
 
 /// A field that another manager holds with another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) struct Conflict {
     pub(super) manager: String,
 }
 
-/// The forced takings within [`TAKINGS_WITHIN`].
+/// The forced takings within [`TAKINGS_PERIOD`].
 #[derive(Debug, Default)]
 pub(super) struct Takings(Mutex<HashMap<Taking, VecDeque<Instant>>>);
 
@@ -40,16 +40,16 @@ impl Takings {
     pub(super) fn take(&self, object: &ObjectRef, conflicts: &[Conflict]) -> Result<(), Conflict> {
         /// The number of entries above which outdated ones are removed; in between, the map grows
         /// by real conflicts only.
-        const CLEAN_ABOVE: usize = 1024;
+        const MAX_ENTRIES_BEFORE_CLEANUP: usize = 1024;
         let now = Instant::now();
-        let is_over = |taken: &Instant| now.duration_since(*taken) >= TAKINGS_WITHIN;
+        let is_over = |taken: &Instant| now.duration_since(*taken) >= TAKINGS_PERIOD;
         let taking = |conflict: &Conflict| Taking {
             object: display_ref(object),
             field: conflict.field.clone(),
             manager: conflict.manager.clone(),
         };
         let mut takings = self.0.lock();
-        if takings.len() > CLEAN_ABOVE {
+        if takings.len() > MAX_ENTRIES_BEFORE_CLEANUP {
             takings.retain(|_, times| times.back().is_some_and(|last| !is_over(last)));
         }
         for conflict in conflicts {

@@ -1,10 +1,10 @@
 //! Writes events: core/v1, counted up when the same event occurs again, as client-go's recorder
 //! does.
 //!
-//! The same event within [`RECENT`] is counted, not created again. Events beyond [`SIMILAR`] that
-//! differ in their message only become one. Each object has [`MAX_BURST`] events at once and one more
-//! every [`REFILL`]; further ones are dropped. A refused event is no failure of the run: it is
-//! logged.
+//! The same event within [`COUNT_PERIOD`] is counted, not created again. Events beyond
+//! [`MAX_SIMILAR_EVENTS`] that differ in their message only become one. Each object has
+//! [`MAX_BURST`] events at once and one more every [`REFILL_INTERVAL`]; further ones are dropped. A
+//! refused event is no failure of the run: it is logged.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -29,15 +29,15 @@ use crate::{
 };
 
 /// The time in which an event is counted up, and similar ones are counted.
-const RECENT: Duration = Duration::from_mins(10);
+const COUNT_PERIOD: Duration = Duration::from_mins(10);
 /// The number of events that may differ in their message only.
-const SIMILAR: usize = 10;
+const MAX_SIMILAR_EVENTS: usize = 10;
 /// The number of events that an object may have at once.
 const MAX_BURST: u32 = 25;
 /// The interval at which an object may have one more event.
-const REFILL: Duration = Duration::from_mins(5);
+const REFILL_INTERVAL: Duration = Duration::from_mins(5);
 /// The number of events, groups of similar events and objects that are remembered.
-const REMEMBERED: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 /// The API server's limit for a message.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
@@ -275,7 +275,11 @@ impl Recorded {
             )
         };
         let message = shortened(message);
-        match self.events.get_mut(&key).filter(|known| now.duration_since(known.last) < RECENT) {
+        match self
+            .events
+            .get_mut(&key)
+            .filter(|known| now.duration_since(known.last) < COUNT_PERIOD)
+        {
             Some(known) => {
                 known.count += 1;
                 known.last = now;
@@ -294,11 +298,11 @@ impl Recorded {
     fn is_one_of_many(&mut self, group: u128, message: u128, now: Instant) -> bool {
         let similar = self.similar.entry(group).or_default();
         let is_new = similar.last.is_none();
-        if similar.last.is_some_and(|last| now.duration_since(last) >= RECENT) {
+        if similar.last.is_some_and(|last| now.duration_since(last) >= COUNT_PERIOD) {
             similar.messages.clear();
         }
         similar.last = Some(now);
-        if similar.messages.len() < SIMILAR {
+        if similar.messages.len() < MAX_SIMILAR_EVENTS {
             similar.messages.insert(message);
         }
         let is_many = !similar.messages.contains(&message);
@@ -312,7 +316,7 @@ impl Recorded {
         let is_new = !self.buckets.contains_key(&object);
         let bucket =
             self.buckets.entry(object).or_insert(Bucket { tokens: MAX_BURST, filled: now });
-        let due = now.duration_since(bucket.filled).as_secs() / REFILL.as_secs();
+        let due = now.duration_since(bucket.filled).as_secs() / REFILL_INTERVAL.as_secs();
         if due > 0 {
             bucket.tokens = bucket
                 .tokens
@@ -328,10 +332,10 @@ impl Recorded {
         has
     }
 
-    /// Remembers a new entry and forgets the oldest ones beyond [`REMEMBERED`].
+    /// Remembers a new entry and forgets the oldest ones beyond [`MAX_ENTRIES`].
     fn bound(&mut self, table: Table, key: u128) {
         self.order.push_back((table, key));
-        while self.order.len() > REMEMBERED {
+        while self.order.len() > MAX_ENTRIES {
             match self.order.pop_front() {
                 Some((Table::Events, key)) => _ = self.events.remove(&key),
                 Some((Table::Similar, key)) => _ = self.similar.remove(&key),
@@ -370,13 +374,13 @@ fn event_ref(namespace: &str, name: &str) -> ObjectRef {
 /// creation.
 fn event_name(involved: &Value, key: u128, now: jiff::Timestamp) -> String {
     /// The API server's limit for a name, less a dot and 16 digits.
-    const ROOM: usize = 253 - 17;
+    const MAX_BASE_BYTES: usize = 253 - 17;
     let name: String = involved
         .get("name")
         .and_then(Value::as_str)
         .unwrap_or_default()
         .chars()
-        .take(ROOM)
+        .take(MAX_BASE_BYTES)
         .collect();
     let hash = digest(&json!([key.to_string(), now.as_nanosecond().to_string()]));
     format!("{name}.{:016x}", hash & u128::from(u64::MAX))

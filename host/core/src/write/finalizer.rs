@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     Action, Run, Stop,
-    leave::{ROUNDS, merged},
+    leave::{MAX_ATTEMPTS, merged},
     live::{named, resource_version, uid},
 };
 use crate::{
@@ -58,7 +58,7 @@ impl Run<'_> {
                     self.keep_finalized(&answer.body, &next);
                     return Ok(());
                 }
-                Err(refusal) if matches!(refusal.code, 404 | 409 | 422) && round < ROUNDS => {
+                Err(refusal) if matches!(refusal.code, 404 | 409 | 422) && round < MAX_ATTEMPTS => {
                     // An object with another uid is not the one that was reconciled.
                     let live =
                         self.live(&resource, of).await?.filter(|live| uid(live) == uid(&object));

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The maximum number of reads of the live object when others change it at the same time.
-pub(super) const ROUNDS: usize = 5;
+pub(super) const MAX_ATTEMPTS: usize = 5;
 
 impl Run<'_> {
     /// Applies an object; without the fields that are left alone, if the object exists.
@@ -46,7 +46,7 @@ impl Run<'_> {
         let mut rounds = 0;
         while let Some(refusal) = self.hold_initial(target, &mut live, leave).await? {
             rounds += 1;
-            if rounds == ROUNDS {
+            if rounds == MAX_ATTEMPTS {
                 return Err(Stop::of(refusal, target.to));
             }
             live = self

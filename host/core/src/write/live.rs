@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Run, Stop};
 use crate::{
-    contract::{Kind, ObjectRef, Selection, Verbs},
+    contract::{self, Kind, ObjectRef, Selection, Verbs},
     grant::rights::{Permit, ReadTarget},
     grant::{Writable, display_ref},
     resource::{Answer, Method, Outgoing, Refusal, Resource},
@@ -167,8 +167,7 @@ pub(super) fn named(of: &ObjectRef, uid: Option<&str>) -> Value {
 }
 
 pub(super) fn api_version(of: &ObjectRef) -> String {
-    let version = &of.kind.version;
-    if of.kind.group.is_empty() { version.clone() } else { format!("{}/{version}", of.kind.group) }
+    contract::api_version(&of.kind)
 }
 
 pub(super) fn uid(object: &Value) -> Option<&str> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     Run, Stop,
     apply::Target,
-    leave::ROUNDS,
+    leave::MAX_ATTEMPTS,
     live::{named, resource_version, uid},
     memory::Identity,
     removal::{Preconditions, delete_options, unreadable},
@@ -75,7 +75,7 @@ impl Run<'_> {
 
     async fn list(&self, resource: &Resource, prune: &Prune) -> Result<Vec<Candidate>, Stop> {
         /// The page size of client-go's pager.
-        const PAGE: usize = 500;
+        const PAGE_SIZE: usize = 500;
         let mut found = Vec::new();
         let mut token = String::new();
         let named = ObjectRef {
@@ -86,7 +86,7 @@ impl Run<'_> {
         };
         loop {
             let mut path = format!(
-                "{}?limit={PAGE}&labelSelector={}",
+                "{}?limit={PAGE_SIZE}&labelSelector={}",
                 resource.path(prune.of.namespace.as_deref()),
                 encoded(&prune.of.labels)
             );
@@ -146,7 +146,7 @@ impl Run<'_> {
                 Err(refusal) if refusal.code == 404 => return Ok(()),
                 Err(refusal) => refusal,
             };
-            if refusal.code != 409 || round == ROUNDS {
+            if refusal.code != 409 || round == MAX_ATTEMPTS {
                 return Err(Stop::of(refusal, &candidate.of));
             }
             // The object has changed since: check again whether it has to be deleted.

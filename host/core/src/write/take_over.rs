@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Run, Stop,
     apply::Target,
-    leave::ROUNDS,
+    leave::MAX_ATTEMPTS,
     live::{addressed, resource_version},
 };
 use crate::{
@@ -39,7 +39,8 @@ impl Run<'_> {
             let taking = Outgoing::new(Method::JsonPatch, path, Some(operations));
             match self.send(taking, target.to).await {
                 Ok(_) => return Ok(()),
-                Err(refusal) if matches!(refusal.code, 404 | 409 | 422) && round < ROUNDS => {}
+                Err(refusal) if matches!(refusal.code, 404 | 409 | 422) && round < MAX_ATTEMPTS => {
+                }
                 // A status may be written without the right to the object itself. The fields of the
                 // former operator that are not wanted any more then stay.
                 Err(refusal) if refusal.code == 403 && !target.subresource.is_empty() => {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::edit::{at, child, is_empty, items, remove, set, text};
 
 /// The target CPU utilization of an autoscaler without metrics, in percent.
-const USUAL: i64 = 80;
+const DEFAULT_CPU_PERCENT: i64 = 80;
 
 /// The annotations: name, the part of the object that it carries, and the field there.
 const CARRIED: [(&str, &str, &str); 4] = [
@@ -35,7 +35,7 @@ pub(super) fn to_stored(object: &mut Value) {
         let wanted =
             remove(spec, "targetCPUUtilizationPercentage").and_then(|wanted| wanted.as_i64());
         let others = items(&spec["metrics"]).to_vec();
-        let usual = others.is_empty().then_some(USUAL);
+        let usual = others.is_empty().then_some(DEFAULT_CPU_PERCENT);
         let first = wanted.or(usual).map(|percent| {
             json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": percent}}})
         });

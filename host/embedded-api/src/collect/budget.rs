@@ -13,7 +13,7 @@ use crate::storage::{Image, Place, TableId};
 use crate::verbs::internal_update;
 
 /// The time, in seconds, for which an evicted pod that still exists counts as gone.
-const DISRUPTION_LASTS: i64 = 120;
+const DISRUPTION_SECONDS: i64 = 120;
 
 /// The numbers of pods of a budget.
 struct Count {
@@ -159,7 +159,7 @@ fn disrupted(budget: &Value, pods: &[Value], now: Timestamp) -> Map<String, Valu
     let counts = |name: &str, time: &Value| {
         let time = time.as_str().and_then(|time| time.parse::<Timestamp>().ok());
         let is_recent =
-            time.is_some_and(|time| now.as_second() - time.as_second() < DISRUPTION_LASTS);
+            time.is_some_and(|time| now.as_second() - time.as_second() < DISRUPTION_SECONDS);
         let pod = pods
             .iter()
             .find(|pod| pod.pointer("/metadata/name").and_then(Value::as_str) == Some(name));

@@ -351,7 +351,7 @@ fn columns(version: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) 
 }
 
 fn selectable(version: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
-    const MOST: usize = 8;
+    const MAX_SELECTABLE_FIELDS: usize = 8;
     let path = path.child("selectableFields");
     let fields = items(&version["selectableFields"]);
     let schema = at(version, &["schema", "openAPIV3Schema"]);
@@ -381,8 +381,8 @@ fn selectable(version: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError
             errors.push(FieldError::duplicate(at_path, place));
         }
     }
-    if seen.len() > MOST {
-        errors.push(FieldError::too_many(path, seen.len(), MOST));
+    if seen.len() > MAX_SELECTABLE_FIELDS {
+        errors.push(FieldError::too_many(path, seen.len(), MAX_SELECTABLE_FIELDS));
     }
 }
 

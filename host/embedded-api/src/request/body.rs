@@ -234,8 +234,8 @@ impl<'de> Visitor<'de> for Tracked<'_> {
 
     #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        const LIMIT: f64 = 9_007_199_254_740_992.0;
-        if value.fract() == 0.0 && value.abs() <= LIMIT {
+        const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
+        if value.fract() == 0.0 && value.abs() <= MAX_EXACT_INTEGER {
             return Ok(Value::from(value as i64));
         }
         Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))

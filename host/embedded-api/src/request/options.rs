@@ -299,9 +299,9 @@ fn check_timeout(query: &Query) -> Result<(), Failure> {
 }
 
 fn check_manager(manager: &str, faults: &mut Vec<FieldError>) {
-    const LONGEST: usize = 128;
-    if manager.len() > LONGEST {
-        faults.push(FieldError::too_long("fieldManager", LONGEST));
+    const MAX_MANAGER_BYTES: usize = 128;
+    if manager.len() > MAX_MANAGER_BYTES {
+        faults.push(FieldError::too_long("fieldManager", MAX_MANAGER_BYTES));
     }
     if let Some((position, c)) = manager.chars().enumerate().find(|(_, c)| c.is_control()) {
         let why = format!("invalid character U+{:04X} (at position {position})", u32::from(c));

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// The beginnings of the lines that are changed.
 const METHODS: [&[u8]; 6] = [b"GET /", b"POST /", b"PUT /", b"PATCH /", b"DELETE /", b"HEAD /"];
 /// The number of bytes that are read at once.
-const CHUNK: usize = 8 * 1024;
+const CHUNK_BYTES: usize = 8 * 1024;
 
 /// A listener whose connections accept such targets.
 pub(super) struct Tolerant<L>(pub(super) L);
@@ -86,7 +86,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Encoded<S> {
             if self.place == Place::Rest {
                 return Pin::new(&mut self.inner).poll_read(context, into);
             }
-            let mut chunk = [0; CHUNK];
+            let mut chunk = [0; CHUNK_BYTES];
             let mut read = ReadBuf::new(&mut chunk);
             ready!(Pin::new(&mut self.inner).poll_read(context, &mut read))?;
             self.encode(read.filled());

@@ -17,14 +17,14 @@ mod size;
 mod tests;
 
 /// The limit for the cost of one rule, and for that of one message expression.
-pub(super) const RULE_LIMIT: u64 = 10_000_000;
+pub(super) const MAX_RULE_COST: u64 = 10_000_000;
 /// The limit for the cost of all rules of a schema together.
-pub(super) const SCHEMA_LIMIT: u64 = 100_000_000;
+pub(super) const MAX_SCHEMA_COST: u64 = 100_000_000;
 
 /// Returns how many values of a node fit into a request: their largest number if a list or map
 /// around them is unbounded.
 pub(super) fn cardinality(node: &Node, resource: bool) -> u64 {
-    size::REQUEST / (Declared::Node { node, resource }.least_size() + 1)
+    size::MAX_REQUEST_BYTES / (Declared::Node { node, resource }.least_size() + 1)
 }
 
 /// Returns by how much a node multiplies the number of values below it; `None` if unbounded.

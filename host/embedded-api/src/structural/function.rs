@@ -16,7 +16,7 @@ use super::re2;
 use crate::field_error::go_float;
 
 /// The number of patterns that a thread caches; rules have constant ones, so there are few.
-const PATTERNS: usize = 512;
+const MAX_CACHED_PATTERNS: usize = 512;
 
 /// The functions and names that every rule sees. Contexts of single evaluations are its inner
 /// scopes.
@@ -145,7 +145,7 @@ fn matches(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<bool, 
         if let Some(regex) = regexes.get(pattern.as_str()) {
             return found(regex, &text);
         }
-        if regexes.len() >= PATTERNS {
+        if regexes.len() >= MAX_CACHED_PATTERNS {
             regexes.clear();
         }
         let regex = regexes.entry(pattern.to_string()).or_insert_with(|| re2::compile(&pattern));

@@ -68,8 +68,8 @@ pub(crate) fn integral_floats(value: &mut Value) {
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
 pub(super) fn integral(float: f64) -> Option<i64> {
     /// The largest integer up to which all integers are different floats.
-    const EXACT: f64 = 9_007_199_254_740_991.0;
-    (float.fract() == 0.0 && float.abs() <= EXACT).then_some(float as i64)
+    const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_991.0;
+    (float.fract() == 0.0 && float.abs() <= MAX_EXACT_INTEGER).then_some(float as i64)
 }
 
 struct Pruning {

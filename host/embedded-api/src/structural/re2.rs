@@ -12,12 +12,12 @@ use regex::{Regex, RegexBuilder};
 
 /// The largest size of a compiled pattern, in bytes: Go has no such limit, so it is far above the
 /// size that repetitions of common classes take.
-const SIZE_LIMIT: usize = 64 << 20;
+const MAX_PATTERN_BYTES: usize = 64 << 20;
 
 /// Compiles a pattern; the error is Go's message.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     let translated = Translation::new(pattern).run();
-    RegexBuilder::new(&translated).size_limit(SIZE_LIMIT).build().map_err(|_| fault(pattern))
+    RegexBuilder::new(&translated).size_limit(MAX_PATTERN_BYTES).build().map_err(|_| fault(pattern))
 }
 
 struct Translation<'a> {

@@ -14,7 +14,7 @@ pub(super) use parse::{parse, parse_plain};
 pub(super) use path::{PathStep, path_steps};
 
 /// The largest size of a message that a rule makes, in bytes.
-const MESSAGE_SIZE: usize = 5 * 1024;
+const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 
 /// A compiled rule.
 #[derive(Debug)]
@@ -102,8 +102,9 @@ impl Rule {
                 _ => None,
             }
         });
-        let usable = made
-            .filter(|text| !text.is_empty() && !text.contains('\n') && text.len() <= MESSAGE_SIZE);
+        let usable = made.filter(|text| {
+            !text.is_empty() && !text.contains('\n') && text.len() <= MAX_MESSAGE_BYTES
+        });
         usable.unwrap_or_else(|| {
             if self.message.is_empty() {
                 format!("failed rule: {}", self.source)

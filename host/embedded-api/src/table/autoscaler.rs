@@ -6,7 +6,7 @@ use super::cell::{NONE, UNSET, scalar};
 use crate::builtin::edit::{items, text};
 
 /// The number of metrics shown; further ones are only counted.
-const SHOWN: usize = 2;
+const MAX_SHOWN_METRICS: usize = 2;
 
 const UNKNOWN: &str = "<unknown>";
 
@@ -44,8 +44,8 @@ fn metrics(spec: &Value, status: &Value) -> String {
         .enumerate()
         .map(|(index, metric)| self::metric(metric, found.get(index).unwrap_or(&Value::Null)))
         .collect();
-    let more = texts.len().saturating_sub(SHOWN);
-    texts.truncate(SHOWN);
+    let more = texts.len().saturating_sub(MAX_SHOWN_METRICS);
+    texts.truncate(MAX_SHOWN_METRICS);
     match (texts.is_empty(), more) {
         (true, _) => NONE.to_owned(),
         (_, 0) => texts.join(", "),

@@ -1,5 +1,5 @@
-//! Writes by the controllers of Kubernetes, which the API carries out itself: of objects as they are
-//! stored, without validation and without webhooks.
+//! Writes by the controllers of Kubernetes, which the API carries out itself: of objects as they
+//! are stored, without validation and without webhooks.
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -21,7 +21,7 @@ use crate::storage::metadata_mut;
 pub(super) const SCALE: &str = "scale";
 
 /// The replicas of a custom resource that has none yet, as a patch finds them.
-const UNSET: i64 = -2_147_483_648;
+const UNSET_REPLICAS: i64 = -2_147_483_648;
 
 /// Reads or writes the scale of an object.
 pub(super) fn perform(call: &mut Call<'_>, verb: Verb) -> Result<Answer, Failure> {
@@ -63,7 +63,7 @@ fn patch(call: &mut Call<'_>, scale: &Scale) -> Result<Answer, Failure> {
     let live = live(call, &shared.state.read(), &call.place())?.value;
     let mut before = scale_of(&live, scale);
     if call.resource.is_custom() && at(&live, &scale.spec_replicas).is_none() {
-        set_at(&mut before, &["spec", "replicas"].map(str::to_owned), Value::from(UNSET));
+        set_at(&mut before, &["spec", "replicas"].map(str::to_owned), Value::from(UNSET_REPLICAS));
     }
     let mechanism = if mechanism == Mechanism::Strategic { Mechanism::Merge } else { mechanism };
     let (mut sent, unknown) = Part::SCALE.read(mechanism.change(&before, &body, call)?)?;
@@ -290,7 +290,7 @@ fn unconverted(sent: &Value) -> Failure {
 fn check(call: &Call<'_>, scale: &Scale, sent: &Value) -> Result<i64, Failure> {
     let replicas = replicas_of(sent)?;
     if call.resource.is_custom() {
-        if replicas == UNSET {
+        if replicas == UNSET_REPLICAS {
             let path = scale.spec_replicas.join(".");
             let why = format!("the spec replicas field \".{path}\" cannot be empty");
             return Err(Failure::bad_request(why));

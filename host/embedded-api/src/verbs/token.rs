@@ -17,7 +17,7 @@ use crate::status::Named;
 use crate::storage::{Place, TableId};
 
 const GROUP: &str = "authentication.k8s.io";
-const AN_HOUR: i64 = 3600;
+const DEFAULT_EXPIRATION_SECONDS: i64 = 3600;
 
 /// Answers a request for a token.
 pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
@@ -102,18 +102,18 @@ fn claims(token: &str) -> Option<Value> {
 }
 
 fn seconds(sent: &Value) -> Result<i64, Failure> {
-    const LEAST: i64 = 600;
-    const MOST: i64 = 1 << 32;
+    const MIN_EXPIRATION_SECONDS: i64 = 600;
+    const MAX_EXPIRATION_SECONDS: i64 = 1 << 32;
     let field = "spec.expirationSeconds";
     let seconds = match sent.pointer("/spec/expirationSeconds") {
-        None | Some(Value::Null) => AN_HOUR,
+        None | Some(Value::Null) => DEFAULT_EXPIRATION_SECONDS,
         Some(value) => value
             .as_i64()
             .ok_or_else(|| Failure::bad_request(format!("TokenRequest: wrong type of {field}")))?,
     };
     let why = match seconds {
-        ..LEAST => "may not specify a duration less than 10 minutes",
-        LEAST..=MOST => return Ok(seconds),
+        ..MIN_EXPIRATION_SECONDS => "may not specify a duration less than 10 minutes",
+        MIN_EXPIRATION_SECONDS..=MAX_EXPIRATION_SECONDS => return Ok(seconds),
         _ => "may not specify a duration larger than 2^32 seconds",
     };
     Err(Failure::invalid(

@@ -33,11 +33,11 @@ pub(crate) use line::Lines;
 use line::line;
 
 /// The interval of bookmarks, for clients that allow them.
-const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
+const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 /// The duration of a watch without a timeout: clients begin again, as they do with Kubernetes.
-const LONGEST: Duration = Duration::from_mins(45);
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(45);
 /// The size, in bytes, up to which waiting events are sent together.
-const CHUNK: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// An open watch.
 struct Watch {
@@ -91,7 +91,7 @@ pub(crate) fn open(call: &Call<'_>, style: Style) -> Result<Response, Failure> {
     }
     let revision = state.storage.revision();
     drop(state);
-    let timeout = options.timeout_seconds.map_or(LONGEST, Duration::from_secs);
+    let timeout = options.timeout_seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
     let (id, breaks) = call.shared.faults.open_watch(&call.resource.group, &call.resource.plural);
     let mut watch = Watch {
         shared: call.shared.clone(),
@@ -137,7 +137,7 @@ fn state_with<'a>(shared: &'a Shared, table: &TableId) -> RwLockReadGuard<'a, St
 }
 
 fn bookmark_interval() -> Interval {
-    let mut interval = interval_at(Instant::now() + BOOKMARK_EVERY, BOOKMARK_EVERY);
+    let mut interval = interval_at(Instant::now() + BOOKMARK_INTERVAL, BOOKMARK_INTERVAL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
 }
@@ -179,11 +179,11 @@ impl Watch {
     /// Returns the lines of waiting entries, several small ones together.
     fn chunk(&mut self) -> Option<Bytes> {
         let first = self.line()?;
-        if self.waiting.is_empty() || first.len() >= CHUNK {
+        if self.waiting.is_empty() || first.len() >= CHUNK_BYTES {
             return Some(first);
         }
         let mut chunk = Vec::from(first);
-        while chunk.len() < CHUNK
+        while chunk.len() < CHUNK_BYTES
             && let Some(line) = self.line()
         {
             chunk.extend_from_slice(&line);

@@ -218,8 +218,8 @@ impl<'a> Writer<'a> {
 
     /// Returns the prefix with five characters that make a free name.
     fn free_name(&self, namespace: &str, prefix: &str) -> String {
-        const LONGEST: usize = 58;
-        let prefix: String = prefix.chars().take(LONGEST).collect();
+        const MAX_BASE_BYTES: usize = 58;
+        let prefix: String = prefix.chars().take(MAX_BASE_BYTES).collect();
         loop {
             let name = format!("{prefix}{}", self.state.chance.suffix());
             if self.state.storage.get(&State::place_of(self.resource, namespace, &name)).is_none() {

@@ -90,7 +90,8 @@ impl Names {
         Value::Object(out)
     }
 
-    /// Walks a value that stands under `key`. `depth` 2 with a list as context is directly in the list's metadata.
+    /// Walks a value that stands under `key`. `depth` 2 with a list as context is directly in the
+    /// list's metadata.
     fn walk(&mut self, value: &Value, key: &str, depth: usize, context: Context) -> Value {
         let is_apart = context.is_list && depth == 2;
         match value {

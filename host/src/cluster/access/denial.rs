@@ -17,7 +17,7 @@ use mortise_core::{
 /// first few; a guest can make up any number.
 const MAX_DENIALS: usize = 64;
 /// The maximum number of denials kept for one key: there may be many keys.
-const OF_KEY: usize = 16;
+const MAX_DENIALS_PER_KEY: usize = 16;
 
 /// The current denials, by processor and by the keys whose last run met them.
 #[derive(Debug, Default)]
@@ -109,7 +109,7 @@ impl OfProcessor {
         let (mut held, mut unknown) = (Vec::new(), Vec::new());
         for (lack, denial) in denials {
             match self.held.get_key_value(*lack) {
-                Some((lack, _)) if held.len() < OF_KEY => held.push(Arc::clone(lack)),
+                Some((lack, _)) if held.len() < MAX_DENIALS_PER_KEY => held.push(Arc::clone(lack)),
                 Some(_) => {}
                 None => unknown.push(*denial),
             }
@@ -120,7 +120,8 @@ impl OfProcessor {
             }
         }
         self.let_go(key);
-        let room = (OF_KEY - held.len()).min(MAX_DENIALS.saturating_sub(self.held.len()));
+        let room =
+            (MAX_DENIALS_PER_KEY - held.len()).min(MAX_DENIALS.saturating_sub(self.held.len()));
         unknown.truncate(room);
         for denial in &unknown {
             let lack = Arc::new(denial.lack.clone());

@@ -7,7 +7,7 @@
 use futures::{StreamExt as _, stream};
 use serde_json::Value;
 
-use super::rights::{AT_ONCE, REVIEWS, Rights};
+use super::rights::{MAX_IN_FLIGHT, REVIEWS, Rights};
 use mortise_core::{
     contract::GrantedRule,
     grant::granted::{Held, rules_review},
@@ -74,7 +74,7 @@ impl Rights {
         let open = rule.rights().filter(|right| !held.has(right));
         let open: Vec<Value> = open.map(|right| right.review(&self.account)).collect();
         let answers = open.into_iter().map(async |review| self.allows(review).await);
-        let mut answers = stream::iter(answers).buffer_unordered(AT_ONCE);
+        let mut answers = stream::iter(answers).buffer_unordered(MAX_IN_FLIGHT);
         let mut is_answered = true;
         while let Some(answer) = answers.next().await {
             match answer {

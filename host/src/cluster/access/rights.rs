@@ -27,7 +27,7 @@ use mortise_core::{
 pub(super) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// The maximum number of questions in flight, of all processors: a processor that declares much
 /// asks much.
-pub(super) const AT_ONCE: usize = 16;
+pub(super) const MAX_IN_FLIGHT: usize = 16;
 
 /// The rights of one processor's account, as far as they were asked for. One for each loaded
 /// version of the processor.
@@ -279,7 +279,7 @@ impl Rights {
             let (question, answer) = self.answer(question).await;
             (question, Answered { answer, at })
         });
-        stream::iter(answers).buffer_unordered(AT_ONCE).collect().await
+        stream::iter(answers).buffer_unordered(MAX_IN_FLIGHT).collect().await
     }
 
     async fn answer(&self, question: Question) -> (Question, Answer) {

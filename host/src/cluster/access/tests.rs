@@ -395,7 +395,7 @@ async fn answers_are_renewed_after_a_minute_without_any_event() {
     judge.allows(&[]);
     let begun = Instant::now();
     assert_eq!(renewals.next().await.len(), 1);
-    assert_eq!(begun.elapsed(), BELIEVED);
+    assert_eq!(begun.elapsed(), MAX_ANSWER_AGE);
     let place = ReadTarget::object(Some("a"), "x");
     assert_eq!(rights.known(&pods(), place), None, "of all no more: it is asked of this one");
     let denied = rights.permit(&pods(), place).await.unwrap();
@@ -417,7 +417,7 @@ async fn where_the_api_server_does_not_answer_what_it_said_before_stands() {
     judge.allows(&[]);
     let begun = Instant::now();
     assert_eq!(renewals.next().await.len(), 1, "it is asked again soon");
-    assert_eq!(begun.elapsed(), AGAIN);
+    assert_eq!(begun.elapsed(), SECOND_RENEWAL_DELAY);
 }
 
 #[tokio::test(start_paused = true)]
@@ -477,7 +477,7 @@ async fn the_first_lists_renew_only_what_was_asked_before_them_and_then_what_is_
     let denied = rights.missing().len();
     tokio::time::advance(Duration::from_millis(1)).await;
     let of_another = access.of(&"shop/another".parse().unwrap(), &painter());
-    let within = BELIEVED.saturating_sub(Duration::from_secs(1));
+    let within = MAX_ANSWER_AGE.saturating_sub(Duration::from_secs(1));
     let ended = tokio::time::timeout(within, async {
         let mut renewals = access.renewals();
         tokio::select! {

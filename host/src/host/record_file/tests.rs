@@ -122,10 +122,10 @@ async fn changes_are_written_together_while_the_host_runs() {
     let (file, records) = (Arc::new(tokio::sync::Mutex::new(file)), Arc::new(records));
     let changes = async {
         records.keep(&record_of("a", 1));
-        sleep(BETWEEN_WRITES / 2).await;
+        sleep(WRITE_DELAY / 2).await;
         records.keep(&record_of("b", 1));
         assert!(!is_written(&folder));
-        sleep(BETWEEN_WRITES).await;
+        sleep(WRITE_DELAY).await;
         assert!(is_written(&folder));
     };
     // The host is killed after the changes: the writer is dropped.
@@ -195,7 +195,7 @@ async fn a_write_that_failed_is_made_later() {
 async fn a_write_that_was_cancelled_is_made_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let (mut file, records) = begin(&folder);
-    let names: Vec<String> = (0..=AT_ONCE).map(|at| at.to_string()).collect();
+    let names: Vec<String> = (0..=RECORDS_PER_TURN).map(|at| at.to_string()).collect();
     for name in &names {
         records.keep(&record_of(name, 1));
     }

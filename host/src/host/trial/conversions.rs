@@ -23,15 +23,16 @@ use mortise_core::{
 };
 
 /// The objects of a kind that a version is tried with.
-const OBJECTS: usize = 100;
+const TRIED_OBJECTS: usize = 100;
 /// The objects of a kind that are looked for: some of them the account may not read.
-const CANDIDATES: usize = 3 * OBJECTS;
+const CANDIDATE_OBJECTS: usize = 3 * TRIED_OBJECTS;
 /// The bytes of the objects of a kind, past which no further one is taken.
-const BYTES: usize = 8 << 20;
-/// The bytes that may be added to an object on its way: the API server takes 256 KiB of annotations.
-const ADDED_BYTES: usize = 1 << 20;
+const MAX_OBJECTS_BYTES: usize = 8 << 20;
+/// The bytes that may be added to an object on its way: the API server takes 256 KiB of
+/// annotations.
+const MAX_ADDED_BYTES: usize = 1 << 20;
 /// The time for all conversions of a trial.
-const TIME: Duration = Duration::from_secs(30);
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The conversions of a version and those of the former one.
 struct Trial<'a> {
@@ -65,15 +66,15 @@ struct Broken {
 // === impl Host ===
 
 impl Host {
-    /// Converts objects that the version reconciles, up to [`OBJECTS`] of a kind, to each version of
-    /// their kind and back. Nothing is written, recorded or counted.
+    /// Converts objects that the version reconciles, up to [`TRIED_OBJECTS`] of a kind, to each
+    /// version of their kind and back. Nothing is written, recorded or counted.
     ///
     /// # Errors
     ///
     /// Fails if an object is not as it was, though the former version converts it.
     pub(super) async fn try_conversions(&self, new: &Prepared) -> Result<(), NotSwapped> {
         let former = self.hooking(new.name());
-        let ends = Instant::now() + TIME;
+        let ends = Instant::now() + TRIAL_TIMEOUT;
         let trial = Trial { new: &new.hooking, former: former.as_ref(), ends };
         for reconciler in &new.reconcilers {
             let kind = &reconciler.of.kind;
@@ -97,7 +98,8 @@ impl Host {
         Ok(())
     }
 
-    /// Returns objects of a reconciler, as far as their list has come and the account may read them.
+    /// Returns objects of a reconciler, as far as their list has come and the account may read
+    /// them.
     async fn at_hand(&self, new: &Prepared, reconciler: &str) -> Vec<Held> {
         let mut registrations = new.reconcilers.iter().zip(&new.registrations);
         let registration = registrations.find(|(of, _)| of.name == *reconciler);
@@ -105,7 +107,7 @@ impl Host {
         let mut view = new.hooking.view();
         let (mut held, mut bytes) = (Vec::new(), 0);
         let keys = registration.ranked_keys(self.shared.dispatch.stores(), rank);
-        for key in keys.iter().take(CANDIDATES) {
+        for key in keys.iter().take(CANDIDATE_OBJECTS) {
             let Some(of) = new.active.reconciler.object_of(key) else { continue };
             if view.check_reconciled(&of).await.is_err() {
                 continue;
@@ -114,7 +116,7 @@ impl Host {
             let Some(json) = found else { continue };
             bytes += json.len();
             held.push(Held { name: display_ref(&of), json: json.into() });
-            if held.len() == OBJECTS || bytes > BYTES {
+            if held.len() == TRIED_OBJECTS || bytes > MAX_OBJECTS_BYTES {
                 break;
             }
         }
@@ -211,8 +213,8 @@ impl Trial<'_> {
 // === impl Held ===
 
 impl Held {
-    /// Returns what is not as it was; what `former`, the answer of the former version, has not as it
-    /// was either does not count.
+    /// Returns what is not as it was; what `former`, the answer of the former version, has not as
+    /// it was either does not count.
     fn damage(&self, back: &str, former: Option<&String>) -> Option<String> {
         if former.is_some_and(|former| self.is_outgrown_by(former)) {
             return None;
@@ -228,6 +230,6 @@ impl Held {
 
     /// Returns whether an object is larger than one that is as it was can be: it is not parsed.
     fn is_outgrown_by(&self, back: &str) -> bool {
-        back.len() > self.json.len() + ADDED_BYTES
+        back.len() > self.json.len() + MAX_ADDED_BYTES
     }
 }

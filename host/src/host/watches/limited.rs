@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{Needs, Started, Steps, User, Watches};
 use crate::{cluster::watch::Watch, host::LimitMet};
 use mortise_core::{
-    grant,
+    contract::display_kind,
     path::Fields,
     reads::{Limited, LimitsMet},
     store::Wanted,
@@ -15,7 +15,7 @@ use mortise_core::{
 
 /// The time after which a store that was too large is tried again: objects may have been deleted,
 /// and one list of them costs little in that time.
-const TRIED_AGAIN: Duration = Duration::from_mins(10);
+const REOPEN_DELAY: Duration = Duration::from_mins(10);
 
 /// The refusals of one version.
 #[derive(Debug, Default)]
@@ -108,7 +108,7 @@ impl Watches {
             self.open.get_mut(at)?.users.retain(|user| !past.contains(user));
             for user in &past {
                 if let Some(needs) = self.users.get_mut(user) {
-                    needs.refused.stores.push((watch.clone(), now + TRIED_AGAIN));
+                    needs.refused.stores.push((watch.clone(), now + REOPEN_DELAY));
                 }
             }
         }
@@ -120,7 +120,10 @@ impl Watches {
             open.wanted = left.clone();
             (open.started.clone(), left)
         });
-        tracing::warn!(kind = %watch.kind.kind, group = %watch.kind.group, "a store is larger than a processor may have, and is not kept for it");
+        tracing::warn!(
+            kind = display_kind(&watch.kind),
+            "a store is larger than a processor may have, and is not kept for it"
+        );
         let mut steps = self.plan();
         steps.narrowed.extend(narrowed);
         Some(steps)
@@ -152,14 +155,14 @@ impl Watches {
         }
         if !refused.stores.is_empty() {
             let mut kinds: Vec<String> =
-                refused.stores.iter().map(|(watch, _)| grant::display_kind(&watch.kind)).collect();
+                refused.stores.iter().map(|(watch, _)| display_kind(&watch.kind)).collect();
             kinds.sort();
             kinds.dedup();
             let message = format!(
                 "{}: {} not kept, and tried again after {} minutes",
                 self.of_stores(),
                 kinds.join(", "),
-                TRIED_AGAIN.as_secs() / 60
+                REOPEN_DELAY.as_secs() / 60
             );
             met.push(LimitMet { reason: "StoresLimited", message });
         }

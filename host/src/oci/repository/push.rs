@@ -19,7 +19,7 @@ use crate::oci::{
 };
 
 /// The bytes of a file that are sent at once.
-const CHUNK: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// The bytes of a blob to be uploaded.
 #[derive(Debug, Clone, Copy)]
@@ -129,7 +129,7 @@ impl Blob<'_> {
 /// Returns the content of a file, part by part.
 fn frames(file: Arc<File>) -> impl Stream<Item = io::Result<Frame<Bytes>>> + Send + Sync {
     stream::try_unfold((file, 0), |(file, at)| async move {
-        let mut part = vec![0; CHUNK];
+        let mut part = vec![0; CHUNK_BYTES];
         let read = file.read_at(&mut part, at)?;
         part.truncate(read);
         let next = (file, at + read as u64);

@@ -15,14 +15,14 @@ use rustls::pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer, pem::PemObj
 
 use super::super::Digest;
 
-/// The bytes before the point in a public key of P-256: a sequence of an algorithm (`id-ecPublicKey`
-/// on `prime256v1`) and a bit string.
+/// The bytes before the point in a public key of P-256: a sequence of an algorithm
+/// (`id-ecPublicKey` on `prime256v1`) and a bit string.
 const SPKI: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 /// The bytes of a point that is not compressed.
-const POINT: usize = 65;
+const POINT_BYTES: usize = 65;
 
 /// A key that signatures are verified by. Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl PublicKey {
         if second.is_some() {
             return Err(InvalidKey("it holds more than one key: give each by itself"));
         }
-        let point = der.strip_prefix(&SPKI).filter(|point| point.len() == POINT);
+        let point = der.strip_prefix(&SPKI).filter(|point| point.len() == POINT_BYTES);
         let point = point.filter(|point| point.first() == Some(&4));
         let point = point.ok_or(InvalidKey("it holds a key of another kind"))?;
         Ok(Self { point: point.into(), id: KeyId(Digest::of(&der)) })

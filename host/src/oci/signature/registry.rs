@@ -9,9 +9,9 @@ use crate::oci::{
 };
 
 /// The most signatures of an artifact that are looked at, of each format.
-const MOST: usize = 32;
+const MAX_SIGNATURES: usize = 32;
 /// The largest signature.
-const MAX_BYTES: u64 = 256 << 10;
+const MAX_SIGNATURE_BYTES: u64 = 256 << 10;
 const SIMPLE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 const SIMPLE_SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 const OCI_CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -40,18 +40,18 @@ pub async fn fetch(repository: &Repository, of: Digest) -> Result<Vec<Signature>
         // A list that was made by hand may leave the type out.
         referrer.artifact_type.as_deref().is_none_or(|of| of == bundle::MEDIA_TYPE)
     };
-    for referrer in referrers.iter().filter(is_bundle).take(MOST) {
+    for referrer in referrers.iter().filter(is_bundle).take(MAX_SIGNATURES) {
         let document = repository.manifest(&referrer.digest.to_string()).await?;
         let Ok(manifest) = serde_json::from_slice::<Manifest>(&document.bytes) else { continue };
         let layers = manifest.layers.iter().filter(|layer| layer.media_type == bundle::MEDIA_TYPE);
-        for layer in layers.filter(|layer| layer.size <= MAX_BYTES).take(MOST) {
+        for layer in layers.filter(|layer| layer.size <= MAX_SIGNATURE_BYTES).take(MAX_SIGNATURES) {
             let text = String::from_utf8(repository.small_blob(layer).await?);
             found.extend(text.ok().map(Signature::Bundle));
         }
     }
     let Some(manifest) = tagged(repository, of).await? else { return Ok(found) };
     let layers = manifest.layers.iter().filter(|layer| layer.media_type == SIMPLE);
-    for layer in layers.filter(|layer| layer.size <= MAX_BYTES).take(MOST) {
+    for layer in layers.filter(|layer| layer.size <= MAX_SIGNATURE_BYTES).take(MAX_SIGNATURES) {
         let annotations = layer.annotations.as_ref();
         let Some(signature) = annotations.and_then(|of| of.get(SIMPLE_SIGNATURE)) else { continue };
         let payload = String::from_utf8(repository.small_blob(layer).await?);

@@ -81,7 +81,7 @@ async fn what_was_stored_is_found_again_until_it_is_changed() {
 async fn half_a_blob_is_not_seen_and_leaves_nothing() {
     let fixture = Fixture::new(1 << 20);
     let mut writer = fixture.store.begin().await.unwrap();
-    let large = Bytes::from(vec![1; CHUNK + 1]);
+    let large = Bytes::from(vec![1; CHUNK_BYTES + 1]);
     writer.take(large).await.unwrap();
     let names = fixture.names();
     assert!(matches!(names.as_slice(), [name] if CacheDir::is_unfinished(name)), "{names:?}");

@@ -31,7 +31,7 @@ use crate::{
     host::{Host, ProcessorStatus},
 };
 use mortise_core::{
-    contract::kind_label,
+    contract::display_kind,
     queue::{self, Key},
 };
 
@@ -39,7 +39,7 @@ use mortise_core::{
 mod tests;
 
 /// The maximum number of keys in one answer.
-const KEYS: usize = 1000;
+const MAX_KEYS: usize = 1000;
 
 /// The parts of a host that the endpoints for single objects report on.
 #[derive(Clone)]
@@ -154,8 +154,8 @@ impl Objects {
             state.is_none_or(|state| entry.is(state))
                 && processor.is_none_or(|processor| **entry.key.processor() == *processor)
         });
-        let keys: Vec<Waiting> = entries.iter().take(KEYS).map(Waiting::of).collect();
-        Ok(json!({"keys": keys, "more": entries.len().saturating_sub(KEYS)}))
+        let keys: Vec<Waiting> = entries.iter().take(MAX_KEYS).map(Waiting::of).collect();
+        Ok(json!({"keys": keys, "more": entries.len().saturating_sub(MAX_KEYS)}))
     }
 
     fn reports(&self, RawQuery(query): RawQuery) -> Answer {
@@ -228,7 +228,7 @@ impl Processor {
             failures: status.failures,
             last_failure: failure
                 .map(|of| json!({"key": of.key.to_string(), "at": of.at, "message": of.message})),
-            missing_kinds: status.missing.iter().map(kind_label).collect(),
+            missing_kinds: status.missing.iter().map(display_kind).collect(),
         }
     }
 }

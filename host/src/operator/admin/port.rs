@@ -1,10 +1,10 @@
 //! A port for probes and scrapers that keeps answering them, whoever else connects.
 //!
-//! A connection is for one request: [`HEADER`] is the time for all of its header, [`ANSWER`] the
-//! time for the answer to be made and read. At most [`CONNECTIONS`] are open at once; one more
-//! takes the place of the oldest of which no whole request has come, else of the oldest one:
-//! clients that only hold connections lose them to clients that ask. Bodies of requests are never
-//! read.
+//! A connection is for one request: [`HEADER_TIMEOUT`] is the time for all of its header,
+//! [`ANSWER_TIMEOUT`] the time for the answer to be made and read. At most [`MAX_CONNECTIONS`] are
+//! open at once; one more takes the place of the oldest of which no whole request has come, else of
+//! the oldest one: clients that only hold connections lose them to clients that ask. Bodies of
+//! requests are never read.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -23,19 +23,19 @@ use tower::ServiceExt as _;
 use tracing::warn;
 
 /// The maximum number of open connections of a port. Two kubelets, a few scrapers and people ask.
-const CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// The time that a client has to send the header of its request.
-const HEADER: Duration = Duration::from_secs(5);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time after that for the answer to be made, which takes up to 3 s if the API server is asked,
 /// and to be read.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time that answers in flight are waited for when the port is closed.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum length of a request's header, in bytes.
-const HEADER_BYTES: usize = 16 * 1024;
+const MAX_HEADER_BYTES: usize = 16 * 1024;
 /// The delay until connections are accepted again after the system refused one: mostly, it has no
 /// descriptors left.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(500);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// The connections that are open, the oldest first.
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ pub(super) async fn serve(
             }
             Err(error) => {
                 warn!(%error, "a connection is not accepted");
-                sleep(ACCEPT_AGAIN).await;
+                sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
@@ -96,7 +96,7 @@ async fn answer(stream: TcpStream, router: Router, admitted: Admitted, stop: Can
     let mut http = http1::Builder::new();
     let connection = http
         .keep_alive(false)
-        .max_buf_size(HEADER_BYTES)
+        .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         // How a connection ends is the client's business.
@@ -113,7 +113,7 @@ impl Open {
     fn enter(self: &Arc<Self>, number: u64) -> Admitted {
         let connection = Connection { number, ..Connection::default() };
         let mut open = self.0.lock();
-        if open.len() >= CONNECTIONS {
+        if open.len() >= MAX_CONNECTIONS {
             let oldest = open.iter().position(|held| !held.has_asked).unwrap_or(0);
             open.remove(oldest).over.cancel();
         }
@@ -138,15 +138,15 @@ impl Admitted {
     async fn time(&self, stop: &CancellationToken) {
         tokio::select! {
             () = self.connection.asked.notified() => {}
-            () = sleep(HEADER) => return,
+            () = sleep(HEADER_TIMEOUT) => return,
             () = stop.cancelled() => return,
         }
         let stopped = async {
             stop.cancelled().await;
-            sleep(LAST_ANSWERS).await;
+            sleep(SHUTDOWN_TIMEOUT).await;
         };
         tokio::select! {
-            () = sleep(ANSWER) => {}
+            () = sleep(ANSWER_TIMEOUT) => {}
             () = stopped => {}
         }
     }
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     /// A size that the buffers of a connection cannot hold.
-    const LARGE: usize = 64 << 20;
+    const LARGE_ANSWER_BYTES: usize = 64 << 20;
 
     struct Served {
         address: std::net::SocketAddr,
@@ -180,7 +180,7 @@ mod tests {
     async fn served() -> Served {
         let router = Router::new()
             .route("/livez", get(async || "ok\n"))
-            .route("/large", get(async || vec![b'x'; LARGE]));
+            .route("/large", get(async || vec![b'x'; LARGE_ANSWER_BYTES]));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         let mut end = JoinSet::new();
@@ -233,7 +233,7 @@ mod tests {
     async fn held_connections_do_not_keep_a_probe_out() {
         let served = served().await;
         let mut held = Vec::new();
-        for _ in 0..4 * CONNECTIONS {
+        for _ in 0..4 * MAX_CONNECTIONS {
             held.push(served.open(HALF).await);
         }
         let answer = rest(served.open(WHOLE).await).await;
@@ -242,18 +242,18 @@ mod tests {
         let mut closed = 0;
         for stream in held {
             closed += usize::from(timeout(Duration::from_millis(20), rest(stream)).await.is_ok());
-            if closed > 2 * CONNECTIONS {
+            if closed > 2 * MAX_CONNECTIONS {
                 return;
             }
         }
-        panic!("{closed} of {} were closed", 4 * CONNECTIONS);
+        panic!("{closed} of {} were closed", 4 * MAX_CONNECTIONS);
     }
 
     #[tokio::test]
     async fn those_that_do_not_read_do_not_keep_a_probe_out() {
         let served = served().await;
         let mut held = Vec::new();
-        for _ in 0..=CONNECTIONS {
+        for _ in 0..=MAX_CONNECTIONS {
             held.push(served.open("GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await);
         }
         let answer = rest(served.open(WHOLE).await).await;
@@ -264,8 +264,8 @@ mod tests {
     async fn who_does_not_read_the_answer_is_left() {
         let served = served().await;
         let stream = served.open("GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
-        sleep(HEADER + ANSWER + Duration::from_secs(1)).await;
-        assert!(rest(stream).await.len() < LARGE);
+        sleep(HEADER_TIMEOUT + ANSWER_TIMEOUT + Duration::from_secs(1)).await;
+        assert!(rest(stream).await.len() < LARGE_ANSWER_BYTES);
     }
 
     #[tokio::test(start_paused = true)]
@@ -280,7 +280,7 @@ mod tests {
         served.stop.cancel();
         served.end.join_next().await.unwrap().unwrap().unwrap();
         assert!(
-            start.elapsed() <= LAST_ANSWERS + Duration::from_millis(10),
+            start.elapsed() <= SHUTDOWN_TIMEOUT + Duration::from_millis(10),
             "{:?}",
             start.elapsed()
         );

@@ -10,7 +10,11 @@ use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 
 use crate::wasm::Line;
-use mortise_core::{contract::kind_label, grant::display_ref, queue::Key, reconcile::Report};
+use mortise_core::{
+    contract::{display_kind, display_ref},
+    queue::Key,
+    reconcile::Report,
+};
 
 /// The number of reports that are kept, whatever their result.
 const MAX_REPORTS: usize = 256;
@@ -20,7 +24,7 @@ const MAX_FAILING: usize = 1000;
 const MAX_LINES: usize = 20;
 const MAX_LINE_CHARACTERS: usize = 500;
 /// The maximum number of characters that a report keeps of a failure and of a note.
-const TEXT: usize = 1024;
+const MAX_TEXT_CHARACTERS: usize = 1024;
 
 /// The last reports. Clones share one state.
 #[derive(Debug, Clone, Default)]
@@ -111,7 +115,7 @@ impl Reported {
             at,
             key: report.key.clone(),
             names: report.key.clone(),
-            kind: kind_label(&report.kind),
+            kind: display_kind(&report.kind),
             version: report.version.as_ref().map(|of| of.version.clone()),
             digest: report.version.as_ref().map(|of| of.digest.to_string()),
             causes: report.causes.iter().map(ToString::to_string).collect(),
@@ -131,5 +135,5 @@ impl Reported {
 }
 
 fn cut(text: &str) -> String {
-    text.chars().take(TEXT).collect()
+    text.chars().take(MAX_TEXT_CHARACTERS).collect()
 }

@@ -7,14 +7,15 @@ use super::Processor;
 
 /// The `CustomResourceDefinition` of the Processor.
 pub fn processors() -> Value {
-    // A definition is made of texts, numbers and booleans: there is nothing in it that JSON cannot hold.
+    // A definition is made of texts, numbers and booleans: there is nothing in it that JSON cannot
+    // hold.
     let mut definition = serde_json::to_value(Processor::crd()).unwrap_or_default();
     tidy(&mut definition);
     definition
 }
 
-/// Takes away what derived schemas say too much: that what may be absent may be null as well, that nothing is the default of
-/// what is absent, that a bound is no whole number.
+/// Takes away what derived schemas say too much: that what may be absent may be null as well, that
+/// nothing is the default of what is absent, that a bound is no whole number.
 fn tidy(value: &mut Value) {
     match value {
         Value::Object(fields) => {

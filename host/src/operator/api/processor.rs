@@ -1,4 +1,5 @@
-//! The Processor: a component with reconciliation logic, and how it is run. The doc comments are the CRD's descriptions.
+//! The Processor: a component with reconciliation logic, and how it is run. The doc comments are
+//! the CRD's descriptions.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -33,50 +34,60 @@ pub struct ProcessorSpec {
     /// The component: exactly one of `image` and `path`.
     #[schemars(transform = schema::one_module)]
     pub module: Module,
-    /// The components that answer the interfaces which the module imports beside those of the host. A library is a pure function: it
-    /// imports nothing but `mortise:host/log`, and its answers are remembered. Another library is another version of the Processor.
+    /// The components that answer the interfaces which the module imports beside those of the host.
+    /// A library is a pure function: it imports nothing but `mortise:host/log`, and its answers are
+    /// remembered. Another library is another version of the Processor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::libraries)]
     pub libraries: Vec<Library>,
-    /// The signatures that the module and the libraries need: what lacks one is not loaded. The host may require others besides.
+    /// The signatures that the module and the libraries need: what lacks one is not loaded. The
+    /// host may require others besides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verification: Option<Verification>,
-    /// The Secrets of this namespace with credentials for registries, of the type kubernetes.io/dockerconfigjson. They are read as the
-    /// `ServiceAccount`, which needs the right to get them.
+    /// The Secrets of this namespace with credentials for registries, of the type
+    /// kubernetes.io/dockerconfigjson. They are read as the `ServiceAccount`, which needs the right
+    /// to get them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::pull_secrets)]
     pub image_pull_secrets: Vec<SecretReference>,
-    /// The `ServiceAccount` of this namespace that the processor acts as: it may do what this account may do, and nothing else. The
-    /// account must consent: by the label or annotation `mortise.dev/processor` with the Processor's name, or the annotation with `*`.
+    /// The `ServiceAccount` of this namespace that the processor acts as: it may do what this
+    /// account may do, and nothing else. The account must consent: by the label or annotation
+    /// `mortise.dev/processor` with the Processor's name, or the annotation with `*`.
     #[schemars(transform = schema::object_name)]
     pub service_account_name: String,
-    /// What the processor is configured with. It is checked against the schema that the processor declares.
+    /// What the processor is configured with. It is checked against the schema that the processor
+    /// declares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::any_object")]
     pub config: Option<Map<String, Value>>,
-    /// Reconcile: what the processor wants is written. Observe: it runs and its runs are recorded; nothing but this Processor's status
-    /// is written.
+    /// Reconcile: what the processor wants is written. Observe: it runs and its runs are recorded;
+    /// nothing but this Processor's status is written.
     #[serde(default)]
     pub mode: Mode,
-    /// Origins (scheme, host, port) that the processor may call. Not supported yet: a Processor that asks for some is not loaded.
+    /// Origins (scheme, host, port) that the processor may call. Not supported yet: a Processor
+    /// that asks for some is not loaded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::few)]
     pub egress: Vec<String>,
-    /// Field managers of a former operator, whose fields become the processor's when it first applies an object.
+    /// Field managers of a former operator, whose fields become the processor's when it first
+    /// applies an object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::managers)]
     pub take_over: Vec<String>,
-    /// What happens to what the processor holds when this Processor is deleted. Finalize: objects that hold one of its finalizers are
-    /// reconciled as if they were being deleted, until they hold none. Release: the finalizers are dropped, all else is left.
+    /// What happens to what the processor holds when this Processor is deleted. Finalize: objects
+    /// that hold one of its finalizers are reconciled as if they were being deleted, until they
+    /// hold none. Release: the finalizers are dropped, all else is left.
     #[serde(default)]
     pub on_delete: OnDelete,
     /// What a call of the processor may use, and how many there are.
     #[serde(default)]
     pub limits: Limits,
-    /// Whether no runs begin. What is known and what waits is kept. The deletion of this Processor is carried out nevertheless.
+    /// Whether no runs begin. What is known and what waits is kept. The deletion of this Processor
+    /// is carried out nevertheless.
     #[serde(default)]
     pub suspend: bool,
-    /// Why what is stored is no spec of this host's version of the kind, and all else here is empty: no part of the resource.
+    /// Why what is stored is no spec of this host's version of the kind, and all else here is
+    /// empty: no part of the resource.
     #[serde(skip)]
     pub unreadable: Option<String>,
 }
@@ -84,13 +95,15 @@ pub struct ProcessorSpec {
 /// Where the component comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Module {
-    /// An OCI artifact, as `mortise push` makes it, by digest or tag: `registry.example.com/team/rules:1.0.0@sha256:…`. With a digest
-    /// the tag says nothing; without one it is resolved again and again, and another artifact is another version.
+    /// An OCI artifact, as `mortise push` makes it, by digest or tag:
+    /// `registry.example.com/team/rules:1.0.0@sha256:…`. With a digest the tag says nothing;
+    /// without one it is resolved again and again, and another artifact is another version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = schema::image)]
     pub image: Option<String>,
-    /// A file in the host's folder of modules: `/modules/NAME.wasm`, or `NAME.wasm`, which is the same one. `/modules` stands for the
-    /// folder wherever it really is; links do not lead out of it.
+    /// A file in the host's folder of modules: `/modules/NAME.wasm`, or `NAME.wasm`, which is the
+    /// same one. `/modules` stands for the folder wherever it really is; links do not lead out of
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = schema::module_path)]
     pub path: Option<String>,
@@ -99,7 +112,8 @@ pub struct Module {
 /// A component that answers one interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Library {
-    /// The interface with its package and version, as the module imports it: `example:shouting/shout@1.0.0`.
+    /// The interface with its package and version, as the module imports it:
+    /// `example:shouting/shout@1.0.0`.
     #[schemars(transform = schema::interface)]
     pub interface: String,
     /// The component: exactly one of `image` and `path`.
@@ -110,8 +124,9 @@ pub struct Library {
     pub limits: LibraryLimits,
 }
 
-/// What a call of a library may use. Its memory and its time on the CPU are those of the Processor; the calling call waits for it no
-/// longer than until its own deadline, and the answer is kept for the next one.
+/// What a call of a library may use. Its memory and its time on the CPU are those of the Processor;
+/// the calling call waits for it no longer than until its own deadline, and the answer is kept for
+/// the next one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LibraryLimits {
@@ -126,7 +141,8 @@ pub struct LibraryLimits {
 /// The signatures that a module needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verification {
-    /// Public keys in PEM (ECDSA on P-256, as `cosign generate-key-pair` makes them): a signature by one of them is enough.
+    /// Public keys in PEM (ECDSA on P-256, as `cosign generate-key-pair` makes them): a signature
+    /// by one of them is enough.
     #[schemars(transform = schema::keys)]
     pub keys: Vec<String>,
 }
@@ -198,8 +214,9 @@ pub struct ProcessorStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::atomic)]
     pub reconciles: Vec<ReconciledKind>,
-    /// The finalizers that the processor holds, and of which objects: no other Processor may put them there. The first that claims one
-    /// has it, also after a restart of the host, which reads that here.
+    /// The finalizers that the processor holds, and of which objects: no other Processor may put
+    /// them there. The first that claims one has it, also after a restart of the host, which reads
+    /// that here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::atomic)]
     pub finalizers: Vec<HeldFinalizer>,
@@ -209,8 +226,8 @@ pub struct ProcessorStatus {
     /// The last run that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<LastFailure>,
-    /// Loaded: what the spec asks for is at work. Synced: all objects are as the processor wants them. Ready: the processor runs, and has
-    /// what it needs.
+    /// Loaded: what the spec asks for is at work. Synced: all objects are as the processor wants
+    /// them. Ready: the processor runs, and has what it needs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::by_type)]
     pub conditions: Vec<Condition>,

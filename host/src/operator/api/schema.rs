@@ -1,4 +1,5 @@
-//! What the CRD's schema says of a field beyond its type, so that most of what is wrong is refused by the API server.
+//! What the CRD's schema says of a field beyond its type, so that most of what is wrong is refused
+//! by the API server.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};

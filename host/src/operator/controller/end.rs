@@ -85,17 +85,17 @@ impl Controller {
 }
 
 fn ending_text(held: &[Key], is_observing: bool) -> String {
-    const LISTED: usize = 3;
+    const MAX_LISTED_OBJECTS: usize = 3;
     let names: Vec<String> = held
         .iter()
-        .take(LISTED)
+        .take(MAX_LISTED_OBJECTS)
         .map(|key| {
             let namespace =
                 key.namespace().map(|namespace| format!("{namespace}/")).unwrap_or_default();
             format!("{} {namespace}{}", key.reconciler(), key.name())
         })
         .collect();
-    let more = if held.len() > LISTED { ", …" } else { "" };
+    let more = if held.len() > MAX_LISTED_OBJECTS { ", …" } else { "" };
     let names = names.join(", ");
     let advice = if is_observing { "; nothing is written while spec.mode is Observe" } else { "" };
     format!(

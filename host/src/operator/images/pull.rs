@@ -109,8 +109,8 @@ impl Puller {
         Ok(stored)
     }
 
-    /// Returns the signatures of a manifest, if any are needed, from the registry where those on the
-    /// disk are not enough.
+    /// Returns the signatures of a manifest, if any are needed, from the registry where those on
+    /// the disk are not enough.
     async fn signatures(
         &self,
         store: &Store,

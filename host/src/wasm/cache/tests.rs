@@ -17,7 +17,7 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        Self::with(&wasmtime::Engine::default(), LIMIT)
+        Self::with(&wasmtime::Engine::default(), MAX_TOTAL_BYTES)
     }
 
     fn with(engine: &wasmtime::Engine, limit: u64) -> Self {
@@ -71,7 +71,7 @@ fn code_for_other_settings_is_another_entry() {
     let other = wasmtime::Engine::new(&config).unwrap();
     let fixture = Fixture::new();
     fixture.put(b"a");
-    let cache = Cache::new(fixture.dir.clone(), &other, LIMIT);
+    let cache = Cache::new(fixture.dir.clone(), &other, MAX_TOTAL_BYTES);
     assert!(matches!(cache.get(Digest::of(b"a")), Found::Nothing));
 }
 
@@ -128,7 +128,7 @@ fn what_others_could_have_written_is_not_taken_and_is_replaced() {
 
 #[test]
 fn what_was_not_used_for_longest_goes() {
-    let size = CODE.len() as u64 + CHECKSUM;
+    let size = CODE.len() as u64 + CHECKSUM_BYTES;
     let fixture = Fixture::with(&wasmtime::Engine::default(), 2 * size);
     for (module, age) in [(b"a", 3), (b"b", 2)] {
         fixture.put(module);

@@ -19,9 +19,9 @@ use super::OwnLimits;
 use mortise_core::{contract::bounds::text::shortened_to_characters, error_chain};
 
 /// The steps of a regular expression in a schema after which it counts as not matching.
-const BACKTRACKS: usize = 100_000;
+const MAX_BACKTRACKS: usize = 100_000;
 /// The number of faults of a configuration that a message names.
-const NAMED_FAULTS: usize = 3;
+const MAX_LISTED_FAULTS: usize = 3;
 /// The longest text of a fault, in characters: the fault of a large value would show all of it.
 const MAX_FAULT_CHARACTERS: usize = 1024;
 
@@ -70,12 +70,12 @@ fn check(question: &Question<'_>) -> Verdict {
 
 fn try_check(question: &Question<'_>) -> Result<Verdict, String> {
     let schema = json(&question.schema)?;
-    let patterns = PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS);
+    let patterns = PatternOptions::fancy_regex().backtrack_limit(MAX_BACKTRACKS);
     let validator = jsonschema::options().with_pattern_options(patterns).build(&schema);
     let validator = validator.map_err(|error| shortened(&error_chain::whole(&error)))?;
     let config = json(&question.config)?;
     let mut errors = validator.iter_errors(&config);
-    let faults = errors.by_ref().take(NAMED_FAULTS).map(|error| {
+    let faults = errors.by_ref().take(MAX_LISTED_FAULTS).map(|error| {
         let place = error.instance_path().to_string().replace('/', ".");
         shortened(&format!("`spec.config{place}`: {error}"))
     });

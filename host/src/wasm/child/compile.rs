@@ -16,7 +16,7 @@ pub(crate) const REFUSED: &str = "cannot compile the module: ";
 /// The start of the message if the code cannot be written.
 pub(crate) const NOT_WRITTEN: &str = "cannot write the code";
 /// The exit code if the module itself is at fault.
-pub(crate) const BAD_INPUT: i32 = 1;
+pub(crate) const BAD_INPUT_EXIT_CODE: i32 = 1;
 
 /// Reads a module from standard input and writes its code to standard output.
 ///

@@ -20,7 +20,7 @@ const LOW_PRIORITY: i32 = 10;
 const FIRST_TO_GO: &str = "1000";
 /// The limit on descriptors: standard input, output and error, and those that the runtime opens for
 /// a moment. A child opens none.
-const DESCRIPTORS: u64 = 16;
+const MAX_DESCRIPTORS: u64 = 16;
 
 /// Confines this process to standard input, output and error and to its limits.
 ///
@@ -76,7 +76,7 @@ fn limit(limits: &OwnLimits) -> anyhow::Result<()> {
         // caught.
         (Resource::Cpu, limits.seconds.into(), u64::from(limits.seconds) + 1),
         (Resource::Fsize, memory, memory),
-        (Resource::Nofile, DESCRIPTORS, DESCRIPTORS),
+        (Resource::Nofile, MAX_DESCRIPTORS, MAX_DESCRIPTORS),
         (Resource::Core, 0, 0),
     ];
     for (resource, current, maximum) in of_resources {

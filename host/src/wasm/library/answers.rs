@@ -16,9 +16,9 @@ use super::{Finished, value};
 use crate::wasm::shares::Id;
 
 /// Bytes of all answers together: forty renderings of a large application.
-pub(in crate::wasm) const ANSWERS: usize = 64 << 20;
+pub(in crate::wasm) const MAX_ANSWERS_BYTES: usize = 64 << 20;
 /// Bytes that an entry takes beside its answer.
-const OVERHEAD: usize = 256;
+const ENTRY_OVERHEAD_BYTES: usize = 256;
 
 /// The digest of a library, a function and its arguments.
 pub(super) type Key = [u8; 32];
@@ -139,7 +139,7 @@ impl Core {
     }
 
     fn put(&mut self, of: Id, key: Key, answer: &Answer, limit: usize) {
-        let bytes = OVERHEAD + answer.0.iter().map(value::size).sum::<usize>();
+        let bytes = ENTRY_OVERHEAD_BYTES + answer.0.iter().map(value::size).sum::<usize>();
         // A processor that is gone by now is not there any more.
         let Some(holder) = self.processors.get_mut(&of).filter(|_| bytes <= limit) else { return };
         let former = holder.remembered.put(key, Entry { answer: answer.clone(), bytes });

@@ -17,7 +17,7 @@ use mortise_tests::cluster;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use super::{ACCOUNT, PARALLEL, loaded};
+use super::{ACCOUNT, CONCURRENCY, loaded};
 use crate::{process, rules};
 
 const RULES: (&str, &str) = ("gateway.kyma-project.io/v2", "APIRule");
@@ -118,7 +118,7 @@ impl Plane {
                 anyhow::Ok(())
             }
         };
-        let made = futures::stream::iter((0..self.rules).map(create)).buffer_unordered(PARALLEL);
+        let made = futures::stream::iter((0..self.rules).map(create)).buffer_unordered(CONCURRENCY);
         made.try_collect().await
     }
 

@@ -18,7 +18,7 @@ use super::{
     plane::{Plane, Used},
     tap::Tap,
 };
-use crate::{process, restart::RESYNC, settle, table::Times};
+use crate::{process, restart::PAST_RESYNC, settle, table::Times};
 
 /// Number of objects that are deleted or changed.
 const DRIFTS: u32 = 15;
@@ -105,7 +105,7 @@ impl<'a> Work<'a> {
         self.tap.forget();
         self.host.stand_still();
         let begun = self.sample()?;
-        self.host.advance(RESYNC);
+        self.host.advance(PAST_RESYNC);
         let settled = settle::settled(&self.host, self.rules, || self.sample()).await?;
         Ok(self.took(begun, settled.end))
     }

@@ -197,7 +197,10 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         }
         let error = stub.convert::<Hooks>(&stored, "v3", "").unwrap_err();
-        assert!(error.contains("version `v3` of Rule is unknown: there are v1, v2"), "{error}");
+        assert!(
+            error.contains("version `v3` of Rule example.com/* is unknown: there are v1, v2"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -225,7 +228,7 @@ mod tests {
         let error = ask("mark", &rule("v1", &json!({"do": "rename"}))).unwrap_err();
         assert!(error.contains("changes metadata.name"), "{error}");
         let error = ask("mark", &rule("v2", &json!({}))).unwrap_err();
-        assert!(error.contains("looks at Rule of example.com/v1, not at Rule"), "{error}");
+        assert!(error.contains("looks at Rule example.com/v1, not at Rule"), "{error}");
         let error = ask("marks", &small).unwrap_err();
         assert!(error.contains("no hook `marks`"), "{error}");
     }

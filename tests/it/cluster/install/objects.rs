@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use crate::cluster::{
-    program::{GLANCE, GUARD},
+    program::{POLL_INTERVAL, TIMEOUT},
     strict::lacks,
 };
 
@@ -90,10 +90,10 @@ impl Objects {
         for (api, name) in &deleted {
             let gone = async {
                 while api.get_opt(name).await.unwrap().is_some() {
-                    sleep(GLANCE).await;
+                    sleep(POLL_INTERVAL).await;
                 }
             };
-            let is_gone = timeout(GUARD, gone).await.is_ok();
+            let is_gone = timeout(TIMEOUT, gone).await.is_ok();
             assert!(is_gone, "{name} stays: {:?}", api.get_opt(name).await);
         }
         deleted.len()

@@ -23,7 +23,7 @@ use crate::cluster::{
 /// A processor with an account that makes no writes.
 const IDLE: &str = "tests/guests/idle";
 /// Number of hosts that are tried at the same time.
-const PARALLEL: usize = 3;
+const MAX_CONCURRENT_HOSTS: usize = 3;
 
 /// Returns whether a right is needed only if another client writes a Processor at the same moment.
 pub(super) fn is_for_the_unusual(right: &Right) -> bool {
@@ -151,7 +151,7 @@ async fn without_any_right_of_the_installation_something_fails() {
     assert!(stated.len() > 20, "{stated:?}");
     let faults: Vec<String> = stream::iter(stated.iter().enumerate())
         .map(|(number, right)| fault(plane, &namespace, right, number))
-        .buffer_unordered(PARALLEL)
+        .buffer_unordered(MAX_CONCURRENT_HOSTS)
         .filter_map(async |fault| fault)
         .collect()
         .await;

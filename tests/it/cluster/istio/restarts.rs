@@ -18,12 +18,12 @@ const REPLICAS: usize = 7;
 /// The Pods of the `ReplicationController` of a namespace, which are evicted one after the other.
 const EVICTED: usize = 2;
 /// The restarts that are under way at most.
-const AT_ONCE: usize = 30;
+const MAX_CONCURRENT_RESTARTS: usize = 30;
 const OLD: &str = "docker.io/istio/proxyv2:1.29.0-distroless";
 const STUCK: &str = "stuck";
 const RESTARTED_AT: &str = "istio-operator.kyma-project.io/restartedAt";
 /// The time in which all restarts are done; a roll-out that hangs counts for two minutes.
-const PATIENCE: Duration = Duration::from_mins(20);
+const RESTARTS_TIMEOUT: Duration = Duration::from_mins(20);
 
 /// What is known of the Deployments at one moment.
 #[derive(Debug, Default)]
@@ -144,7 +144,11 @@ impl Mesh {
     async fn until_restarted(&self, count: usize, seen: &mut Seen) {
         let begun = Instant::now();
         while seen.restarted.len() < count {
-            assert!(begun.elapsed() < PATIENCE, "in vain: {} of {count}", seen.restarted.len());
+            assert!(
+                begun.elapsed() < RESTARTS_TIMEOUT,
+                "in vain: {} of {count}",
+                seen.restarted.len()
+            );
             self.look(seen).await;
             sleep(Duration::from_millis(200)).await;
         }
@@ -196,7 +200,7 @@ async fn each_of_300_workloads_is_restarted_once_though_the_host_is_killed() {
     mesh.until_idle().await;
     mesh.look(&mut seen).await;
     println!("{} at once at most", seen.most);
-    assert!(seen.most <= AT_ONCE, "{} at once", seen.most);
+    assert!(seen.most <= MAX_CONCURRENT_RESTARTS, "{} at once", seen.most);
     let twice: Vec<_> = seen.restarted.iter().filter(|(_, times)| times.len() > 1).collect();
     assert!(twice.is_empty(), "{twice:?}");
     // Who was evicted came back with what its controller makes, and is not evicted again.

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::{GUESTS, Mesh, life::Made};
 
 /// The time for which nothing is changed.
-const QUIET: Duration = Duration::from_mins(10);
+const QUIET_PERIOD: Duration = Duration::from_mins(10);
 /// The most resyncs of a processor in that time.
-const RESYNCS: u64 = 2;
+const MAX_RESYNCS: u64 = 2;
 
 /// Returns a change of a field that the processors own, other than a label of the object.
 fn change(kind: &str, object: &Value) -> Option<Value> {
@@ -85,14 +85,14 @@ async fn nothing_runs_without_a_change_and_each_change_is_repaired_without_rende
     let writes = async || mesh.total("mortise_writes_total").await;
     let resyncs = async || mesh.total("mortise_reconciles_not_skipped_total").await;
     let before = (mesh.work().await, writes().await, resyncs().await);
-    tokio::time::sleep(QUIET).await;
+    tokio::time::sleep(QUIET_PERIOD).await;
     let after = (mesh.work().await, writes().await, resyncs().await);
     println!("before and after ten minutes: {before:?}, {after:?}");
     let ((runs, renderings), written, resynced) = before;
     assert_eq!((after.0.1, after.1), (renderings, written), "nothing is rendered or written");
     // A processor that has asked for the time runs at a resync.
     assert_eq!(after.0.0 - runs, after.2 - resynced, "nothing runs but resyncs");
-    assert!(after.0.0 - runs <= RESYNCS * GUESTS.len() as u64, "no more often than that");
+    assert!(after.0.0 - runs <= MAX_RESYNCS * GUESTS.len() as u64, "no more often than that");
 
     let mut times = Vec::new();
     for one in &mesh.made().await {

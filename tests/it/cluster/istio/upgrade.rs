@@ -12,7 +12,7 @@ use super::{INSTALLATION, INTERFACE, Mesh, PROCESSOR, life::Made};
 use crate::istio_client::second;
 
 /// The interval of changes by others while the versions are exchanged.
-const PACE: Duration = Duration::from_secs(1);
+const CHANGE_INTERVAL: Duration = Duration::from_secs(1);
 const DEPLOYMENTS: [&str; 2] = ["istiod", "istio-ingressgateway"];
 
 impl Mesh {
@@ -53,7 +53,7 @@ impl Mesh {
             if self.get(one.kind, &one.namespace, &one.name).await.is_some() {
                 self.drift(one).await;
             }
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(CHANGE_INTERVAL).await;
         }
         std::future::pending::<()>().await;
     }

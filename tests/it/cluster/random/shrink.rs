@@ -9,7 +9,7 @@ use super::{
 };
 
 /// The maximum number of plays of a sequence to shorten it.
-const TRIES: usize = 100;
+const MAX_TRIES: usize = 100;
 
 /// Number of times that a sequence which failed once is played alone before it counts as one that
 /// does not fail.
@@ -31,7 +31,7 @@ pub(super) async fn fails_again(comparison: &Comparison, seed: u64) -> bool {
 pub(super) async fn shortest(comparison: &Comparison, seed: u64) -> Option<String> {
     let mut tree = comparison.tree(seed);
     let mut shortest: Option<Played> = None;
-    for _ in 0..TRIES {
+    for _ in 0..MAX_TRIES {
         let played = comparison.play(&tree.current()).await;
         let fails = played.difference.is_some();
         if fails {

@@ -55,7 +55,7 @@ const MANAGERS: [&str; 3] = ["m1", "m2", "m3"];
 pub(super) const GENERATED: &str = "g-";
 /// Excludes the service account that a controller creates in every namespace.
 const NOT_DEFAULT: &str = "&fieldSelector=metadata.name%21%3Ddefault";
-const LONGEST: usize = 14;
+const MAX_STEPS: usize = 13;
 /// The share of requests for a subresource.
 const SUBRESOURCES: f64 = 0.2;
 
@@ -67,7 +67,7 @@ pub(super) fn sequence(kinds: Vec<Kind>) -> BoxedStrategy<Sequence> {
 fn of(kind: &Arc<Kind>) -> BoxedStrategy<Sequence> {
     let first = prop_oneof![create(kind).boxed(), apply(kind).boxed()];
     let kind = Arc::clone(kind);
-    (first, vec(step(&kind), 2..LONGEST))
+    (first, vec(step(&kind), 2..=MAX_STEPS))
         .prop_map(move |(first, mut steps)| {
             steps.insert(0, first);
             Sequence { kind: Arc::clone(&kind), steps }

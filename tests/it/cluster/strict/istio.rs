@@ -1,5 +1,5 @@
-//! The objects of Istio's kinds that guests produce, and the `IstioOperators` that Istio is rendered
-//! from, judged by Istio's own validation.
+//! The objects of Istio's kinds that guests produce, and the `IstioOperators` that Istio is
+//! rendered from, judged by Istio's own validation.
 
 use std::{collections::BTreeMap, process::Command};
 

@@ -2,8 +2,8 @@
 //! golden cases, the generated cases, and the APIRules of the tests of the whole host (`it::host`).
 //!
 //! Every guest with cases is in [`of_guests`], or a test fails; all cases, golden cases and
-//! generated cases are used. Our own guests patch annotations only, so a puppet makes other patches.
-//! Not sent:
+//! generated cases are used. Our own guests patch annotations only, so a puppet makes other
+//! patches. Not sent:
 //!
 //! - the writes of puppets in `it::host`, which are chosen by those tests and by no guest:
 //!   `ConfigMaps` with labels and data, which test nothing beyond the objects that are sent here;

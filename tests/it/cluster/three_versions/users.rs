@@ -29,7 +29,7 @@ use super::{
     Converter, GROUP, Gateway, HOME, MODULE, Served, VERSIONS, old, rule, served, written,
 };
 use crate::{
-    cluster::program::{GLANCE, GUARD, get},
+    cluster::program::{POLL_INTERVAL, TIMEOUT, get},
     host::{
         merge,
         webhooks::{Issued, issued_for},
@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// The interval of reads.
-const READ: Duration = Duration::from_millis(10);
+const READ_INTERVAL: Duration = Duration::from_millis(10);
 const RULES: usize = 30;
 
 /// Reads of APIRules in three versions, at a constant rate until it is dropped.
@@ -74,7 +74,7 @@ impl Reads {
     async fn more(&self, reads: usize) {
         let until = self.done() + reads;
         while self.done() < until {
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -89,7 +89,7 @@ impl Reads {
 impl Counted {
     /// Reads an APIRule, and in every tenth turn all, in each of the versions in turn.
     async fn read(self: Arc<Self>, apis: Vec<Api<DynamicObject>>) {
-        let (mut due, mut open) = (interval(READ), JoinSet::new());
+        let (mut due, mut open) = (interval(READ_INTERVAL), JoinSet::new());
         for turn in 0.. {
             due.tick().await;
             let (api, counted) = (apis[turn % apis.len()].clone(), Arc::clone(&self));
@@ -286,7 +286,7 @@ async fn kubectl_works_in_each_version() {
         assert_eq!(count, all.len(), "{listed}");
         let api = gateway.rules(version).await;
         let watched = api.watch(&WatchParams::default(), "0").await.unwrap();
-        let watched: Vec<_> = timeout(GUARD, watched.take(all.len()).collect()).await.unwrap();
+        let watched: Vec<_> = timeout(TIMEOUT, watched.take(all.len()).collect()).await.unwrap();
         for event in watched {
             let WatchEvent::Added(object) = event.unwrap() else { panic!("nothing has changed") };
             let name = object.metadata.name.unwrap();

@@ -309,7 +309,7 @@ impl Place {
                 activity.changed().await.unwrap();
             }
         };
-        timeout(GUARD, reached).await.expect("the runs are made");
+        timeout(TIMEOUT, reached).await.expect("the runs are made");
     }
 
     /// Applies a Processor of the misbehaving guest.

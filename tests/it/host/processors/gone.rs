@@ -45,7 +45,7 @@ impl Place {
                 activity.changed().await.unwrap();
             }
         };
-        timeout(GUARD, waited).await.expect("it is at work");
+        timeout(TIMEOUT, waited).await.expect("it is at work");
     }
 
     async fn shared(&self) -> Value {
@@ -63,7 +63,7 @@ impl Place {
                 activity.changed().await.unwrap();
             }
         };
-        timeout(GUARD, again).await.expect("it is tried again");
+        timeout(TIMEOUT, again).await.expect("it is tried again");
     }
 }
 

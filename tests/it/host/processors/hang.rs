@@ -14,14 +14,14 @@ const DEADLINE: &str = "1m";
 const CONCURRENCY: u32 = 256;
 
 /// Call slots that one processor may have.
-const SHARE: usize = 56;
+const MAX_SLOTS_PER_PROCESSOR: usize = 56;
 /// Objects whose calls never end.
-const HANGING: usize = 20;
+const HANGING_OBJECTS: usize = 20;
 
 /// Starts with a finalizer held on each object, then lets all calls hang.
 async fn hanging(spec: &Value) -> Place {
     let place = Place::new().await;
-    place.hangs(HANGING, spec).await;
+    place.hangs(HANGING_OBJECTS, spec).await;
     place.until_running(16).await;
     place
 }
@@ -60,7 +60,7 @@ impl Place {
                 tokio::task::yield_now().await;
             }
         };
-        timeout(GUARD, is_reached).await.unwrap_or_else(|_| panic!("never {count} runs"));
+        timeout(TIMEOUT, is_reached).await.unwrap_or_else(|_| panic!("never {count} runs"));
     }
 
     fn has_no_failure(&self) -> bool {
@@ -94,7 +94,7 @@ async fn the_calls_of_a_suspended_processor_are_cancelled_and_made_later() {
     place.is_unharmed();
     place.reason("hostile", "Ready", "Suspended").await;
     let status = place.host.status_of(&format!("{NAMESPACE}/hostile")).unwrap();
-    assert_eq!(status.ready, HANGING, "all are queued again");
+    assert_eq!(status.ready, HANGING_OBJECTS, "all are queued again");
     place.edit("hostile", json!({"suspend": false})).await;
     place.until_running(16).await;
     place.is_unharmed();
@@ -105,7 +105,7 @@ async fn a_processor_that_is_released_goes_though_its_calls_never_end() {
     let place = hanging(&json!({"onDelete": "Release"})).await;
     place.delete("hostile").await;
     place.until_gone("hostile").await;
-    for number in 0..HANGING {
+    for number in 0..HANGING_OBJECTS {
         let what = "the finalizer is dropped";
         place.until_object(CONFIG_MAP, &format!("h{number}"), what, |found| !is_held(found)).await;
     }
@@ -163,7 +163,7 @@ async fn calls_that_wait_for_a_slot_are_told_and_others_have_one() {
     let mut place = Place::new().await;
     place.largest.concurrency = CONCURRENCY;
     place.restart().await;
-    place.hangs(SHARE + 10, &json!({})).await;
+    place.hangs(MAX_SLOTS_PER_PROCESSOR + 10, &json!({})).await;
     let (status, message) = place.reason("hostile", "Limited", "WaitsForSlot").await;
     assert_eq!(status, "True");
     assert!(message.starts_with("10 calls wait for a slot, the first for "), "{message}");

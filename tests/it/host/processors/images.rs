@@ -1,5 +1,5 @@
-//! Processors whose modules come from registries. The clock of these tests is not paused: a registry
-//! is at the other end of a socket.
+//! Processors whose modules come from registries. The clock of these tests is not paused: a
+//! registry is at the other end of a socket.
 
 #[expect(unreachable_pub, dead_code, reason = "the tests of the registry's client include it too")]
 #[path = "../../../../host/src/oci/tests/fake.rs"]
@@ -23,9 +23,9 @@ use super::*;
 
 const REPOSITORY: &str = "team/puppet";
 /// The time between two resolutions of a tag.
-const INTERVAL: Duration = Duration::from_millis(200);
+const RESOLUTION_INTERVAL: Duration = Duration::from_millis(200);
 /// Several intervals, and several times what a status takes.
-const QUIET: Duration = Duration::from_secs(3);
+const QUIET_PERIOD: Duration = Duration::from_secs(3);
 
 /// A host, its cluster, and a registry with the puppet.
 pub(super) struct Scene {
@@ -68,7 +68,7 @@ pub(super) fn options(cache: &Path) -> ImageOptions {
     let authorities = Some(fake::AUTHORITY.to_vec());
     let options = Options { authorities, times, ..Options::default() };
     let registries = Registries::build(options).unwrap();
-    ImageOptions { registries, store: store(cache), interval: INTERVAL, policy: None }
+    ImageOptions { registries, store: store(cache), interval: RESOLUTION_INTERVAL, policy: None }
 }
 
 impl Scene {
@@ -155,7 +155,7 @@ async fn a_tag_that_moves_brings_the_next_version() {
     assert_eq!(status.image, Some(format!("{}@{first}", scene.fake.image(":stable"))));
 
     scene.fake.forget();
-    sleep(QUIET).await;
+    sleep(QUIET_PERIOD).await;
     let asked = scene.fake.seen();
     assert!(asked.len() > 2 && asked.iter().all(|request| request.method == "HEAD"), "{asked:?}");
 
@@ -178,7 +178,7 @@ async fn a_digest_stays_what_it_is() {
     scene.until_runs("rules", &one, first).await;
     scene.fake.push("stable", &two);
     scene.fake.forget();
-    sleep(QUIET).await;
+    sleep(QUIET_PERIOD).await;
     assert!(scene.fake.seen().is_empty(), "nothing is asked about a digest");
     scene.until_runs("rules", &one, first).await;
 }
@@ -561,7 +561,7 @@ async fn what_is_on_the_disk_is_given_only_to_whom_the_registry_gives_it() {
         let loaded = processor.and_then(|processor| condition(processor, "Loaded"));
         loaded.is_some_and(|loaded| loaded.reason == "RegistryDenied")
     };
-    timeout(GUARD, await_condition(theirs, "theirs", denied)).await.unwrap().unwrap();
+    timeout(TIMEOUT, await_condition(theirs, "theirs", denied)).await.unwrap().unwrap();
 }
 
 #[tokio::test]

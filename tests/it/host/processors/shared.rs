@@ -104,7 +104,7 @@ async fn a_version_does_not_run_before_its_finalizers_are_in_its_status() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    timeout(GUARD, refused_again).await.expect("it is written again and again");
+    timeout(TIMEOUT, refused_again).await.expect("it is written again and again");
     assert!(place.host.status_of("a/holder").is_none(), "it is at work");
     faults.clear();
     place.reason("holder", "Ready", "Runs").await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mortise_host::host::Drive;
 use serde_json::json;
 
-use super::{Cache, RESYNC, merge, not_skipped, puppet, ran};
+use super::{Cache, RESYNC_INTERVAL, merge, not_skipped, puppet, ran};
 use crate::host::{CONFIG_MAP, Scene, outcome, play::Play, scripted, selection};
 
 /// Longer than an hour, after which a record that no key has asked for is dropped.
@@ -30,7 +30,7 @@ async fn a_finalizer_is_looked_at_that_the_processor_does_not_see() {
     let play = Play::new("puppet").reconciles_with(
         "objects",
         &data_alone,
-        &json!({"finalizers": held["finalizers"], "resync": RESYNC.as_millis()}),
+        &json!({"finalizers": held["finalizers"], "resync": RESYNC_INTERVAL.as_millis()}),
     );
     let scene = Scene::of_play(&play).await;
     let script = json!({"returns": outcome(&held)});

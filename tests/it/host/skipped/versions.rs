@@ -8,7 +8,7 @@ use mortise_host::host::Loaded;
 use mortise_tests::{guest, rebuilt};
 use serde_json::{Value, json};
 
-use super::{Cache, RESYNC, counted, not_skipped, puppet, ran};
+use super::{Cache, RESYNC_INTERVAL, counted, not_skipped, puppet, ran};
 use crate::host::{CONFIG_MAP, PUPPET, play::Play, selection};
 
 /// Loads a component with the same behaviour and another digest.
@@ -29,7 +29,7 @@ async fn another_version_configuration_or_mode_runs_all() {
             .reconciles_with(
                 "objects",
                 &selection(CONFIG_MAP, "play=yes"),
-                &json!({"finalizers": ["example.com/held"], "resync": RESYNC.as_millis()}),
+                &json!({"finalizers": ["example.com/held"], "resync": RESYNC_INTERVAL.as_millis()}),
             )
             .script(script)
     };

@@ -8,8 +8,8 @@ use crate::host::{NAMESPACE, Scene, Stage, object, webhooks::hooks_with};
 
 const RULE: &str = "example.com/v1/Rule";
 
-/// Returns a stage where the faithful version of the guest `hooks` works, with Rules of these specs,
-/// `rule-0` and so on.
+/// Returns a stage where the faithful version of the guest `hooks` works, with Rules of these
+/// specs, `rule-0` and so on.
 async fn with_rules(specs: &[Value]) -> Stage {
     let scene = Scene::new(vec![hooks_with("{}").await]);
     local::serve_untyped(&scene.api, &scene.loaded[0].description, |_| false);
@@ -34,7 +34,7 @@ async fn refusal(stage: &Stage, deed: &str) -> Option<String> {
 async fn is_former_served(stage: &Stage) -> bool {
     let hooking = stage.host.hooking("default/hooks").unwrap();
     let rule = object(RULE, "asked", &json!({"spec": {"size": 1, "note": "n"}}));
-    let (to, ends) = ("example.com/v2", std::time::Instant::now() + super::GUARD);
+    let (to, ends) = ("example.com/v2", std::time::Instant::now() + super::TIMEOUT);
     let converted = hooking.convert("Rule", to, vec![rule.to_string().into()], ends).await;
     converted.is_ok_and(|objects| objects[0].contains(r#""note":"n""#))
 }

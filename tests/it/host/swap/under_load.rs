@@ -17,7 +17,7 @@ use super::*;
 use crate::host::PUPPET;
 
 /// The interval of swaps.
-const EVERY: Duration = Duration::from_millis(200);
+const SWAP_INTERVAL: Duration = Duration::from_millis(200);
 const OBJECTS: u64 = 2_000;
 
 /// Loads two compiled modules, each of which writes its own name into the objects that it makes.
@@ -61,7 +61,7 @@ async fn change(stage: &Stage, stop: &CancellationToken) -> Vec<u64> {
 async fn swap(stage: &Stage, modules: &[Loaded; 2], swaps: u64) {
     let begin = Instant::now();
     for swap in 1..=swaps {
-        sleep_until(begin + EVERY * u32::try_from(swap).unwrap()).await;
+        sleep_until(begin + SWAP_INTERVAL * u32::try_from(swap).unwrap()).await;
         stage.host.swap_tried(version(modules, swap)).await.unwrap();
     }
 }
@@ -137,7 +137,7 @@ async fn storm(swaps: u64) {
     while let Some((name, made)) =
         stage.made("puppet").into_iter().find(|(name, made)| expected[name] != *made)
     {
-        let report = timeout(GUARD, stage.host.next_report()).await;
+        let report = timeout(TIMEOUT, stage.host.next_report()).await;
         let report =
             report.unwrap_or_else(|_| panic!("{name} is {made:?}, not {:?}", expected[&name]));
         ran.take(&report.unwrap());
@@ -165,7 +165,7 @@ async fn a_storm_of_swaps_loses_nothing() {
     storm(300).await;
 }
 
-const SLOW: Duration = Duration::from_secs(1);
+const ANSWER_DELAY: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_for_a_free_place_and_never_for_a_swap() {
@@ -176,7 +176,7 @@ async fn a_call_waits_for_a_free_place_and_never_for_a_swap() {
     for name in &names {
         let made =
             Filter::resource("configmaps").verbs([Verb::Patch]).name(format!("puppet-{name}"));
-        stage.api.faults().inject(Fault::Latency(SLOW), made, 2);
+        stage.api.faults().inject(Fault::Latency(ANSWER_DELAY), made, 2);
     }
     let begin = Instant::now();
     for name in &names {
@@ -184,11 +184,11 @@ async fn a_call_waits_for_a_free_place_and_never_for_a_swap() {
     }
     let mut ended = Vec::new();
     let swap = async {
-        sleep(SLOW / 2).await;
+        sleep(ANSWER_DELAY / 2).await;
         stage.host.swap_tried(play("puppet", "2").load().await).await.unwrap();
     };
     let read = async {
-        while let Ok(report) = timeout(GUARD, stage.host.next_report()).await {
+        while let Ok(report) = timeout(TIMEOUT, stage.host.next_report()).await {
             let report = report.unwrap();
             let seconds = begin.elapsed().as_secs();
             ended.push((

@@ -250,7 +250,7 @@ fn rewrite(value: &mut Value) {
 /// Removes the digests from the names of field managers in a text: they differ between hosts.
 fn anonymous(text: &str) -> String {
     /// The number of hexadecimal digits of a digest, which follow `/` and a letter.
-    const DIGITS: usize = 32;
+    const DIGEST_DIGITS: usize = 32;
     let Some((start, rest)) = text.split_once("mortise/") else { return text.to_owned() };
     let mut result = format!("{start}mortise/");
     let mut rest = rest;
@@ -258,12 +258,12 @@ fn anonymous(text: &str) -> String {
         let _ = write!(result, "{part}/");
         rest = after;
         let is_digest = after
-            .get(1..=DIGITS)
+            .get(1..=DIGEST_DIGITS)
             .is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         if is_digest && after.starts_with(['a', 'p', 's', 'e']) {
             result.push_str(after.get(..1).unwrap_or_default());
             result.push('…');
-            rest = after.get(DIGITS + 1..).unwrap_or_default();
+            rest = after.get(DIGEST_DIGITS + 1..).unwrap_or_default();
             return result + &anonymous(rest);
         }
     }

@@ -138,8 +138,8 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
 ///
 /// # Errors
 ///
-/// There is no such folder, it holds no case, not even of a hook, or a case cannot be read. The text
-/// names the file and the reason.
+/// There is no such folder, it holds no case, not even of a hook, or a case cannot be read. The
+/// text names the file and the reason.
 pub fn all(folder: &Path) -> Result<Vec<Case>, String> {
     let is_of_hooks = |path: &PathBuf| [CONVERT, REVIEW].iter().any(|name| path.ends_with(name));
     let (hooks, cases): (Vec<_>, Vec<_>) = folders(folder)?.into_iter().partition(is_of_hooks);

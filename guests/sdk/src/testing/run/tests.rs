@@ -177,7 +177,8 @@ fn a_refused_write_comes_back_and_stops_what_is_later() {
     let run = stub.reconcile::<Greetings>(&one(), "");
     let failure = run.failure.as_deref().unwrap();
     assert!(
-        failure.contains("of ConfigMap shop/UPPER failed (422): ConfigMap \"UPPER\" is invalid"),
+        failure
+            .contains("of ConfigMap v1 `shop/UPPER` failed (422): ConfigMap \"UPPER\" is invalid"),
         "{failure}"
     );
     assert_eq!(stub.object(&one()).unwrap()["status"]["state"], "Refused");

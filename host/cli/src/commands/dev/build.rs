@@ -1,7 +1,7 @@
 //! A build that can be cancelled: because a newer save was made, or because the program ends.
 //!
-//! *Guarantee*: when [`build`] returns, the commands that it ran (Cargo, and those of manifests) have
-//! ended, and the compilers that they started have been told to end.
+//! *Guarantee*: when [`build`] returns, the commands that it ran (Cargo, and those of manifests)
+//! have ended, and the compilers that they started have been told to end.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -22,7 +22,7 @@ use crate::guest::{self, Guest, Made};
 mod tests;
 
 /// The width to which Cargo right-aligns the first word of a line of progress.
-const VERB: usize = 12;
+const VERB_WIDTH: usize = 12;
 
 /// A line that Cargo or the compiler wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,7 +193,7 @@ fn read_progress(stderr: ChildStderr, say: &impl Fn(Line)) {
 
 /// Returns whether a line from Cargo is progress: its first word is right-aligned.
 fn is_progress(line: &str) -> bool {
-    let Some((verb, rest)) = line.split_at_checked(VERB) else { return false };
+    let Some((verb, rest)) = line.split_at_checked(VERB_WIDTH) else { return false };
     rest.starts_with(' ') && !verb.trim_start().is_empty() && !verb.trim_start().contains(' ')
 }
 

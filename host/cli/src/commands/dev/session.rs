@@ -38,7 +38,7 @@ use mortise_host::{
 };
 
 /// The interval at which the processors' state is sent.
-const STATUS: Duration = Duration::from_millis(500);
+const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The parts of a session.
 pub(super) struct Session {
@@ -184,7 +184,7 @@ impl Work {
         if self.seats.is_empty() {
             self.put_objects().await?;
         }
-        let mut ticks = tokio::time::interval(STATUS);
+        let mut ticks = tokio::time::interval(STATUS_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             self.begin_job();

@@ -25,7 +25,7 @@ use mortise_host::telemetry::Redirected;
 
 /// The interval between frames, which are drawn even without news: ages and rates change by
 /// themselves.
-const FRAME: Duration = Duration::from_millis(100);
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Restores the terminal when dropped. A panic restores it too.
 struct Restore;
@@ -53,7 +53,7 @@ pub(super) async fn run(
     let restore = Restore;
     let mut model = Model::new(scene.clone());
     let mut events = EventStream::new();
-    let mut frames = tokio::time::interval(FRAME);
+    let mut frames = tokio::time::interval(FRAME_INTERVAL);
     frames.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut open = true;
     while open && !stop.is_cancelled() {

@@ -14,7 +14,7 @@ use mortise_core::{
 };
 
 /// The port of the Service.
-const PORT: u16 = 443;
+const SERVICE_PORT: u16 = 443;
 /// The port of the host in the guides.
 const TARGET_PORT: u16 = 9443;
 
@@ -32,12 +32,12 @@ pub(super) fn objects(
         "metadata": {"namespace": service.namespace, "name": service.name},
         "spec": {
             "selector": {"app.kubernetes.io/name": "mortise"},
-            "ports": [{"name": "webhooks", "port": PORT, "targetPort": TARGET_PORT}],
+            "ports": [{"name": "webhooks", "port": SERVICE_PORT, "targetPort": TARGET_PORT}],
         },
     })];
     let client = |path: String| {
         let Account { namespace, name } = service;
-        json!({"service": {"namespace": namespace, "name": name, "port": PORT, "path": path}})
+        json!({"service": {"namespace": namespace, "name": name, "port": SERVICE_PORT, "path": path}})
     };
     let Account { namespace, name } = processor;
     let conversions = hooks.conversions.iter();

@@ -1,5 +1,6 @@
-//! The files of a new guest in Python or TypeScript: a folder with a `mortise.toml`, its sources, and
-//! copies of the language's SDK and of the contract, so that it needs no checkout of this repository.
+//! The files of a new guest in Python or TypeScript: a folder with a `mortise.toml`, its sources,
+//! and copies of the language's SDK and of the contract, so that it needs no checkout of this
+//! repository.
 
 use super::{
     example,

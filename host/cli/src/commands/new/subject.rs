@@ -4,9 +4,9 @@ use mortise_embedded_api::EmbeddedApi;
 
 use super::{Error, example};
 use crate::local;
-use mortise_core::{
-    contract::Kind,
-    contract::bounds::text::{is_label, is_version},
+use mortise_core::contract::{
+    self, Kind,
+    bounds::text::{is_label, is_version},
 };
 use mortise_host::cluster::Cluster;
 
@@ -69,8 +69,7 @@ impl Subject {
 
     /// Returns the kind's `apiVersion`.
     pub(super) fn api_version(&self) -> String {
-        let Kind { group, version, .. } = &self.kind;
-        if group.is_empty() { version.clone() } else { format!("{group}/{version}") }
+        contract::api_version(&self.kind)
     }
 }
 

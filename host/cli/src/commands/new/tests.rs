@@ -176,7 +176,7 @@ fn outside_of_a_workspace_it_is_one_of_its_own() {
         assert!(manifest.lines().any(|other| other == line), "{line}: {manifest}");
     }
     let text = describe("greeter", &greeting(), Path::new("greeter"), &made.describe());
-    let expected = "made `greeter` in greeter: it reconciles Greeting of example.com/v1\nit is a workspace of its own\n\
+    let expected = "made `greeter` in greeter: it reconciles Greeting example.com/v1\nit is a workspace of its own\n\
                     it depends on mortise-sdk by version: 0.1.0\nnext: mortise dev greeter\n";
     assert_eq!(text, expected);
 }

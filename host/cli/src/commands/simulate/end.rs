@@ -10,7 +10,7 @@ use crate::{
     print::{self, BOLD, DIM, RED, Secrets},
 };
 use mortise_core::{
-    contract::{Kind, ObjectRef},
+    contract::{Kind, ObjectRef, api_version},
     write::{self, Action},
 };
 
@@ -227,11 +227,8 @@ impl End {
 
 /// Returns the reference by which the output names a reconciled object.
 fn reference(of: &ObjectRef) -> Value {
-    let version = match of.kind.group.as_str() {
-        "" => of.kind.version.clone(),
-        group => format!("{group}/{}", of.kind.version),
-    };
-    let mut object = json!({"apiVersion": version, "kind": of.kind.kind, "name": of.name});
+    let mut object =
+        json!({"apiVersion": api_version(&of.kind), "kind": of.kind.kind, "name": of.name});
     if let (Some(object), Some(namespace)) = (object.as_object_mut(), &of.namespace) {
         object.insert("namespace".to_owned(), Value::from(namespace.as_str()));
     }
@@ -250,11 +247,8 @@ pub(crate) fn seconds(time: Duration) -> Number {
 
 /// Formats a [`reference`] for people.
 fn short(object: &Value) -> String {
-    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
-    match text("namespace") {
-        "" => format!("{} {}", text("kind"), text("name")),
-        namespace => format!("{} {namespace}/{}", text("kind"), text("name")),
-    }
+    let text = |name: &str| object.get(name).and_then(Value::as_str);
+    print::named(&print::kind_of(object), text("namespace"), text("name").unwrap_or_default())
 }
 
 pub(super) fn drop_managed_fields(object: &mut Value) {

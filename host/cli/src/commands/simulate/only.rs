@@ -9,7 +9,7 @@ use mortise_core::contract::{Description, Kind, ObjectRef};
 use mortise_host::cluster::Cluster;
 
 /// The most objects that a message names.
-const SHOWN: usize = 10;
+const MAX_LISTED_OBJECTS: usize = 10;
 
 /// The value `KIND/NAMESPACE/NAME`; the namespace is empty for cluster-scoped kinds. The kind may
 /// be given as its plural, and in any case.
@@ -126,8 +126,8 @@ fn shown(there: &[String]) -> String {
     if there.is_empty() {
         return "no object of that kind is among --objects".to_owned();
     }
-    let named: Vec<&str> = there.iter().take(SHOWN).map(String::as_str).collect();
-    let more = match there.len().saturating_sub(SHOWN) {
+    let named: Vec<&str> = there.iter().take(MAX_LISTED_OBJECTS).map(String::as_str).collect();
+    let more = match there.len().saturating_sub(MAX_LISTED_OBJECTS) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };

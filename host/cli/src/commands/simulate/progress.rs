@@ -6,9 +6,9 @@ use std::{
 };
 
 /// The time before the line is first shown: quicker simulations show nothing.
-const PATIENCE: Duration = Duration::from_secs(1);
+const FIRST_LINE_DELAY: Duration = Duration::from_secs(1);
 /// The least time between two updates of the line.
-const PACE: Duration = Duration::from_millis(100);
+const MIN_UPDATE_INTERVAL: Duration = Duration::from_millis(100);
 /// Moves to the beginning of the line and erases it.
 const CLEAR: &str = "\r\x1b[2K";
 
@@ -54,8 +54,8 @@ impl Progress {
 
     fn is_due(&self, now: Instant) -> bool {
         self.is_shown
-            && now.duration_since(self.began) >= PATIENCE
-            && self.last.is_none_or(|last| now.duration_since(last) >= PACE)
+            && now.duration_since(self.began) >= FIRST_LINE_DELAY
+            && self.last.is_none_or(|last| now.duration_since(last) >= MIN_UPDATE_INTERVAL)
     }
 }
 

@@ -28,7 +28,7 @@ use mortise_host::{
 };
 
 /// The seed of uids.
-const SEED: u64 = 0;
+const UID_SEED: u64 = 0;
 
 /// The identity of an object, whatever its version: group, kind, namespace, name.
 type Identity = [String; 4];
@@ -54,8 +54,8 @@ pub struct World {
 // === impl World ===
 
 impl World {
-    /// Loads CRDs, namespaces and objects, with the help of the hooks of a processor that reconciles
-    /// them.
+    /// Loads CRDs, namespaces and objects, with the help of the hooks of a processor that
+    /// reconciles them.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl World {
         let description = &loaded.description;
         let api = EmbeddedApi::new(mortise_embedded_api::Options {
             now: Clock::clone(clock),
-            seed: Some(SEED),
+            seed: Some(UID_SEED),
             ..Default::default()
         });
         let all = input.crds.iter().chain(&input.objects);

@@ -30,7 +30,7 @@ use mortise_host::{
 };
 
 /// The time that each question has, beside the limits of the component.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs a case, and writes its answer as the expected one if that is asked for.
 ///
@@ -73,7 +73,7 @@ pub(super) async fn verdict(
 /// Fails if the component refuses the configuration.
 pub async fn ask(processor: Processor, case: &HookCase) -> anyhow::Result<HookAnswer> {
     let loaded = local::describe(processor, &case.config).await?;
-    let ends = Instant::now() + PATIENCE;
+    let ends = Instant::now() + REQUEST_TIMEOUT;
     match &case.question {
         Question::Convert { object, to } => {
             let hooking = hooking(&loaded, &[])?;

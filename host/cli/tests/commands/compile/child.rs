@@ -226,7 +226,8 @@ fn what_takes_long_is_done_by_no_thread_that_runs_calls() {
     runtime.block_on(async {
         let stage = Stage::real();
         let small = stage.load(component()).await.unwrap();
-        // The only other thread is busy: whatever is done meanwhile is done by the one that runs calls.
+        // The only other thread is busy: whatever is done meanwhile is done by the one that runs
+        // calls.
         let (release, released) = std::sync::mpsc::channel::<()>();
         let busy = tokio::task::spawn_blocking(move || released.recv());
         let large = modules::with_data(component(), 50 << 20);
@@ -257,7 +258,8 @@ async fn calls_go_on_while_very_much_code_compiles() {
     beside_calls(27_000).await;
 }
 
-/// Calls one processor as long as another one with so many functions, of 2 KiB each, is compiled and loaded.
+/// Calls one processor as long as another one with so many functions, of 2 KiB each, is compiled
+/// and loaded.
 async fn beside_calls(functions: usize) {
     let stage = Stage::new(program(), CompileLimits::default());
     let small = stage.load(component()).await.unwrap();

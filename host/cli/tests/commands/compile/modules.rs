@@ -1,5 +1,5 @@
-//! Modules that nobody writes by hand, from a real one: what is added to it is a core module that it never makes an instance of, which
-//! is compiled all the same.
+//! Modules that nobody writes by hand, from a real one: what is added to it is a core module that
+//! it never makes an instance of, which is compiled all the same.
 
 /// A section of a component.
 const CORE_MODULE: u8 = 1;
@@ -42,8 +42,9 @@ pub(crate) fn with_data(component: &[u8], bytes: usize) -> Vec<u8> {
     add(component, CORE_MODULE, &[HEADER, &memory, &data].concat())
 }
 
-/// The component, and one small function that takes a compiler very much of everything: loops within each other, and locals that are
-/// changed in the innermost, each of which has to be followed into each loop.
+/// The component, and one small function that takes a compiler very much of everything: loops
+/// within each other, and locals that are changed in the innermost, each of which has to be
+/// followed into each loop.
 pub(crate) fn hostile(component: &[u8], loops: usize, locals: usize) -> Vec<u8> {
     let open: Vec<u8> = (0..loops).flat_map(|_| [0x03, EMPTY]).collect();
     // local.get n, local.get n + 1, i32.add, local.set n

@@ -47,7 +47,8 @@ impl Api {
         Self::at(address, api, Some(stop.drop_guard()))
     }
 
-    /// One with the kinds, objects and account of the guest `secret-copy`, a Processor for it, and its module.
+    /// One with the kinds, objects and account of the guest `secret-copy`, a Processor for it, and
+    /// its module.
     pub(super) async fn with_secret_copy() -> Self {
         let api = Self::start().await;
         let folders = ["crds/copy.mortise.dev", "guests/secret-copy/examples"];

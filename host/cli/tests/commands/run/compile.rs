@@ -15,7 +15,7 @@ use kube::{
 use mortise_host::operator::api::Processor;
 use serde_json::{Value, json};
 
-use super::{Api, PATIENCE, Run, command, start::refused};
+use super::{Api, Run, TIMEOUT, command, start::refused};
 use crate::compile::{component, doubling_schema, modules, puppet};
 
 /// What a condition of a Processor says.
@@ -43,7 +43,7 @@ async fn until_loaded(api: &Api, processor: &str) {
         object["metadata"]["name"] == processor && loaded.next().is_some()
     };
     while !api.of_kind("Processor").iter().any(is_it) {
-        assert!(start.elapsed() < PATIENCE, "{:?}", api.of_kind("Processor"));
+        assert!(start.elapsed() < TIMEOUT, "{:?}", api.of_kind("Processor"));
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -131,7 +131,7 @@ async fn a_module_that_nobody_asks_for_any_more_is_not_compiled_to_its_end() {
     add_with(&api, "hostile", &hostile, &of_puppet(None));
     let start = Instant::now();
     while compilers(run.child.id()).is_empty() {
-        assert!(start.elapsed() < PATIENCE);
+        assert!(start.elapsed() < TIMEOUT);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let client = Client::new(api.embedded.router(), "default");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mortise_embedded_api::{Fault, Filter, Verb};
 use serde_json::Value;
 
-use super::{Api, PATIENCE, Run, get, pace::until};
+use super::{Api, Run, TIMEOUT, get, pace::until};
 
 /// Longer than any test waits.
 const FOR_EVER: Duration = Duration::from_mins(10);
@@ -27,7 +27,7 @@ async fn met(api: &Api) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, met).await.unwrap();
+    tokio::time::timeout(TIMEOUT, met).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,7 +66,7 @@ async fn once_ends_with_3_where_a_reconcile_fails_or_a_processor_is_not_at_work(
     let span = &failed["span"];
     assert_eq!(span["processor"], "platform/secret-copy", "{failed}");
     assert_eq!((&span["namespace"], &span["name"]), (&"platform".into(), &"registry".into()));
-    assert_eq!(span["kind"], "SecretCopy.copy.mortise.dev");
+    assert_eq!(span["kind"], "SecretCopy copy.mortise.dev/v1");
     assert!(span["digest"].as_str().unwrap().starts_with("sha256:"));
     assert_eq!(run.event("all is reconciled")["failing"], 1);
     assert_eq!(run.wait().0.code(), Some(3));
@@ -151,7 +151,7 @@ async fn what_names_objects_is_told_on_the_admin_port_without_values_of_secrets(
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, reported).await.unwrap();
+    tokio::time::timeout(TIMEOUT, reported).await.unwrap();
     assert_eq!(get(public, "/readyz").await, (200, "ok\n".into()));
 
     let processors = ask("/processors").await;

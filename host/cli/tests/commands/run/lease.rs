@@ -9,7 +9,7 @@ use mortise_embedded_api::{Fault, Filter, Verb};
 use mortise_host::operator::api::{FINALIZER, Processor};
 use serde_json::{Value, json};
 
-use super::{Api as Cluster, PATIENCE, Run, get};
+use super::{Api as Cluster, Run, TIMEOUT, get};
 
 /// Short times: a test waits for them.
 const LEASE: [&str; 8] = [
@@ -93,7 +93,7 @@ async fn a_host_that_waits_is_ready_and_writes_nothing_until_it_leads() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, copied).await.unwrap();
+    tokio::time::timeout(TIMEOUT, copied).await.unwrap();
 
     let second = Run::start(&cluster, &LEASE);
     let ports = second.event("listening");
@@ -103,7 +103,7 @@ async fn a_host_that_waits_is_ready_and_writes_nothing_until_it_leads() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, ready).await.expect("a host that waits is ready, too");
+    tokio::time::timeout(TIMEOUT, ready).await.expect("a host that waits is ready, too");
     let processors: Value = serde_json::from_str(&get(admin, "/processors").await.1).unwrap();
     let of = &processors[0];
     assert_eq!((&of["name"], &of["runs"]), (&"platform/secret-copy".into(), &0.into()), "{of}");
@@ -120,7 +120,7 @@ async fn a_host_that_waits_is_ready_and_writes_nothing_until_it_leads() {
     assert!(leading["identity"].is_string());
     let is_back = |of: Option<&k8s_openapi::api::core::v1::Secret>| of.is_some();
     let back = kube::runtime::wait::await_condition(api, "registry", is_back);
-    tokio::time::timeout(PATIENCE, back).await.unwrap().unwrap();
+    tokio::time::timeout(TIMEOUT, back).await.unwrap().unwrap();
     assert_eq!(second.terminate().0.code(), Some(0));
 }
 
@@ -152,7 +152,7 @@ async fn until(holds: impl AsyncFn() -> bool) {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, until).await.unwrap();
+    tokio::time::timeout(TIMEOUT, until).await.unwrap();
 }
 
 fn processors(cluster: &Cluster) -> Api<Processor> {

@@ -10,7 +10,7 @@ use mortise_embedded_api::{Fault, Filter, Verb};
 use mortise_host::operator::api::Processor;
 use serde_json::{Value, json};
 
-use super::{Api as Cluster, PATIENCE, Run, compile::add, get};
+use super::{Api as Cluster, Run, TIMEOUT, compile::add, get};
 
 /// Longer than any test waits.
 const FOR_EVER: Duration = Duration::from_mins(10);
@@ -39,7 +39,7 @@ pub(super) async fn until(admin: &str, running: usize, ready: usize) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let waited = tokio::time::timeout(PATIENCE, reached).await;
+    let waited = tokio::time::timeout(TIMEOUT, reached).await;
     assert!(waited.is_ok(), "not {running} running and {ready} ready, but {:?}", counts().await);
 }
 
@@ -103,7 +103,7 @@ async fn threads_do_not_follow_the_number_of_modules() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, are_refused).await.expect("each has a condition");
+    tokio::time::timeout(TIMEOUT, are_refused).await.expect("each has a condition");
     // One that has nothing left to do is there for some seconds more.
     let threads = fs::read_dir(format!("/proc/{}/task", run.child.id())).unwrap().count();
     assert!(threads <= THREADS, "{threads} threads for {MODULES} modules");

@@ -1,4 +1,5 @@
-//! What is wrong is said before anything runs, in one line that names the thing and what would be accepted.
+//! What is wrong is said before anything runs, in one line that names the thing and what would be
+//! accepted.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 

@@ -3,11 +3,11 @@
 use crate::contract::Kind;
 
 /// Kubernetes' bound on the names of objects and on DNS subdomains.
-const SUBDOMAIN: usize = 253;
+const MAX_SUBDOMAIN_BYTES: usize = 253;
 /// Kubernetes' bound on a DNS label.
-const LABEL: usize = 63;
+const MAX_LABEL_BYTES: usize = 63;
 /// Characters of a guest's text that a message quotes.
-const QUOTED: usize = 40;
+const MAX_QUOTED_CHARACTERS: usize = 40;
 
 /// Cuts a text at a character boundary to at most `longest` bytes and an ellipsis, and frees the
 /// memory of the rest.
@@ -37,8 +37,9 @@ pub fn shortened_to_characters(text: &str, longest: usize) -> String {
 
 /// Returns the start of a text, escaped and in backticks, for a message.
 pub fn quoted(text: &str) -> String {
-    let start: String = text.chars().take(QUOTED).flat_map(char::escape_debug).collect();
-    if text.chars().nth(QUOTED).is_some() {
+    let start: String =
+        text.chars().take(MAX_QUOTED_CHARACTERS).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MAX_QUOTED_CHARACTERS).is_some() {
         format!("`{start}…` ({} bytes)", text.len())
     } else {
         format!("`{start}`")
@@ -48,18 +49,18 @@ pub fn quoted(text: &str) -> String {
 /// Returns whether a text is a DNS label (RFC 1123): lower-case letters, digits and `-`.
 pub fn is_label(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    text.len() <= LABEL && is_word(text, is_inner)
+    text.len() <= MAX_LABEL_BYTES && is_word(text, is_inner)
 }
 
 /// Returns whether a text is a DNS subdomain (RFC 1123): labels separated by dots.
 pub fn is_subdomain(text: &str) -> bool {
-    text.len() <= SUBDOMAIN && text.split('.').all(is_label)
+    text.len() <= MAX_SUBDOMAIN_BYTES && text.split('.').all(is_label)
 }
 
 /// Returns whether a text can be an object's name: the API server's rule for names of every kind,
 /// without any kind's additional rules.
 pub fn is_name(text: &str) -> bool {
-    is_segment(text) && text.len() <= SUBDOMAIN
+    is_segment(text) && text.len() <= MAX_SUBDOMAIN_BYTES
 }
 
 /// Returns whether a text can be a segment of a URL's path.
@@ -72,7 +73,7 @@ fn is_segment(text: &str) -> bool {
 pub fn is_finalizer(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     text.split_once('/').is_some_and(|(domain, name)| {
-        is_subdomain(domain) && name.len() <= LABEL && is_word(name, is_inner)
+        is_subdomain(domain) && name.len() <= MAX_LABEL_BYTES && is_word(name, is_inner)
     })
 }
 
@@ -93,7 +94,7 @@ pub fn is_version(text: &str) -> bool {
 
 /// Returns whether a text is a kind's name: as [`is_version`], with letters of either case.
 pub fn is_kind_name(text: &str) -> bool {
-    text.len() <= LABEL && is_version(&text.to_ascii_lowercase())
+    text.len() <= MAX_LABEL_BYTES && is_version(&text.to_ascii_lowercase())
 }
 
 /// Returns whether a text begins and ends with a letter or digit, and `is_inner` accepts all of its

@@ -3,8 +3,11 @@
 use json_patch::Patch;
 use serde_json::Value;
 
-use super::{Answer, Denial, Hook, Operation, Review, Verdict, api_version, named};
-use crate::labels::LabelSelector;
+use super::{Answer, Denial, Hook, Operation, Review, Verdict};
+use crate::{
+    contract::{display_kind, display_ref},
+    labels::LabelSelector,
+};
 
 /// The fate of a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,12 +34,10 @@ pub fn looks_at(hook: &Hook, review: &Review) -> Result<bool, String> {
     let (wanted, found) = (&hook.of.kind, &review.ref_.kind);
     if wanted != found {
         return Err(format!(
-            "hook `{}` looks at {} of {}, not at {} of {}",
+            "hook `{}` looks at {}, not at {}",
             hook.name,
-            wanted.kind,
-            api_version(wanted),
-            found.kind,
-            api_version(found)
+            display_kind(wanted),
+            display_kind(found)
         ));
     }
     if !hook.operations.contains(&review.operation) {
@@ -75,7 +76,7 @@ pub fn decide(hook: &Hook, review: &Review, answer: Answer) -> Result<Decision, 
 
 fn patch(hook: &Hook, review: &Review, changed: &str) -> Result<Option<Patch>, String> {
     let refused = |problem: &str| {
-        format!("hook `{}`: the answer for {} {problem}", hook.name, named(&review.ref_))
+        format!("hook `{}`: the answer for {} {problem}", hook.name, display_ref(&review.ref_))
     };
     if !hook.changes {
         return Err(refused("changes the object, which the hook does not declare"));
@@ -139,7 +140,7 @@ mod tests {
     fn rule() -> Value {
         let kind = all("Rule").kind;
         json!({
-            "apiVersion": api_version(&kind), "kind": "Rule",
+            "apiVersion": crate::contract::api_version(&kind), "kind": "Rule",
             "metadata": {"name": "a", "uid": "1"}, "spec": {"n": 1},
         })
     }
@@ -212,7 +213,9 @@ mod tests {
         let (hook, review) = (hook(), review());
         assert_eq!(looks_at(&hook, &review), Ok(true));
         let other = Review { ref_: reference("Pod", "a"), ..review.clone() };
-        assert!(looks_at(&hook, &other).unwrap_err().contains("looks at Rule of"));
+        assert!(
+            looks_at(&hook, &other).unwrap_err().contains("looks at Rule g/v1, not at Pod g/v1")
+        );
         let update = Review { operation: Operation::Update, ..review.clone() };
         assert!(looks_at(&hook, &update).unwrap_err().contains("not at Update"));
         let labelled = Hook { of: labelled(all("Rule"), "a=b"), ..hook };

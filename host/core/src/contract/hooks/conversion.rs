@@ -8,10 +8,11 @@ use std::{collections::BTreeMap, ops::Range};
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Converted, Hooks, api_version};
+use super::{Converted, Hooks};
 use crate::contract::{
-    Kind,
+    Kind, api_version,
     bounds::{CONVERTED_BYTES, CONVERTED_OBJECTS, text::quoted},
+    display_kind_in_any_version,
 };
 
 /// The fields of a JSON object, as they stand in the text.
@@ -60,12 +61,11 @@ impl<'a> Target<'a> {
     pub fn new(hooks: &'a Hooks, kind: &str, to: &'a str) -> Result<Self, String> {
         let (group, version) = to.split_once('/').unwrap_or(("", to));
         let Some(of) = hooks.converted(group, kind) else {
-            let all = hooks.conversions.iter().map(|of| format!("{}.{}", of.kind, of.group));
+            let all = hooks.conversions.iter().map(Converted::display);
             let all: Vec<String> = all.collect();
             return Err(format!(
-                "{} of group {} is not converted here: there are {}",
-                quoted(kind),
-                quoted(group),
+                "{} is not converted here: there are {}",
+                quoted(&display_kind_in_any_version(group, kind)),
                 if all.is_empty() { "none".to_owned() } else { all.join(", ") }
             ));
         };
@@ -91,7 +91,7 @@ impl<'a> Target<'a> {
         Err(format!(
             "version {} of {} is unknown: there are {}",
             quoted(version),
-            self.of.kind,
+            self.of.display(),
             self.of.versions.join(", ")
         ))
     }
@@ -140,13 +140,14 @@ impl<'a> Given<'a> {
             Some((of_group, version)) if (of_group, of.kind.as_str()) == (group, kind) => version,
             _ => {
                 return Err(format!(
-                    "an object of apiVersion {} and kind {}: only {kind} of group {group} is accepted here",
+                    "an object of apiVersion {} and kind {}: only {} is accepted here",
                     quoted(&of.api_version),
-                    quoted(&of.kind)
+                    quoted(&of.kind),
+                    target.of.display()
                 ));
             }
         };
-        target.known(version).map_err(|error| format!("{kind} `{name}`: {error}"))?;
+        target.known(version).map_err(|error| format!("`{name}`: {error}"))?;
         Ok(Self { version: version.to_owned(), fields, metadata, name })
     }
 
@@ -354,9 +355,13 @@ mod tests {
     fn other_kinds_and_versions_are_refused_by_name() {
         let hooks = hooks();
         for (kind, to, expected) in [
-            ("Pod", "example.com/v1", "`Pod` of group `example.com` is not converted here"),
-            ("Rule", "v1", "there are Rule.example.com"),
-            ("Rule", "example.com/v3", "version `v3` of Rule is unknown: there are v1, v2"),
+            ("Pod", "example.com/v1", "`Pod example.com/*` is not converted here"),
+            ("Rule", "v1", "there are Rule example.com/*"),
+            (
+                "Rule",
+                "example.com/v3",
+                "version `v3` of Rule example.com/* is unknown: there are v1, v2",
+            ),
         ] {
             let message = Target::new(&hooks, kind, to).unwrap_err();
             assert!(message.contains(expected), "{message}");
@@ -365,7 +370,7 @@ mod tests {
         let pod = json!({"apiVersion": "v1", "kind": "Pod"});
         for (object, expected) in [
             (pod, "an object of apiVersion `v1` and kind `Pod`"),
-            (rule("v3"), "version `v3` of Rule is unknown"),
+            (rule("v3"), "`shop/a`: version `v3` of Rule example.com/* is unknown"),
             (json!("a"), "an object cannot be read"),
         ] {
             let message = Given::parse(&target, &object.to_string()).unwrap_err();

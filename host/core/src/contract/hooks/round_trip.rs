@@ -45,8 +45,8 @@ fn drop_added(before: &Value, after: &mut Value) {
     }
 }
 
-/// Returns whether a value is not as it was, though that of `former` is. `path` is that of the value,
-/// and then that of the first difference.
+/// Returns whether a value is not as it was, though that of `former` is. `path` is that of the
+/// value, and then that of the first difference.
 fn differs(
     before: Option<&Value>,
     after: Option<&Value>,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::contract::hooks::Hooks;
+use crate::contract::{Kind, display_kind, hooks::Hooks};
 
 /// Serves the versions of a kind that a component converts, where its definition does not: it may
 /// be written for API servers that have nobody to ask for a conversion. Returns the versions that
@@ -19,7 +19,8 @@ pub fn serve_converted(definition: &mut Value, hooks: &Hooks) -> Vec<String> {
         let is_unserved = version.get("served") != Some(&Value::Bool(true));
         if is_unserved && of.versions.contains(&name) {
             version.insert("served".to_owned(), true.into());
-            served.push(format!("{kind} {group}/{name}"));
+            let of = Kind { group: group.clone(), version: name, kind: kind.clone() };
+            served.push(display_kind(&of));
         }
     }
     served

@@ -57,7 +57,7 @@ fn a_key_that_fails_is_late_and_not_left_out() {
         line.push(key(2, name), false, name.into());
     }
     let at = taken(&mut line).iter().position(|(namespace, _)| namespace == "1");
-    assert_eq!(at, Some(SHARE_OF_FAILING as usize));
+    assert_eq!(at, Some(FAILING_PERIOD as usize));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{FieldError, FieldPath, Value, add_invalid, at, members, text};
 
 /// The largest size of keys and values of one object together, in bytes.
-const SIZE: usize = 1024 * 1024;
+const MAX_DATA_BYTES: usize = 1024 * 1024;
 
 pub(super) fn config_map(object: &Value, errors: &mut Vec<FieldError>) {
     let mut size = 0;
@@ -19,8 +19,8 @@ pub(super) fn config_map(object: &Value, errors: &mut Vec<FieldError>) {
             size += if other.is_some() { length } else { decoded(length) };
         }
     }
-    if size > SIZE {
-        errors.push(FieldError::too_long("", SIZE));
+    if size > MAX_DATA_BYTES {
+        errors.push(FieldError::too_long("", MAX_DATA_BYTES));
     }
 }
 
@@ -31,8 +31,8 @@ pub(super) fn secret(object: &Value, errors: &mut Vec<FieldError>) {
         add_invalid(errors, &path.key(key), key, key_faults(key));
         size += decoded(value.as_str().map_or(0, str::len));
     }
-    if size > SIZE {
-        errors.push(FieldError::too_long(path, SIZE));
+    if size > MAX_DATA_BYTES {
+        errors.push(FieldError::too_long(path, MAX_DATA_BYTES));
     }
     let missing = |key: &str| object["data"].get(key).is_none();
     let mut require = |key: &str| {

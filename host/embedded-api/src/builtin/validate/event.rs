@@ -8,8 +8,8 @@ use crate::builtin::event::to_core;
 use crate::name;
 
 /// The largest size of the note, and of the other texts, in bytes.
-const NOTE: usize = 1024;
-const TEXT: usize = 128;
+const MAX_NOTE_BYTES: usize = 1024;
+const MAX_TEXT_BYTES: usize = 128;
 
 /// Validates a new event; `strict` for one of `events.k8s.io`.
 pub(super) fn create(object: &Value, strict: bool, errors: &mut Vec<FieldError>) {
@@ -104,10 +104,10 @@ fn common(event: &Value, strict: bool, errors: &mut Vec<FieldError>) {
     }
     add_invalid(errors, &FieldPath::new(field), reporter, name::is_qualified_name(reporter));
     for (field, required, most) in [
-        ("reportingInstance", true, TEXT),
-        ("action", true, TEXT),
-        ("reason", true, TEXT),
-        ("message", false, NOTE),
+        ("reportingInstance", true, MAX_TEXT_BYTES),
+        ("action", true, MAX_TEXT_BYTES),
+        ("reason", true, MAX_TEXT_BYTES),
+        ("message", false, MAX_NOTE_BYTES),
     ] {
         let value = text(event, field);
         if required && value.is_empty() {

@@ -250,14 +250,14 @@ fn backend(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-const MOST_PRIORITY: i64 = 1_000_000_000;
+const MAX_PRIORITY: i64 = 1_000_000_000;
 
 pub(super) fn priority_class(object: &Value, errors: &mut Vec<FieldError>) {
     if text(&object["metadata"], "name").starts_with("system-") {
         let fault = "priority class names with 'system-' prefix are reserved for system use only. error: not a known system priority class";
         errors.push(FieldError::forbidden("metadata.name", fault));
-    } else if object["value"].as_i64().is_some_and(|value| value > MOST_PRIORITY) {
-        let fault = format!("maximum allowed value of a user defined priority is {MOST_PRIORITY}");
+    } else if object["value"].as_i64().is_some_and(|value| value > MAX_PRIORITY) {
+        let fault = format!("maximum allowed value of a user defined priority is {MAX_PRIORITY}");
         errors.push(FieldError::forbidden("value", fault));
     }
 }

@@ -18,7 +18,7 @@ pub(super) use traffic::update as traffic_update;
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 /// The longest session affinity, in seconds: a day.
-const LONGEST_AFFINITY: i64 = 86_400;
+const MAX_AFFINITY_SECONDS: i64 = 86_400;
 const RANGES_ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
 /// Validates a Service; `old` is the Service that it replaces.
@@ -138,9 +138,10 @@ fn affinity(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
                     errors.push(FieldError::required(client, missing));
                 }
                 None => errors.push(FieldError::required(seconds, missing)),
-                Some(1..=LONGEST_AFFINITY) => {}
+                Some(1..=MAX_AFFINITY_SECONDS) => {}
                 Some(number) => {
-                    let fault = format!("must be greater than 0 and less than {LONGEST_AFFINITY}");
+                    let fault =
+                        format!("must be greater than 0 and less than {MAX_AFFINITY_SECONDS}");
                     errors.push(FieldError::invalid(seconds, number, fault));
                 }
             }

@@ -186,11 +186,11 @@ fn compile(
 
 impl Costs {
     fn add(&mut self, what: &str, cost: u64, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
-        if cost > cost::RULE_LIMIT {
-            errors.push(FieldError::forbidden(path, cost::excess(what, cost, cost::RULE_LIMIT)));
+        if cost > cost::MAX_RULE_COST {
+            errors.push(FieldError::forbidden(path, cost::excess(what, cost, cost::MAX_RULE_COST)));
         }
         self.total = self.total.saturating_add(cost);
-        if cost >= cost::SCHEMA_LIMIT / 100 {
+        if cost >= cost::MAX_SCHEMA_COST / 100 {
             self.most.push((path.to_string(), cost));
             self.most.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
             self.most.truncate(4);
@@ -200,12 +200,13 @@ impl Costs {
     /// Returns the errors if all rules together can cost too much; `path` is the path of the
     /// schema.
     pub(super) fn into_errors(self, path: &FieldPath<'_>) -> Vec<FieldError> {
-        if self.total <= cost::SCHEMA_LIMIT {
+        if self.total <= cost::MAX_SCHEMA_COST {
             return Vec::new();
         }
         let part = "contributed to estimated rule & messageExpression cost total exceeding cost limit for entire OpenAPIv3 schema";
         let what = "x-kubernetes-validations estimated rule & messageExpression cost total for entire OpenAPIv3 schema";
-        let total = FieldError::forbidden(path, cost::excess(what, self.total, cost::SCHEMA_LIMIT));
+        let total =
+            FieldError::forbidden(path, cost::excess(what, self.total, cost::MAX_SCHEMA_COST));
         self.most
             .into_iter()
             .map(|(path, _)| FieldError::forbidden(path, part))

@@ -5,9 +5,9 @@ use kube_cel::cel::common::ast::{CallExpr, Expr, operators};
 use super::{Estimate, Flavor, scaled};
 
 /// The cost for each character that is read.
-const CHARACTER: f64 = 0.1;
+const CHARACTER_COST: f64 = 0.1;
 /// The cost for each character of a regular expression.
-const PATTERN: f64 = 0.25;
+const PATTERN_CHARACTER_COST: f64 = 0.25;
 
 /// Returns whether an apparent method is a function with a dot in its name.
 pub(super) fn is_namespace(call: &CallExpr) -> bool {
@@ -52,7 +52,9 @@ pub(super) fn estimate<'a>(
         (operators::ADD, [left, right]) => added(left, right),
         (operators::INDEX, [of, _]) => Estimate { cost: 1, ..of.value() },
         ("matches", [text, pattern]) => plain(matched(text, pattern)),
-        ("url", [text]) => Estimate::made(scaled(text.size(), CHARACTER), Flavor::Unknown, None),
+        ("url", [text]) => {
+            Estimate::made(scaled(text.size(), CHARACTER_COST), Flavor::Unknown, None)
+        }
         ("contains" | "intersects", [one, other]) => {
             plain(1_u64.saturating_add(one.size().saturating_mul(other.size())))
         }
@@ -61,7 +63,7 @@ pub(super) fn estimate<'a>(
         }
         ("string", [_]) => Estimate::made(1, Flavor::Text, None),
         ("bytes", [text]) => Estimate::made(
-            scaled(text.size(), CHARACTER),
+            scaled(text.size(), CHARACTER_COST),
             Flavor::Text,
             Some(text.size().saturating_mul(4)),
         ),
@@ -70,7 +72,7 @@ pub(super) fn estimate<'a>(
 }
 
 fn method<'a>(name: &str, target: &Estimate<'a>, arguments: &[Estimate<'a>]) -> Estimate<'a> {
-    let once = scaled(target.size(), CHARACTER);
+    let once = scaled(target.size(), CHARACTER_COST);
     match (name, arguments) {
         ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf", _) => {
             if target.flavor != Flavor::List {
@@ -78,7 +80,7 @@ fn method<'a>(name: &str, target: &Estimate<'a>, arguments: &[Estimate<'a>]) -> 
             }
             let item = target.item();
             let each = if item.flavor == Flavor::Text {
-                1_u64.saturating_add(scaled(item.size(), CHARACTER))
+                1_u64.saturating_add(scaled(item.size(), CHARACTER_COST))
             } else {
                 1
             };
@@ -89,10 +91,10 @@ fn method<'a>(name: &str, target: &Estimate<'a>, arguments: &[Estimate<'a>]) -> 
         }
         ("replace", [old, new, ..]) => {
             let size = replaced(target.size(), old, new);
-            Estimate::made(scaled(target.size(), 2.0 * CHARACTER), Flavor::Text, Some(size))
+            Estimate::made(scaled(target.size(), 2.0 * CHARACTER_COST), Flavor::Text, Some(size))
         }
         ("split", _) => {
-            Estimate::made(scaled(target.size(), 2.0 * CHARACTER), Flavor::List, target.size)
+            Estimate::made(scaled(target.size(), 2.0 * CHARACTER_COST), Flavor::List, target.size)
         }
         ("join", separator) => {
             let between = separator
@@ -100,15 +102,15 @@ fn method<'a>(name: &str, target: &Estimate<'a>, arguments: &[Estimate<'a>]) -> 
                 .map_or(0, Estimate::size)
                 .saturating_mul(target.size().saturating_sub(1));
             let size = target.size().saturating_mul(target.item().size()).saturating_add(between);
-            Estimate::made(scaled(size, CHARACTER), Flavor::Text, Some(size))
+            Estimate::made(scaled(size, CHARACTER_COST), Flavor::Text, Some(size))
         }
         ("matches", [pattern]) => plain(matched(target, pattern)),
         ("find", [pattern]) => Estimate::made(matched(target, pattern), Flavor::Text, target.size),
         ("findAll", [pattern, ..]) => {
             Estimate::made(matched(target, pattern), Flavor::List, target.size)
         }
-        ("contains", [part]) => plain(once.saturating_mul(scaled(part.size(), CHARACTER))),
-        ("startsWith" | "endsWith", [part]) => plain(scaled(part.size(), CHARACTER)),
+        ("contains", [part]) => plain(once.saturating_mul(scaled(part.size(), CHARACTER_COST))),
+        ("startsWith" | "endsWith", [part]) => plain(scaled(part.size(), CHARACTER_COST)),
         ("format", [list]) => {
             Estimate::made(once, Flavor::Text, Some(target.size().saturating_add(list.size())))
         }
@@ -156,7 +158,7 @@ fn other<'a>(name: &str) -> Estimate<'a> {
 }
 
 fn compared<'a>(left: &Estimate<'a>, right: &Estimate<'a>) -> Estimate<'a> {
-    plain(scaled(left.size().min(right.size()), CHARACTER))
+    plain(scaled(left.size().min(right.size()), CHARACTER_COST))
 }
 
 fn added<'a>(left: &Estimate<'a>, right: &Estimate<'a>) -> Estimate<'a> {
@@ -167,14 +169,15 @@ fn added<'a>(left: &Estimate<'a>, right: &Estimate<'a>) -> Estimate<'a> {
             Estimate { items, ..Estimate::made(1, Flavor::List, Some(size)) }
         }
         (Flavor::Text, _) | (_, Flavor::Text) => {
-            Estimate::made(scaled(size, CHARACTER), Flavor::Text, Some(size))
+            Estimate::made(scaled(size, CHARACTER_COST), Flavor::Text, Some(size))
         }
         _ => plain(1),
     }
 }
 
 fn matched(text: &Estimate<'_>, pattern: &Estimate<'_>) -> u64 {
-    scaled(text.size().saturating_add(1), CHARACTER).saturating_mul(scaled(pattern.size(), PATTERN))
+    scaled(text.size().saturating_add(1), CHARACTER_COST)
+        .saturating_mul(scaled(pattern.size(), PATTERN_CHARACTER_COST))
 }
 
 /// Returns the largest length of a text after a replacement.

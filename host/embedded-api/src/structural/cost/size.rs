@@ -4,7 +4,7 @@ use super::super::{Node, Type, convert};
 use super::Flavor;
 
 /// The largest size of a request, in bytes.
-pub(super) const REQUEST: u64 = 3 * 1024 * 1024;
+pub(super) const MAX_REQUEST_BYTES: u64 = 3 * 1024 * 1024;
 
 /// A place in the schema that rules can reach.
 #[derive(Debug, Clone, Copy)]
@@ -79,23 +79,23 @@ impl<'a> Declared<'a> {
     /// without such parts.
     pub(super) fn most_elements(self) -> u64 {
         let Self::Node { node, .. } = self else {
-            return if matches!(self, Self::Text) { REQUEST - 2 } else { 0 };
+            return if matches!(self, Self::Text) { MAX_REQUEST_BYTES - 2 } else { 0 };
         };
         let limits = &node.limits;
         match node.kind {
             _ if node.int_or_string => {
-                limits.length.most.map_or(REQUEST - 2, |most| most as u64 * 4)
+                limits.length.most.map_or(MAX_REQUEST_BYTES - 2, |most| most as u64 * 4)
             }
             Some(Type::Array) => limits.items.most.map_or_else(
                 || {
-                    (REQUEST - 2)
+                    (MAX_REQUEST_BYTES - 2)
                         / (node.items.as_deref().map_or(0, |items| Self::node(items).least_size())
                             + 1)
                 },
                 |most| most as u64,
             ),
             Some(Type::Object) => node.values().map_or(0, |values| {
-                let unbounded = (REQUEST - 2) / (Self::node(values).least_size() + 6);
+                let unbounded = (MAX_REQUEST_BYTES - 2) / (Self::node(values).least_size() + 6);
                 limits.properties.most.map_or(unbounded, |most| most as u64)
             }),
             Some(Type::String) => text_elements(node),
@@ -136,11 +136,14 @@ fn is_time(node: &Node) -> bool {
 fn text_elements(node: &Node) -> u64 {
     let most = node.limits.length.most.map(|most| most as u64);
     match node.limits.format.as_deref() {
-        Some("byte") => most.unwrap_or(REQUEST - 2),
+        Some("byte") => most.unwrap_or(MAX_REQUEST_BYTES - 2),
         Some("duration") => 32,
         Some("date") => 12,
         Some("date-time") => 37,
-        _ => most.map_or_else(|| listed_elements(node).unwrap_or(REQUEST - 2), |most| most * 4),
+        _ => most.map_or_else(
+            || listed_elements(node).unwrap_or(MAX_REQUEST_BYTES - 2),
+            |most| most * 4,
+        ),
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 /// The size of the cached lines, in bytes. A watch that is further behind writes its lines itself.
-const KEPT: usize = 4 * 1024 * 1024;
+const MAX_CACHED_LINES_BYTES: usize = 4 * 1024 * 1024;
 
 /// The revision of an event, its type, and the version in which the object is shown.
 type Key = (u64, &'static str, String);
@@ -48,7 +48,7 @@ impl Kept {
         if let Some(same) = self.lines.insert(key, line) {
             self.size -= same.len();
         }
-        while self.size > KEPT
+        while self.size > MAX_CACHED_LINES_BYTES
             && let Some((_, oldest)) = self.lines.pop_first()
         {
             self.size -= oldest.len();
@@ -69,7 +69,7 @@ pub(super) fn line(kind: &str, object: impl FnOnce(&mut Vec<u8>)) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use super::{KEPT, Lines};
+    use super::{Lines, MAX_CACHED_LINES_BYTES};
 
     #[test]
     fn a_line_is_written_once_for_all_who_watch_it_in_one_version() {
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn old_lines_are_forgotten() {
-        static LARGE: [u8; KEPT / 3] = [b'1'; KEPT / 3];
+        static LARGE: [u8; MAX_CACHED_LINES_BYTES / 3] = [b'1'; MAX_CACHED_LINES_BYTES / 3];
         let lines = Lines::default();
         for revision in 1..=4 {
             lines.of((revision, "ADDED", "v1".to_owned()), |line| line.extend_from_slice(&LARGE));

@@ -106,14 +106,14 @@ async fn what_was_there_at_first_comes_as_it_was_though_it_is_taken_late() {
 #[tokio::test(start_paused = true)]
 async fn much_that_waits_is_sent_in_parts() {
     let api = api().await;
-    let text = "x".repeat(super::CHUNK / 4);
+    let text = "x".repeat(super::CHUNK_BYTES / 4);
     for number in 0..12 {
         let map = json!({"metadata": {"name": format!("m{number:02}")}, "data": {"text": text}});
         assert_eq!(send(&api, "POST", MAPS, &map).await.0, 201);
     }
     let mut watch = Open::new(&api, "resourceVersion=0").await;
     let frame = watch.0.frame().await.unwrap().unwrap().into_data().unwrap();
-    assert!(frame.len() < 2 * super::CHUNK, "{} bytes at once", frame.len());
+    assert!(frame.len() < 2 * super::CHUNK_BYTES, "{} bytes at once", frame.len());
     let first = frame.split(|byte| *byte == b'\n').count() - 1;
     assert!(first < 12, "{first} objects at once");
     let rest = watch.next(12 - first).await;

@@ -1,4 +1,4 @@
-use mortise_core::write::{MAX_TAKINGS, TAKINGS_WITHIN};
+use mortise_core::write::{MAX_TAKINGS, TAKINGS_PERIOD};
 
 use super::*;
 
@@ -158,7 +158,7 @@ async fn after_five_takings_of_one_field_within_ten_minutes_it_backs_off_with_a_
         assert!(warning.contains(part), "`{warning}` should name `{part}`");
     }
     assert_eq!(bed.object(&config_map_ref("c")).await["data"], json!({"k": "theirs"}));
-    tokio::time::advance(TAKINGS_WITHIN).await;
+    tokio::time::advance(TAKINGS_PERIOD).await;
     fine(&bed.run(apply([&wanted])).await);
     assert_eq!(bed.object(&config_map_ref("c")).await["data"], json!({"k": "ours"}));
 }

@@ -154,9 +154,9 @@ async fn a_store_that_is_too_large_is_closed_while_it_is_listed_and_tried_again_
     assert!(!limited.is_refused(&kind("Rule"), &Scope::default()));
     // The store is not opened at each plan.
     bed.watches.plan();
-    assert!(bed.watches.try_again(bed.now + TRIED_AGAIN - Duration::from_secs(1)).is_none());
+    assert!(bed.watches.try_again(bed.now + REOPEN_DELAY - Duration::from_secs(1)).is_none());
     assert_eq!(bed.open(), ["Rule"]);
-    bed.watches.try_again(bed.now + TRIED_AGAIN).unwrap();
+    bed.watches.try_again(bed.now + REOPEN_DELAY).unwrap();
     assert_eq!(bed.open(), ["Rule", "ConfigMap"]);
     assert!(bed.reasons(1).is_empty() && limited.why(&kind("ConfigMap")).is_none());
 }

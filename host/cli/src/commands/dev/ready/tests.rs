@@ -230,7 +230,7 @@ async fn what_cannot_be_marked_is_said_and_the_others_are_marked() {
     let story = async {
         api.load(deployment_of_two("a"), false).unwrap();
         let Message::Note(note) = inbox.recv().await.unwrap() else { panic!("no note") };
-        assert_eq!(note, "--ready: apps/v1 Deployment default/a is not marked: 403: no marks here");
+        assert_eq!(note, "--ready: Deployment apps/v1 default/a is not marked: 403: no marks here");
         api.load(deployment_of_two("b"), false).unwrap();
         two_are_available(&api, "b").await;
     };

@@ -10,11 +10,11 @@ use ratatui::{
 
 use super::{
     model::{Build, Detail, Logged, Model, Tab, age, name, short},
-    render::WIDE,
+    render::ALL_COLUMNS_WIDTH,
     styled::{self, BOLD, DIM, GREEN, RED, YELLOW},
 };
 use crate::commands::dev::message::Ran;
-use mortise_core::contract::Level;
+use mortise_core::contract::{Level, display_kind};
 
 /// Draws the detail or the tab that is shown.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
@@ -83,7 +83,7 @@ fn draw_reconciles(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     // The chosen reconcile stays in the middle, except near the ends.
     let page = usize::from(area.height).max(1);
     let first = at.saturating_sub(page / 2).min(visible.len().saturating_sub(page));
-    let is_wide = area.width >= WIDE;
+    let is_wide = area.width >= ALL_COLUMNS_WIDTH;
     let rows = visible.iter().skip(first).take(page).filter_map(|number| {
         let row = reconcile(model, model.reconcile(*number)?, is_wide);
         Some(if Some(*number) == choice { row.style(BOLD.reversed()) } else { row })
@@ -111,6 +111,7 @@ fn reconcile<'a>(model: &Model, ran: &'a Ran, is_wide: bool) -> Row<'a> {
         (None, writes) => Span::styled(format!("{writes} writes"), GREEN),
     };
     let since = Span::styled(short(age(ran.at, model.now)), DIM);
+    // The kind alone: in a row of 40 columns the name matters more.
     let who = format!("{} {}", report.kind.kind, name(&report.key));
     if !is_wide {
         return Row::new([Cell::from(since), Cell::from(who), Cell::from(wrote)]);
@@ -144,7 +145,7 @@ fn in_detail(detail: &Detail) -> Vec<Line<'static>> {
         Line::from(vec![Span::styled(format!("{title:<9}"), DIM), Span::raw(text)])
     };
     let mut lines = vec![
-        Line::styled(format!("{} {}", report.kind.kind, name(&report.key)), BOLD),
+        Line::styled(format!("{} {}", display_kind(&report.kind), name(&report.key)), BOLD),
         field("by", report.key.processor().to_string()),
         field("at", ran.at.strftime("%H:%M:%S%.3f UTC").to_string()),
         field("because", causes(ran)),

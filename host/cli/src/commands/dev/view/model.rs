@@ -12,13 +12,16 @@ use crate::commands::dev::{
     build::Line,
     message::{Message, Ran, Running, Scene},
 };
-use mortise_core::{contract::Level, queue::Key};
+use mortise_core::{
+    contract::{Level, display_kind},
+    queue::Key,
+};
 use mortise_host::host::ProcessorStatus;
 
 /// The number of reconciles and of log lines that are kept.
 const MAX_ENTRIES: usize = 2000;
 /// The time span over which the rate of reconciles is counted.
-const RATE: Duration = Duration::from_secs(10);
+const RATE_PERIOD: Duration = Duration::from_secs(10);
 
 /// The state of the view.
 pub(super) struct Model {
@@ -47,7 +50,7 @@ pub(super) struct Model {
     /// The tab that was shown before a build failed; `None` once the build is repaired or another
     /// tab is chosen.
     before_failure: Option<Tab>,
-    /// The times at which reconciles of each processor ended, within the last `RATE`.
+    /// The times at which reconciles of each processor ended, within the last `RATE_PERIOD`.
     ended: HashMap<String, VecDeque<Timestamp>>,
 }
 
@@ -146,7 +149,7 @@ impl Model {
     pub(super) fn set_time(&mut self, now: Timestamp) {
         self.now = now;
         for ended in self.ended.values_mut() {
-            while ended.front().is_some_and(|at| age(*at, now) > RATE) {
+            while ended.front().is_some_and(|at| age(*at, now) > RATE_PERIOD) {
                 ended.pop_front();
             }
         }
@@ -265,13 +268,13 @@ impl Model {
         }
     }
 
-    /// Returns the reconciles of a processor per second, over the last `RATE`.
+    /// Returns the reconciles of a processor per second, over the last `RATE_PERIOD`.
     pub(super) fn rate(&self, processor: &str) -> f64 {
         let ended = self.ended.get(processor).map_or(0, VecDeque::len);
         // The number is far too small to lose precision.
         #[expect(clippy::cast_precision_loss, reason = "a count of some thousands")]
         let ended = ended as f64;
-        ended / RATE.as_secs_f64()
+        ended / RATE_PERIOD.as_secs_f64()
     }
 
     /// Switches to another tab.
@@ -290,7 +293,7 @@ impl Model {
             let text = format!(
                 "{} {} {} {}",
                 ran.report.key.processor(),
-                ran.report.kind.kind,
+                display_kind(&ran.report.kind),
                 name(&ran.report.key),
                 if ran.report.failure.is_some() { "failed" } else { "" }
             );

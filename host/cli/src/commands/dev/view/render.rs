@@ -14,9 +14,10 @@ use super::{
     model::{Build, Guest, Model, Tab},
     styled::{BOLD, DIM, GREEN, RED, YELLOW},
 };
+use mortise_core::contract::display_kind;
 
 /// The width from which all columns fit.
-pub(super) const WIDE: u16 = 76;
+pub(super) const ALL_COLUMNS_WIDTH: u16 = 76;
 
 /// Draws the whole screen.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
@@ -45,7 +46,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
 
 fn draw_heading(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let scene = model.scene();
-    if area.width < WIDE {
+    if area.width < ALL_COLUMNS_WIDTH {
         // A truncated command would be useless, so only the path is shown.
         return frame.render_widget(Line::styled(scene.kubeconfig.as_str(), BOLD), area);
     }
@@ -58,7 +59,7 @@ fn draw_heading(frame: &mut Frame<'_>, model: &Model, area: Rect) {
 }
 
 fn draw_processors(frame: &mut Frame<'_>, model: &Model, area: Rect) {
-    let is_wide = area.width >= WIDE;
+    let is_wide = area.width >= ALL_COLUMNS_WIDTH;
     let (names, widths): (&[&str], &[Constraint]) = if is_wide {
         (
             &["PROCESSOR", "VERSION", "DIGEST", "HEALTH", "RUNS/S", "QUEUED", "BACK-OFF"],
@@ -128,7 +129,10 @@ fn health(guest: &Guest) -> Span<'_> {
             None if guest.running.is_some() => Span::styled("starting", YELLOW),
             None => Span::styled("waiting for the others", DIM),
             Some(status) if !status.missing.is_empty() => Span::styled(
-                format!("no CRD of {}", status.missing.first().map_or("", |kind| &kind.kind)),
+                format!(
+                    "no CRD of {}",
+                    status.missing.iter().map(display_kind).next().unwrap_or_default()
+                ),
                 RED,
             ),
             Some(status) if status.failing > 0 => {

@@ -188,11 +188,11 @@ fn a_detail_shows_what_a_reconcile_wrote() {
     press(&mut model, KeyCode::Enter);
     let text = screen(&mut model, 90, 24);
     for part in [
-        "Namespace shop/b",
+        "Namespace v1 shop/b",
         "because  new",
         "reads    0, 0 bytes",
         "writes   1",
-        "+ v1 ConfigMap shop/b",
+        "+ ConfigMap v1 shop/b",
         "text: Welcome",
     ] {
         assert!(text.contains(part), "{part} is missing in:\n{text}");

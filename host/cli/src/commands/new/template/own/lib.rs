@@ -56,7 +56,8 @@ impl Processor for {{processor}} {
             .writes(Selection::of::<ConfigMap>(), Verbs::CREATE | Verbs::UPDATE))
     }
 
-    /// What should be for one {{kind}}. It runs again when anything changes that it has read or written.
+    /// What should be for one {{kind}}. It runs again when anything changes that it has read or
+    /// written.
     fn reconcile(request: &Request, _config: &NoConfig, _host: &Host) -> Result<Outcome, Failure> {
         let Some(object) = request.object::<{{type}}>()? else { return Ok(Outcome::new()) };
         let metadata = Metadata::new(derived_name(&object.metadata.name, &["text"]))

@@ -17,7 +17,7 @@ use mortise_host::oci::{
 };
 use serde::Deserialize;
 
-use crate::{args::DeskArgs, guest::Source};
+use crate::{args::RegistryClientArgs, guest::Source};
 
 /// The name of the configuration file in its folder.
 const CONFIG: &str = "config.json";
@@ -25,7 +25,7 @@ const CONFIG: &str = "config.json";
 const TOKEN_USER: &str = "<token>";
 
 /// The registries, and Docker's configuration.
-pub struct Desk {
+pub struct RegistryClient {
     registries: Registries,
     config: Option<(PathBuf, DockerConfig)>,
 }
@@ -65,15 +65,15 @@ struct ToFile {
     at: u64,
 }
 
-// === impl Desk ===
+// === impl RegistryClient ===
 
-impl Desk {
+impl RegistryClient {
     /// Reads the options and Docker's configuration file, if there is one.
     ///
     /// # Errors
     ///
     /// Fails for options or a file that cannot be used.
-    pub fn open(args: &DeskArgs) -> anyhow::Result<Self> {
+    pub fn open(args: &RegistryClientArgs) -> anyhow::Result<Self> {
         let registries = args.registry.registries()?;
         let in_home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker"));
         let folder = args.docker_config.clone().or_else(in_home);
@@ -134,15 +134,15 @@ impl Subject {
     ///
     /// # Errors
     ///
-    /// Fails for what is neither, for a guest that does not build, and if the registry does not give
-    /// the artifact.
-    pub async fn open(what: &Path, args: &DeskArgs) -> anyhow::Result<Self> {
+    /// Fails for what is neither, for a guest that does not build, and if the registry does not
+    /// give the artifact.
+    pub async fn open(what: &Path, args: &RegistryClientArgs) -> anyhow::Result<Self> {
         let Some(reference) = reference(what)? else {
             let source = Source::open(what)?;
             let file = source.component()?;
             return Ok(Self { source, file, pulled: None });
         };
-        let pulled = Desk::open(args)?.pull(&reference).await?;
+        let pulled = RegistryClient::open(args)?.pull(&reference).await?;
         let file = pulled.file.path().to_owned();
         Ok(Self { source: Source::File(file.clone()), file, pulled: Some(pulled) })
     }

@@ -1,0 +1,36 @@
+//! The one form in which messages, conditions, log lines and commands name a kind and an object.
+
+use super::{Kind, ObjectRef};
+
+/// Formats a kind: `ConfigMap v1`, `VirtualService networking.istio.io/v1`.
+pub fn display_kind(kind: &Kind) -> String {
+    format!("{} {}", kind.kind, api_version(kind))
+}
+
+/// Formats a kind of which the version does not matter: `VirtualService networking.istio.io/*`.
+pub fn display_kind_in_any_version(group: &str, kind: &str) -> String {
+    display_kind(&Kind { group: group.into(), version: "*".into(), kind: kind.into() })
+}
+
+/// Formats a kind with namespace and name.
+pub fn display_ref(object: &ObjectRef) -> String {
+    let place = object
+        .namespace
+        .as_ref()
+        .map_or_else(|| object.name.clone(), |namespace| format!("{namespace}/{}", object.name));
+    let cluster = if object.cluster.is_empty() {
+        String::new()
+    } else {
+        format!(" in cluster `{}`", object.cluster)
+    };
+    format!("{} `{place}`{cluster}", display_kind(&object.kind))
+}
+
+/// Returns the apiVersion of a kind as an object has it.
+pub fn api_version(kind: &Kind) -> String {
+    if kind.group.is_empty() {
+        kind.version.clone()
+    } else {
+        format!("{}/{}", kind.group, kind.version)
+    }
+}
