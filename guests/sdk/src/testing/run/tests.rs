@@ -211,3 +211,31 @@ fn another_processor_takes_the_place_of_the_former() {
     stub.patch(&object("v1", "ConfigMap", "words", ("data", json!({"hello": "Hi"}))));
     assert_eq!(stub.settle::<Other>("").runs, 0, "the former has read it, and is gone");
 }
+
+#[test]
+fn one_object_is_settled_and_the_others_are_left_alone() {
+    let two = object("example.com/v1", "Greeting", "two", ("spec", json!({"to": "otto"})));
+    let stub = stub().objects([two]);
+    assert_eq!(stub.settle_one::<Greetings>(&one(), "").failures, [].into());
+    let kinds: Vec<(Value, Value)> = stub
+        .all()
+        .iter()
+        .map(|object| (object["kind"].clone(), object["metadata"]["name"].clone()))
+        .collect();
+    let expected =
+        [("ConfigMap", "anna"), ("ConfigMap", "words"), ("Greeting", "one"), ("Greeting", "two")];
+    let expected = expected.map(|(kind, name)| (json!(kind), json!(name)));
+    assert!(expected.iter().all(|one| kinds.contains(one)) && kinds.len() == 4, "{kinds:?}");
+}
+
+#[test]
+fn invalid_objects_are_taken_in_when_a_test_asks_for_it() {
+    let service = || object("v1", "Service", "web", ("spec", json!({})));
+    let stub = stub().unchecked().objects([service()]);
+    stub.settle::<Greetings>("");
+    assert_eq!(text(&stub, "anna").as_deref(), Some("Hello"));
+    assert!(stub.all().iter().any(|object| object["kind"] == "Service"));
+    let refused =
+        std::panic::catch_unwind(|| self::stub().objects([service()]).settle::<Greetings>(""));
+    assert!(refused.is_err(), "otherwise it is refused");
+}
