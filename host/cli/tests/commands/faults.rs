@@ -99,7 +99,7 @@ fn an_object_that_is_refused_is_named_with_its_file_document_and_field() {
         only_line(&mortise().args(arguments).args(more).output().unwrap())
     };
     let message = apply(&["--crds", "crds/gateway.kyma-project.io"]);
-    for part in ["rule.yaml`, document 2", "APIRule a)", "spec.rules"] {
+    for part in ["rule.yaml`, document 2", "APIRule gateway.kyma-project.io/v2 a)", "spec.rules"] {
         assert!(message.contains(part), "{part} is missing in: {message}");
     }
     assert_eq!(message.matches("spec.rules").count(), 1, "{message}");

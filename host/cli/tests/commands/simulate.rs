@@ -268,7 +268,10 @@ fn an_object_whose_kind_nobody_describes_is_refused_with_what_to_do() {
     let output = Case::new(&[widget]).run(&[]);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{message}");
-    assert!(message.contains("Widget a is refused") && message.contains("--crds"), "{message}");
+    assert!(
+        message.contains("Widget example.dev/v1 a is refused") && message.contains("--crds"),
+        "{message}"
+    );
 }
 
 #[test]

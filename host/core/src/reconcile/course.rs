@@ -257,7 +257,7 @@ mod tests {
         later.message = Some("later".to_owned());
         let cases = [
             (said, None, "said"),
-            (refused, Some(later), "apply of Thing default/a failed (403): no"),
+            (refused, Some(later), "apply of Thing g/v1 `default/a` failed (403): no"),
             (stale, None, "`default/b` was deleted or made anew since it was read"),
             (round(""), None, "too much"),
         ];

@@ -140,8 +140,7 @@ impl InVersion {
     fn write(&self, text: &mut String, secrets: Secrets) {
         use std::fmt::Write as _;
         let of = short(&self.of);
-        let version = self.of.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-        let _ = writeln!(text, "{DIM}={DIM:#} {version} {of}");
+        let _ = writeln!(text, "{DIM}={DIM:#} {of}");
         if let Some(error) = &self.error {
             let _ = writeln!(text, "  {RED}not shown{RED:#}: {error}");
         }
