@@ -261,7 +261,7 @@ impl Metrics {
 
     /// Counts a lookup of a module's code in the cache: `hit`, `miss`, or `refused` if the code
     /// that was found must not be used.
-    pub fn looked_for_code(&self, result: &'static str) {
+    pub fn code_looked_up(&self, result: &'static str) {
         self.0.code_lookups.get_or_create(&LookedUp { result }).inc();
     }
 

@@ -212,7 +212,7 @@ impl Server {
             tokio::select! {
                 () = stop.closed.cancelled() => Ok(()),
                 ended = kept => ended,
-                () = told.tell_state(current) => Ok(()),
+                () = told.report_state(current) => Ok(()),
             }
         });
         let served = webhooks.serve(listener, certificate.source(), self.stop_webhooks.clone());

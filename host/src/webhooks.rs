@@ -100,8 +100,8 @@ impl Webhooks {
 
     /// Tells the host whether the API server gets answers with this certificate, whenever that may
     /// have changed. Does not end.
-    pub async fn tell_state(&self, certificate: Certificate) {
-        serving::tell(&self.shared.host, &self.shared.paths, certificate).await;
+    pub async fn report_state(&self, certificate: Certificate) {
+        serving::report(&self.shared.host, &self.shared.paths, certificate).await;
     }
 
     /// Answers a request.

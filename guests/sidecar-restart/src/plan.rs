@@ -216,7 +216,7 @@ impl Due {
     }
 
     fn warn_of_pods(&mut self, group: &Group, record: &Record, message: &'static str) {
-        for pod in group.pods.iter().filter(|pod| concerns(pod, record)) {
+        for pod in group.pods.iter().filter(|pod| affects(pod, record)) {
             let namespace = group.owner.namespace.clone();
             let pod = Object { kind: "Pod".to_owned(), namespace, name: pod.name.clone() };
             self.warn(group.phase, Warning { pod, message });
@@ -225,7 +225,7 @@ impl Due {
 
     fn warn_of_workload(&mut self, group: &Group, record: &Record, workload: Object) {
         let is_new = !self.kyma.iter().chain(&self.customers).any(|known| known.pod == workload);
-        if is_new && group.pods.iter().any(|pod| concerns(pod, record)) {
+        if is_new && group.pods.iter().any(|pod| affects(pod, record)) {
             self.warn(group.phase, Warning { pod: workload, message: UNSUPPORTED });
         }
     }
@@ -324,7 +324,7 @@ fn left(pod: &Affected, record: &Record, skew: Skew) -> Causes {
 }
 
 /// Returns whether somebody should restart a Pod by hand: not only for want of a sidecar.
-fn concerns(pod: &Affected, record: &Record) -> bool {
+fn affects(pod: &Affected, record: &Record) -> bool {
     record.is_from_the_start(pod.causes) || !left(pod, record, Skew::None).is_only_missing()
 }
 

@@ -1,6 +1,6 @@
 //! From a change to the key that runs, and back: the stores, the triggers and the queue of a host.
 //!
-//! *Guarantee.* No change that concerns a key is lost between its runs. A key is given out by
+//! *Guarantee.* No change that affects a key is lost between its runs. A key is given out by
 //! [`Queue::next`] or [`Queue::take_key`], to one run at a time. The run goes through these steps,
 //! in this order; a key that is skipped because its record still holds goes from the first to the
 //! last:

@@ -168,7 +168,7 @@ impl View {
         let answering = self.answering(&of.kind, &query, &part.kept)?;
         let extent = if part.triggered_by_status { Extent::Counted } else { Extent::WithoutStatus };
         let depends_on = DependsOn::Reconciled { query, fields: Arc::clone(&part.kept), extent };
-        self.note(&answering, depends_on);
+        self.depends_on(&answering, depends_on);
         let snapshot = &answering.snapshot;
         let Some(entry) = snapshot.get(of.namespace.as_deref().unwrap_or_default(), &of.name)
         else {
@@ -232,7 +232,7 @@ impl View {
             let answering = self.answering(&of.kind, &query, &fields)?;
             let depends_on =
                 DependsOn::Read { query: Arc::clone(&query), fields: Arc::clone(&fields) };
-            self.note(&answering, depends_on);
+            self.depends_on(&answering, depends_on);
             let entry = answering.snapshot.select(&query, None).next();
             if let Some(entry) = entry.filter(|_| found.is_none()) {
                 self.reads.answered(&answering.kind, entry);
@@ -307,7 +307,7 @@ impl View {
         let fields = readable.list(of, &query)?;
         let after = from.map(|token| page::read(of, token)).transpose()?;
         let answering = self.answering(&of.kind, &query, &fields)?;
-        self.note(
+        self.depends_on(
             &answering,
             DependsOn::Read { query: Arc::clone(&query), fields: Arc::clone(&fields) },
         );
@@ -401,13 +401,13 @@ impl View {
         granted
     }
 
-    fn note(&mut self, answering: &Answering, depends_on: DependsOn) {
+    fn depends_on(&mut self, answering: &Answering, depends_on: DependsOn) {
         let snapshot = &answering.snapshot;
         self.stood =
             Some(SnapshotPosition { sequence: snapshot.sequence(), revision: snapshot.revision() });
         let index_term = IndexTerm::of(depends_on.query(), snapshot.index_term(depends_on.query()));
         let (kind, sequence) = (Arc::clone(&answering.kind), snapshot.sequence());
-        self.reads.note(Dependency {
+        self.reads.add_dependency(Dependency {
             kind,
             store: Some(answering.store),
             sequence: Some(sequence),

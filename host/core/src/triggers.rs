@@ -299,8 +299,8 @@ impl Triggers {
                     for (of, hit) in asked.iter().zip(&mut hits) {
                         let is_final = hit.is_some() && !is_state(of);
                         if !is_final && compare.is_about(of) {
-                            let concerns = compare.concerns(of, dependencies, key);
-                            *hit = concerns.then(|| cause(change, role(&of.depends_on)));
+                            let affects = compare.affects(of, dependencies, key);
+                            *hit = affects.then(|| cause(change, role(&of.depends_on)));
                         }
                     }
                     if !follows_object
@@ -365,7 +365,7 @@ impl Triggers {
 // === impl KeyState ===
 
 impl KeyState {
-    /// Returns the first dependency with an index term that a change concerns.
+    /// Returns the first dependency with an index term that a change affects.
     fn hit(
         &self,
         key: &Key,
@@ -376,7 +376,7 @@ impl KeyState {
         of_kind.find(|of| {
             of.kind == compare.change.kind
                 && compare.is_open(of)
-                && compare.concerns(of, &self.dependencies, key)
+                && compare.affects(of, &self.dependencies, key)
         })
     }
 }

@@ -202,7 +202,7 @@ impl State {
         let previous = self.storage.get(place).cloned();
         let stamp = resource.stamp_of(&stored, stamp);
         let image = self.storage.put(place, &mut stored, stamp);
-        Self::note_committed(resource, previous.as_deref(), Some(&stored));
+        Self::record_committed(resource, previous.as_deref(), Some(&stored));
         let refers_anew =
             previous.as_ref().map(|previous| previous.head.owners()).unwrap_or_default()
                 != image.head.owners();
@@ -213,17 +213,17 @@ impl State {
         if refers_anew || is_budget || image.head.is_deleting() {
             self.pending.push_back(place.clone());
         }
-        self.note_pod(resource, &image);
-        self.note_role(resource, place);
+        self.record_pod(resource, &image);
+        self.record_role(resource, place);
         image
     }
 
     /// Removes an object, and queues the objects that the deletion affects. Returns the last image.
     pub(crate) fn take(&mut self, resource: &Resource, place: &Place) -> Option<Arc<Image>> {
         let image = self.storage.remove(place)?;
-        Self::note_committed(resource, Some(&image), None);
-        self.note_pod(resource, &image);
-        self.note_role(resource, place);
+        Self::record_committed(resource, Some(&image), None);
+        self.record_pod(resource, &image);
+        self.record_role(resource, place);
         if (resource.group.as_str(), resource.plural.as_str())
             == (EXTENSIONS, "customresourcedefinitions")
         {
@@ -239,11 +239,11 @@ impl State {
         }
         let namespace = image.head.namespace();
         if !namespace.is_empty() {
-            self.note_if_deleting(Self::namespace_place(namespace));
+            self.record_if_deleting(Self::namespace_place(namespace));
         }
         if resource.is_custom() {
             let name = format!("{}.{}", resource.plural, resource.group);
-            self.note_if_deleting(Place::new(
+            self.record_if_deleting(Place::new(
                 TableId::new(EXTENSIONS, "customresourcedefinitions"),
                 "",
                 &name,
@@ -253,7 +253,7 @@ impl State {
     }
 
     /// Queues the budgets and the ending claims that a changed pod may affect.
-    fn note_pod(&mut self, resource: &Resource, image: &Image) {
+    fn record_pod(&mut self, resource: &Resource, image: &Image) {
         if resource.group.is_empty() && resource.plural == "pods" {
             let budgets = self.budgets_of(image.head.namespace());
             self.pending.extend(budgets);
@@ -264,7 +264,7 @@ impl State {
 
     /// Queues a cluster role after a change of any: settling one of them computes all aggregated
     /// ones.
-    fn note_role(&mut self, resource: &Resource, place: &Place) {
+    fn record_role(&mut self, resource: &Resource, place: &Place) {
         if resource.plural == "clusterroles" {
             let table = self.storage.table(&place.table);
             let first = table.and_then(|table| table.all().next()).map(|(key, _)| key.clone());
@@ -272,7 +272,7 @@ impl State {
         }
     }
 
-    fn note_if_deleting(&mut self, place: Place) {
+    fn record_if_deleting(&mut self, place: Place) {
         if self.storage.get(&place).is_some_and(|image| image.head.is_deleting())
             && !self.pending.contains(&place)
         {
@@ -281,7 +281,7 @@ impl State {
     }
 
     /// Updates the addresses in use after a Service was written or removed.
-    fn note_committed(resource: &Resource, old: Option<&Image>, new: Option<&Value>) {
+    fn record_committed(resource: &Resource, old: Option<&Image>, new: Option<&Value>) {
         if resource.group.is_empty() && resource.plural == "services" {
             resource.committed(old.map(Image::bare).as_ref(), new);
         }
@@ -331,6 +331,6 @@ impl State {
         let mut stored = resource.to_stored(object);
         let previous = self.storage.get(place).cloned();
         self.storage.put(place, &mut stored, 0);
-        Self::note_committed(resource, previous.as_deref(), Some(&stored));
+        Self::record_committed(resource, previous.as_deref(), Some(&stored));
     }
 }

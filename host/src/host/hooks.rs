@@ -305,7 +305,7 @@ impl Hooking {
             let message = format!("there is no hook `{}`; there are: {all}", review.hook);
             return Err(NoAnswer::NotAsked(message));
         };
-        if !hooks::looks_at(hook, &review).map_err(NoAnswer::NotAsked)? {
+        if !hooks::matches(hook, &review).map_err(NoAnswer::NotAsked)? {
             return Ok(Decision { denial: None, patch: None, warnings: Vec::new() });
         }
         let review = Review { config: self.shared.config.to_string(), ..review };

@@ -61,7 +61,7 @@ fn busy() -> Metrics {
     metrics.hooked("p", HookRequest::Convert, "success", second);
     metrics.hooked("p", HookRequest::Admit("mark"), "refused", second);
     metrics.hooked("p", HookRequest::Unknown, "invalid", second);
-    metrics.looked_for_code("miss");
+    metrics.code_looked_up("miss");
     metrics.compiled(Duration::from_secs(1), "memory");
     metrics
 }

@@ -4,7 +4,7 @@
 //! *Guarantees.* A file that is given out has the digest that it is named by. What is kept is never
 //! removed, however full the folder is.
 //!
-//! *Access.* A registry asks who pulls; a file in a folder does not. So it is noted for which
+//! *Access.* A registry asks who pulls; a file in a folder does not. So it is recorded for which
 //! namespace a repository has given a manifest out: others ask the registry first.
 
 use std::{
@@ -126,12 +126,12 @@ impl Store {
 
     /// Returns whether a repository has given a manifest out for this namespace.
     pub fn has_access(&self, namespace: &str, of: &Reference, digest: Digest) -> bool {
-        self.noted(&access_name(namespace, of, "")).contains(&digest)
+        self.recorded(&access_name(namespace, of, "")).contains(&digest)
     }
 
     /// Returns the digest that a tag was last known to name, for this namespace.
     pub fn last_of_tag(&self, namespace: &str, of: &Reference) -> Option<Digest> {
-        self.noted(&access_name(namespace, of, of.tag()?)).first().copied()
+        self.recorded(&access_name(namespace, of, of.tag()?)).first().copied()
     }
 
     /// Notes that a repository has given a manifest out for this namespace, by its tag if the
@@ -140,35 +140,35 @@ impl Store {
     /// # Errors
     ///
     /// Nothing can be written.
-    pub fn note_access(
+    pub fn record_access(
         &self,
         namespace: &str,
         of: &Reference,
         digest: Digest,
     ) -> Result<(), Error> {
-        self.note(&access_name(namespace, of, ""), digest)?;
+        self.record(&access_name(namespace, of, ""), digest)?;
         match of.tag().filter(|_| of.digest().is_none()) {
-            Some(tag) => self.note(&access_name(namespace, of, tag), digest),
+            Some(tag) => self.record(&access_name(namespace, of, tag), digest),
             None => Ok(()),
         }
     }
 
     /// Puts a digest in front of those that a file lists.
-    fn note(&self, name: &str, digest: Digest) -> Result<(), Error> {
+    fn record(&self, name: &str, digest: Digest) -> Result<(), Error> {
         /// The digests that are remembered: the newest ones.
         const MAX_CACHED_DIGESTS: usize = 64;
-        let mut noted = self.noted(name);
-        if noted.first() == Some(&digest) {
+        let mut recorded = self.recorded(name);
+        if recorded.first() == Some(&digest) {
             return Ok(());
         }
-        noted.retain(|other| *other != digest);
-        noted.insert(0, digest);
+        recorded.retain(|other| *other != digest);
+        recorded.insert(0, digest);
         let lines: Vec<String> =
-            noted.iter().take(MAX_CACHED_DIGESTS).map(Digest::to_string).collect();
+            recorded.iter().take(MAX_CACHED_DIGESTS).map(Digest::to_string).collect();
         self.put(name, lines.join("\n").as_bytes())
     }
 
-    fn noted(&self, name: &str) -> Vec<Digest> {
+    fn recorded(&self, name: &str) -> Vec<Digest> {
         let text = String::from_utf8(self.small(name).unwrap_or_default()).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }

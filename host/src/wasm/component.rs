@@ -163,7 +163,7 @@ pub(super) fn find(
         Some(cache::Found::Refused) => (None, REFUSED),
         Some(cache::Found::Nothing) | None => (None, "miss"),
     };
-    engine.metrics().looked_for_code(result);
+    engine.metrics().code_looked_up(result);
     Ok(match found {
         Some(placed) => Found::Compiled(Compiled { digest, placed }),
         None => Found::Missing(Missing { digest, size, is_refused: result == REFUSED }),

@@ -28,8 +28,8 @@ struct Callers {
     now: Clock,
 }
 
-/// Tells the state of the hooks as long as it is awaited.
-pub(super) async fn tell(host: &Host, paths: &Paths, mut certificate: Certificate) {
+/// Reports the state of the hooks as long as it is awaited.
+pub(super) async fn report(host: &Host, paths: &Paths, mut certificate: Certificate) {
     let callers = Arc::new(Callers {
         certificate: certificate.clone(),
         configs: Mutex::default(),

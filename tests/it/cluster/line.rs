@@ -223,7 +223,7 @@ impl Shared {
     }
 
     /// Records an answer, and blocks the line after the last write that may pass.
-    fn note(&self, asked: &Asked, status: StatusCode, body: &[u8]) {
+    fn record(&self, asked: &Asked, status: StatusCode, body: &[u8]) {
         let mut notes = self.notes.lock().unwrap();
         notes.gone += usize::from(status == StatusCode::GONE);
         if asked.is_write() && status.is_success() {
@@ -249,7 +249,7 @@ impl Shared {
         self.noted.send_modify(|count| *count += 1);
     }
 
-    fn note_busy(&self, asked: &Asked, seconds: u64) {
+    fn record_busy(&self, asked: &Asked, seconds: u64) {
         let mut notes = self.notes.lock().unwrap();
         let is_same = |(_, method, path): &&(Instant, Method, String)| {
             *method == asked.method && *path == asked.path
@@ -266,7 +266,7 @@ impl Shared {
         self.noted.send_modify(|count| *count += 1);
     }
 
-    fn note_frame(&self, frame: &[u8]) {
+    fn record_frame(&self, frame: &[u8]) {
         if frame.windows(GONE.len()).any(|window| window == GONE) {
             self.notes.lock().unwrap().gone += 1;
             self.noted.send_modify(|count| *count += 1);
@@ -290,7 +290,7 @@ impl Shared {
                 frame = next => frame?.map_err(io::Error::other),
             };
             let Ok(frame) = frame else { return Some((frame, None)) };
-            shared.note_frame(&frame);
+            shared.record_frame(&frame);
             Some((Ok(frame), Some((shared, frames, cuts, way))))
         })
     }
@@ -300,7 +300,7 @@ impl Shared {
 async fn carry(shared: Arc<Shared>, request: Request) -> Response {
     let asked = Asked::of(&request);
     if let Err(seconds) = shared.passes(&asked).await {
-        shared.note_busy(&asked, seconds);
+        shared.record_busy(&asked, seconds);
         return too_many(seconds);
     }
     let answer = match forward(&shared.client, request).await {
@@ -315,7 +315,7 @@ async fn carry(shared: Arc<Shared>, request: Request) -> Response {
         Ok(body) => body,
         Err(error) => return (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
     };
-    shared.note(&asked, head.status, &body);
+    shared.record(&asked, head.status, &body);
     // The answer continues in one piece.
     head.headers.remove(TRANSFER_ENCODING);
     // The answer of a request that has passed arrives, even if new requests are refused.

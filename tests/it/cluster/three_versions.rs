@@ -319,9 +319,8 @@ impl Converter {
                 certificate.changed().await;
             }
         };
-        if timeout(TIMEOUT, served).await.is_err() {
-            panic!("the certificate is not served: {:?}", certificate.problem());
-        }
+        let is_served = timeout(TIMEOUT, served).await.is_ok();
+        assert!(is_served, "the certificate is not served: {:?}", certificate.problem());
         let webhooks = Webhooks::new(&host, Paths::new(vec![alias().parse().unwrap()]).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

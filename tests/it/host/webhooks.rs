@@ -224,7 +224,7 @@ async fn callers_that_do_not_accept_the_certificate_are_told() {
     let mut tasks = JoinSet::new();
     tasks.spawn(kept);
     tasks.spawn(async move {
-        webhooks.tell_state(certificate).await;
+        webhooks.report_state(certificate).await;
         Ok(())
     });
     let until = async |expected: Option<(&str, &str)>| {

@@ -57,7 +57,7 @@ pub struct Said {
 // === impl Said ===
 
 impl Said {
-    fn note(&mut self, line: &[u8]) {
+    fn record(&mut self, line: &[u8]) {
         self.bytes += line.len();
         let text = String::from_utf8_lossy(line);
         self.forged += usize::from(FORGED.iter().any(|forged| text.starts_with(forged)));
@@ -113,8 +113,8 @@ impl Host {
             .context("cannot run `prlimit` of util-linux")?;
         let stderr = child.stderr.take().context("it has a standard error")?;
         let said = Arc::<Mutex<Said>>::default();
-        let noted = Arc::clone(&said);
-        std::thread::spawn(move || note(stderr, &noted));
+        let recorded = Arc::clone(&said);
+        std::thread::spawn(move || record(stderr, &recorded));
         let mut host = Self { child, public: String::new(), said };
         host.public = host.listening().await?;
         Ok(host)
@@ -180,11 +180,11 @@ impl Drop for Host {
     }
 }
 
-fn note(stderr: ChildStderr, said: &Mutex<Said>) {
+fn record(stderr: ChildStderr, said: &Mutex<Said>) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
     while stderr.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        said.lock().unwrap_or_else(PoisonError::into_inner).note(&line);
+        said.lock().unwrap_or_else(PoisonError::into_inner).record(&line);
         line.clear();
     }
 }

@@ -76,7 +76,7 @@ impl Stub {
         let hook = hook.ok_or_else(|| format!("there is no hook `{}`", asked.hook))?;
         let review = review_of(asked, config)?;
         let unchanged = Reviewed { denial: None, object: asked.object.cloned(), warnings: vec![] };
-        if !hooks::looks_at(hook, &review)? {
+        if !hooks::matches(hook, &review)? {
             return Ok(unchanged);
         }
         let description = processor::described::<P>(config)?;

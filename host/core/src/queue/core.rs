@@ -128,15 +128,15 @@ impl Core {
     pub(super) fn add(&mut self, key: &Key, cause: Cause, priority: Priority, now: Instant) {
         let slot = self.slots.get_or_default(key);
         if slot.running {
-            slot.note(cause);
+            slot.record(cause);
             slot.again = Some(slot.again.map_or(priority, |held| held.min(priority)));
             return;
         }
         if let Some(rest) = slot.rests_until.filter(|rest| *rest > now && slot.ready.is_none()) {
-            slot.note(cause);
+            slot.record(cause);
             return self.delay(key, Delay { due: rest, cause: Cause::Coalesced, priority });
         }
-        slot.note(cause);
+        slot.record(cause);
         self.make_ready(key, priority, now);
     }
 
@@ -366,7 +366,7 @@ impl Core {
                 continue;
             };
             if delay.cause != Cause::Coalesced {
-                slot.note(delay.cause);
+                slot.record(delay.cause);
             }
             if slot.running {
                 slot.again =
@@ -432,7 +432,7 @@ fn sooner(next: Next, earliest: Option<Instant>) -> Next {
 // === impl Slot ===
 
 impl Slot {
-    fn note(&mut self, cause: Cause) {
+    fn record(&mut self, cause: Cause) {
         if self.causes.contains(&cause) {
             return;
         }

@@ -64,7 +64,7 @@ pub struct Wait {
     pub for_itself: bool,
 }
 
-/// The term under which a dependency is found when something changes. Every object that concerns
+/// The term under which a dependency is found when something changes. Every object that affects
 /// the dependency has this term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IndexTerm {
@@ -78,7 +78,7 @@ pub enum IndexTerm {
     Any,
 }
 
-/// The part of a change that concerns the run.
+/// The part of a change that affects the run.
 ///
 /// A dependency is kept for each key as long as the key exists, so the parts that several
 /// dependencies may hold are shared.
@@ -191,11 +191,11 @@ impl Reads {
         for wrote in record.wrote.iter().filter(|wrote| wrote.subresource.is_empty()) {
             let record::Object { kind, namespace, name, .. } = &wrote.of;
             let own = wrote.own.and_then(record::Own::pair);
-            self.note_written(kind, (namespace.as_deref(), name), &wrote.manager, own);
+            self.record_written(kind, (namespace.as_deref(), name), &wrote.manager, own);
         }
         for record::Pruned { of, manager } in &record.pruned {
             if let Some(query) = of.selection().and_then(|of| Query::new(&of).ok()) {
-                self.note_pruned(&of.kind, query, manager);
+                self.record_pruned(&of.kind, query, manager);
             }
         }
     }
@@ -258,7 +258,7 @@ impl Reads {
     /// the object's existence counts.
     pub fn wrote(&mut self, of: &ObjectRef, manager: &str, own: Option<Pair>) {
         let manager = self.shared_manager(manager);
-        self.note_written(&of.kind, (of.namespace.as_deref(), &of.name), &manager, own);
+        self.record_written(&of.kind, (of.namespace.as_deref(), &of.name), &manager, own);
         self.record_wrote(of, manager, "", own);
     }
 
@@ -315,7 +315,7 @@ impl Reads {
     pub fn pruned(&mut self, of: &Selection, manager: &str) {
         if let Ok(query) = Query::new(of) {
             let shared = self.shared_manager(manager);
-            self.note_pruned(&of.kind, query, &shared);
+            self.record_pruned(&of.kind, query, &shared);
             let secret = self.saw_secret || record::is_secret(&of.kind);
             let (kind, fields) = (self.stores.shared_kind(&of.kind), of.fields.as_slice().into());
             let of = record::Selection::of(of, kind, fields, secret);
@@ -334,7 +334,7 @@ impl Reads {
     /// earlier state counts.
     pub fn merge(&mut self, later: Self) {
         for dependency in later.dependencies {
-            self.note(dependency);
+            self.add_dependency(dependency);
         }
         for wait in later.waits {
             self.waits_for(&wait.kind, wait.for_itself);
@@ -354,7 +354,7 @@ impl Reads {
         self.more_denials += later.more_denials;
     }
 
-    fn note_written(
+    fn record_written(
         &mut self,
         kind: &Kind,
         (namespace, name): (Option<&str>, &str),
@@ -362,31 +362,31 @@ impl Reads {
         own: Option<Pair>,
     ) {
         let query = Arc::new(Query::object(namespace, name));
-        self.note_at_end(kind, DependsOn::Written { query, manager: Arc::clone(manager), own });
+        self.record_at_end(kind, DependsOn::Written { query, manager: Arc::clone(manager), own });
     }
 
-    fn note_pruned(&mut self, kind: &Kind, query: Query, manager: &Arc<str>) {
+    fn record_pruned(&mut self, kind: &Kind, query: Query, manager: &Arc<str>) {
         let (query, manager) = (Arc::new(query), Arc::clone(manager));
-        self.note_at_end(kind, DependsOn::Pruned { query, manager });
+        self.record_at_end(kind, DependsOn::Pruned { query, manager });
     }
 
-    /// Notes a dependency on the state that the run left at its end.
-    fn note_at_end(&mut self, kind: &Kind, depends_on: DependsOn) {
+    /// Records a dependency on the state that the run left at its end.
+    fn record_at_end(&mut self, kind: &Kind, depends_on: DependsOn) {
         let (kind, best) = self.stores.best_for(kind, depends_on.query());
         let (store, term) = best.unzip();
         let index_term = IndexTerm::of(depends_on.query(), term.flatten());
         if store.is_none() {
             self.unwatched.push((Arc::clone(&kind), Arc::clone(depends_on.query())));
         }
-        self.note(Dependency { kind, store, sequence: None, index_term, depends_on });
+        self.add_dependency(Dependency { kind, store, sequence: None, index_term, depends_on });
     }
 
-    pub(super) fn note(&mut self, mut dependency: Dependency) {
+    pub(super) fn add_dependency(&mut self, mut dependency: Dependency) {
         let last = || self.dependencies.iter().rev().take(COMPARED_DEPENDENCIES);
         let is_same = |held: &Dependency| {
             held.store == dependency.store && held.depends_on == dependency.depends_on
         };
-        // A list that is read page by page is noted once.
+        // A list that is read page by page is recorded once.
         if last().any(is_same) {
             return;
         }

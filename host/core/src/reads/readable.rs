@@ -16,7 +16,7 @@ use crate::store::{Entry, Query, Scope, Stores, Wanted};
 pub(super) const RECONCILE: &str = "mortise.dev/reconcile";
 
 /// The fields of a reconciled object that the host itself reads.
-const LOOKED_AT: [&str; 3] = [
+const HOST_FIELDS: [&str; 3] = [
     "metadata.finalizers",
     "metadata.annotations[\"mortise.dev/paused\"]",
     "metadata.annotations[\"mortise.dev/reconcile\"]",
@@ -109,7 +109,7 @@ impl Readable {
             part.reconciler = Some(reconciler.name.clone());
             part.finalizers.clone_from(&reconciler.finalizers);
             part.triggered_by_status = reconciler.triggered_by_status;
-            part.kept = Arc::new(part.fields.union(&looked_at(&LOOKED_AT)));
+            part.kept = Arc::new(part.fields.union(&fields_of(&HOST_FIELDS)));
             let scope = watched(&reconciler.of);
             let wanted = Wanted {
                 fields: part.kept.as_ref().clone(),
@@ -127,7 +127,7 @@ impl Readable {
         for (index, write) in description.writes.iter().enumerate() {
             let part = Part::new(&format!("writes[{index}].of"), &write.of)?;
             let needed =
-                looked_at(&["metadata.labels", "metadata.ownerReferences", "metadata.finalizers"]);
+                fields_of(&["metadata.labels", "metadata.ownerReferences", "metadata.finalizers"]);
             let needed = part
                 .paths()
                 .into_iter()
@@ -369,7 +369,7 @@ fn check(declared: Fields, asked: &[String], of: impl Fn() -> String) -> Result<
     }
 }
 
-fn looked_at(paths: &[&str]) -> Fields {
+fn fields_of(paths: &[&str]) -> Fields {
     Fields::of(paths.iter().filter_map(|path| path.parse().ok()))
 }
 

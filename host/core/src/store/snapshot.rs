@@ -176,7 +176,7 @@ impl Snapshot {
                 let rows = self.index.get(&hashed(term))?;
                 fewest = if rows.size() < fewest.size() { rows } else { fewest };
             } else {
-                self.note_missing(term);
+                self.record_missing(term);
             }
         }
         Some(fewest)
@@ -194,7 +194,7 @@ impl Snapshot {
         self.labels.len()
     }
 
-    fn note_missing(&self, term: Term<'_>) {
+    fn record_missing(&self, term: Term<'_>) {
         let mut missing = self.missing.lock();
         match term {
             Term::Label(key, _) if missing.labels.len() < MAX_INDEXED_LABELS => {

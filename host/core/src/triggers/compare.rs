@@ -32,7 +32,7 @@ impl<'a> Compare<'a> {
             && of.sequence.is_none_or(|seen| seen < self.change.sequence)
     }
 
-    /// Returns whether the change may concern a dependency. [`Index`](super::index::Index) finds
+    /// Returns whether the change may affect a dependency. [`Index`](super::index::Index) finds
     /// those of all keys.
     pub(super) fn is_about(&self, of: &Dependency) -> bool {
         let selects = |entry: &Arc<Entry>| of.depends_on.query().matches(entry);
@@ -41,9 +41,9 @@ impl<'a> Compare<'a> {
             && self.change.old.iter().chain(&self.change.new).any(selects)
     }
 
-    /// Returns whether the change concerns a dependency of a key's run. `all` are the dependencies
+    /// Returns whether the change affects a dependency of a key's run. `all` are the dependencies
     /// of the run.
-    pub(super) fn concerns(&mut self, of: &Dependency, all: &[Dependency], key: &Key) -> bool {
+    pub(super) fn affects(&mut self, of: &Dependency, all: &[Dependency], key: &Key) -> bool {
         let is_pruned = matches!(of.depends_on, DependsOn::Pruned { .. });
         !(is_pruned && self.is_written(all)) && self.hits(&of.depends_on, key)
     }

@@ -34,7 +34,7 @@ impl Index {
         }
     }
 
-    /// Returns the keys that a change may concern, each with the index term of the dependency. A
+    /// Returns the keys that a change may affect, each with the index term of the dependency. A
     /// key may come with several index terms. The cost grows with the number of these keys.
     pub(super) fn candidates(&self, change: &Change) -> impl Iterator<Item = (IndexTerm, &Key)> {
         let entries = change.old.iter().chain(&change.new);

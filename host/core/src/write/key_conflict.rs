@@ -115,9 +115,9 @@ impl KeyConflicts {
     /// Returns the messages for a key that holds fields that others want.
     pub(super) fn warnings_for(&self, hash: &str) -> Vec<String> {
         let state = self.0.lock();
-        let concern = |conflict: &&KeyConflict| conflict.with.iter().any(|with| with == hash);
+        let with_digest = |conflict: &&KeyConflict| conflict.with.iter().any(|with| with == hash);
         let mut messages: Vec<String> =
-            state.open.values().filter(concern).map(KeyConflict::warning).collect();
+            state.open.values().filter(with_digest).map(KeyConflict::warning).collect();
         messages.sort();
         messages
     }

@@ -66,7 +66,7 @@ fn fields(
             continue;
         }
         let value = read(&field.shape, value, &here, unknown)?;
-        if !left_out(field, &value) {
+        if !is_omitted(field, &value) {
             kept.insert(name, value);
         }
     }
@@ -117,7 +117,7 @@ fn without_empty_lists_in(shape: &Shape, value: &mut Value) {
 
 /// Returns whether a value is the same as an absent one: empty lists and maps always, empty texts,
 /// zeros and false mostly.
-fn left_out(field: &Field, value: &Value) -> bool {
+fn is_omitted(field: &Field, value: &Value) -> bool {
     match value {
         Value::Array(items) => {
             items.is_empty() && matches!(field.shape, Shape::List(_)) && field.always.is_none()

@@ -118,7 +118,7 @@ impl Tracked<'_> {
         Tracked { path: self.path, duplicates: self.duplicates }
     }
 
-    fn note_duplicate(&mut self, key: &str) {
+    fn record_duplicate(&mut self, key: &str) {
         let text = path_text(self.path, key);
         if !self.duplicates.contains(&text) {
             self.duplicates.push(text);
@@ -268,7 +268,7 @@ impl<'de> Visitor<'de> for Tracked<'_> {
         let mut map = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
             if map.contains_key(&key) {
-                self.note_duplicate(&key);
+                self.record_duplicate(&key);
             }
             self.path.push(Step::Key(key));
             let value = entries.next_value_seed(self.inner())?;

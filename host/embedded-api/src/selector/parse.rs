@@ -31,7 +31,7 @@ pub(super) fn labels(text: &str) -> Result<LabelSelector, SelectorError> {
     let mut parser = Parser { tokens: tokens(text), at: 0 };
     let mut requirements = Vec::new();
     loop {
-        match parser.look() {
+        match parser.peek() {
             (Token::Identifier | Token::Not, _) => {
                 let requirement = parser.requirement();
                 requirements.push(
@@ -65,7 +65,7 @@ pub(super) fn labels(text: &str) -> Result<LabelSelector, SelectorError> {
 
 impl Parser {
     /// Returns the next token where every word is a name, also `in` and `notin`.
-    fn look(&self) -> (Token, String) {
+    fn peek(&self) -> (Token, String) {
         match self.tokens.get(self.at).cloned().unwrap_or((Token::End, String::new())) {
             (Token::In | Token::NotIn, text) => (Token::Identifier, text),
             token => token,
@@ -73,13 +73,13 @@ impl Parser {
     }
 
     fn take(&mut self) -> (Token, String) {
-        let token = self.look();
+        let token = self.peek();
         self.at += 1;
         token
     }
 
     fn expect_another(&self) -> Result<(), SelectorError> {
-        match self.look() {
+        match self.peek() {
             (Token::Identifier | Token::Not, _) => Ok(()),
             (_, found) => {
                 Err(SelectorError(format!("found '{found}', expected: identifier after ','")))
@@ -100,7 +100,7 @@ impl Parser {
         if negated {
             return Ok(Requirement { key, operator: Operator::DoesNotExist, values: Vec::new() });
         }
-        if matches!(self.look().0, Token::End | Token::Comma) {
+        if matches!(self.peek().0, Token::End | Token::Comma) {
             return Ok(Requirement { key, operator: Operator::Exists, values: Vec::new() });
         }
         let (token, found) =
@@ -122,7 +122,7 @@ impl Parser {
     }
 
     fn exact_value(&mut self) -> Result<String, String> {
-        if matches!(self.look().0, Token::End | Token::Comma) {
+        if matches!(self.peek().0, Token::End | Token::Comma) {
             return Ok(String::new());
         }
         match self.take() {
@@ -136,7 +136,7 @@ impl Parser {
         if token != Token::Open {
             return Err(format!("found '{found}' expected: '('"));
         }
-        match self.look() {
+        match self.peek() {
             (Token::Identifier | Token::Comma, _) => {}
             (Token::Close, _) => {
                 self.at += 1;
@@ -159,7 +159,7 @@ impl Parser {
             match self.take() {
                 (Token::Identifier, value) => {
                     values.push(value);
-                    match self.look() {
+                    match self.peek() {
                         (Token::Comma, _) => {}
                         (Token::Close, _) => return Ok(values),
                         (_, found) => return Err(format!("found '{found}', expected: ',' or ')'")),
@@ -169,7 +169,7 @@ impl Parser {
                     if values.is_empty() {
                         values.push(String::new());
                     }
-                    match self.look().0 {
+                    match self.peek().0 {
                         Token::Close => {
                             values.push(String::new());
                             return Ok(values);

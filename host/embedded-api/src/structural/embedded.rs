@@ -74,12 +74,12 @@ fn prune_fields(
         if !known {
             unknown.push(path.child(name).to_string());
         }
-        known && !is_left_out(value)
+        known && !is_omitted(value)
     });
 }
 
 /// Returns whether Kubernetes omits a value when it writes the metadata it has read.
-fn is_left_out(value: &Value) -> bool {
+fn is_omitted(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),

@@ -52,7 +52,7 @@ impl Names {
 
     /// A body, or what is selected of it.
     pub(crate) fn body(&mut self, body: &Value, select: Option<&[&str]>) -> Value {
-        self.note_generated(body);
+        self.record_generated(body);
         let is_list = is_list(body);
         let is_table = body["kind"] == "Table";
         self.select(body, select, Context { is_list, is_table })
@@ -60,7 +60,7 @@ impl Names {
 
     /// An event of a watch, or what is selected of it.
     pub(crate) fn event(&mut self, event: &Value, select: Option<&[&str]>) -> Value {
-        self.note_generated(&event["object"]);
+        self.record_generated(&event["object"]);
         let is_table = event["object"]["kind"] == "Table";
         if select.is_some() {
             return self.select(event, select, Context { is_list: false, is_table });
@@ -180,7 +180,7 @@ impl Names {
         name
     }
 
-    fn note_generated(&mut self, body: &Value) {
+    fn record_generated(&mut self, body: &Value) {
         let items = body["items"].as_array().into_iter().flatten();
         for object in std::iter::once(body).chain(items) {
             let metadata = &object["metadata"];

@@ -43,7 +43,7 @@ impl Access {
         while let Some((kind, event)) = all.next().await {
             match event {
                 Ok(Event::Apply(of) | Event::Delete(of)) => {
-                    if kind != "ServiceAccount" || self.concerns(&of) {
+                    if kind != "ServiceAccount" || self.affects(&of) {
                         self.renew_soon();
                     }
                 }
@@ -61,7 +61,7 @@ impl Access {
     }
 
     /// Returns whether a `ServiceAccount` is one of a processor.
-    fn concerns(&self, of: &Metadata) -> bool {
+    fn affects(&self, of: &Metadata) -> bool {
         let (namespace, name) = (of.metadata.namespace.as_deref(), of.metadata.name.as_deref());
         let is_it = |rights: &std::sync::Arc<super::Rights>| {
             let account = rights.account();

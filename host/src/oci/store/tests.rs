@@ -127,8 +127,8 @@ async fn access_is_noted_for_a_namespace_and_a_repository() {
     let tag: Reference = "example.com/a:1".parse().unwrap();
     let by_digest = tag.at(two);
     assert!(!store.has_access("shop", &tag, one));
-    store.note_access("shop", &tag, one).unwrap();
-    store.note_access("shop", &by_digest, two).unwrap();
+    store.record_access("shop", &tag, one).unwrap();
+    store.record_access("shop", &by_digest, two).unwrap();
     for digest in [one, two] {
         assert!(
             store.has_access("shop", &tag, digest) && store.has_access("shop", &by_digest, digest)
@@ -139,10 +139,10 @@ async fn access_is_noted_for_a_namespace_and_a_repository() {
     }
     assert_eq!(store.last_of_tag("shop", &tag), Some(one), "a digest says nothing about a tag");
     assert_eq!(store.last_of_tag("other", &tag), None);
-    store.note_access("shop", &tag, two).unwrap();
+    store.record_access("shop", &tag, two).unwrap();
     assert_eq!(store.last_of_tag("shop", &tag), Some(two));
     for number in 0..100_u32 {
-        store.note_access("shop", &tag, Digest::of(&number.to_be_bytes())).unwrap();
+        store.record_access("shop", &tag, Digest::of(&number.to_be_bytes())).unwrap();
     }
     assert!(!store.has_access("shop", &tag, one), "the oldest are forgotten");
 }

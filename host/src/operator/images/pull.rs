@@ -56,7 +56,7 @@ impl Puller {
             Some(pulled) => pulled,
             None => self.pull(store, manifest).await?,
         };
-        store.note_access(namespace, &self.reference, manifest)?;
+        store.record_access(namespace, &self.reference, manifest)?;
         Ok(pulled)
     }
 

@@ -127,6 +127,22 @@ impl Mesh {
         self.ground.apply(vec![controller]).await;
     }
 
+    /// Changes settings whose change restarts the gateway and the control plane.
+    async fn restart_istio(&self) {
+        self.edit(&json!({"config": {"numTrustedProxies": 2}})).await;
+        let restarts = self.ground.user("ingress-gateway-restart");
+        for workload in ["deployments", "daemonsets"] {
+            self.until(&format!("{workload} are restarted"), async || {
+                let requests = self.ground.requests().await;
+                requests.iter().any(|event| {
+                    let is_patch = event.verb == "patch" && event.resource() == workload;
+                    is_patch && event.account() == restarts
+                })
+            })
+            .await;
+        }
+    }
+
     /// Adds what makes processors use the rights that few clusters need: a provider whose load
     /// balancer speaks the PROXY protocol, and one whose CNI plugin lives elsewhere.
     async fn be_special(&self) {
@@ -229,18 +245,7 @@ async fn each_printed_rule_is_used_and_a_missing_one_is_told() {
     }
     mesh.until_state("Ready").await;
 
-    // Settings whose change restarts the gateway, and the control plane.
-    mesh.edit(&json!({"config": {"numTrustedProxies": 2}})).await;
-    let restarts = mesh.ground.user("ingress-gateway-restart");
-    for workload in ["deployments", "daemonsets"] {
-        mesh.until(&format!("{workload} are restarted"), async || {
-            let requests = mesh.ground.requests().await;
-            requests.iter().any(|event| {
-                event.verb == "patch" && event.resource() == workload && event.account() == restarts
-            })
-        })
-        .await;
-    }
+    mesh.restart_istio().await;
     mesh.be_special().await;
     mesh.until("the Pod is evicted", async || {
         let requests = mesh.ground.requests().await;

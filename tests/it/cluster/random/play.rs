@@ -154,7 +154,7 @@ impl<'a> Side<'a> {
     async fn answer(&mut self, path: &str, step: &Step) -> (Value, Value) {
         let request = self.request(path, step);
         let got = run::request(self.server, &request, &self.names).await;
-        self.note(&got);
+        self.record(&got);
         let mut answer = Value::Object(got.normalised(&mut self.names, None));
         unstable(&mut answer);
         (request, answer)
@@ -182,7 +182,7 @@ impl<'a> Side<'a> {
         request
     }
 
-    fn note(&mut self, got: &Got) {
+    fn record(&mut self, got: &Got) {
         let Some(body) = got.body.as_ref().filter(|body| body["kind"] != "Scale") else { return };
         let metadata = &body["metadata"];
         let (Some(name), Some(version)) =

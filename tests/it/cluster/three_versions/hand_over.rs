@@ -188,6 +188,18 @@ impl Gateway {
         (secret.data["data"].clone(), secret.metadata.owner_references.map_or(0, |of| of.len()))
     }
 
+    /// Deletes the original's Deployment once it does not own the Secret any more.
+    async fn end_owner(&self, owner: &Value, pair: &Value) {
+        self.until("the Secret has no owner", async || self.pair().await == (pair.clone(), 0))
+            .await;
+        let deployments = self.api(owner).await;
+        deployments.delete(&name_of(owner), &DeleteParams::foreground()).await.unwrap();
+        self.until("the Deployment is gone with all that it owns", async || {
+            deployments.get_opt(&name_of(owner)).await.unwrap().is_none()
+        })
+        .await;
+    }
+
     /// Deletes the Processors, which let go of everything.
     async fn release(&self) {
         let api = self.api(&Self::processor(MODULE, false)).await;
@@ -235,18 +247,7 @@ async fn rules_of_three_versions_go_from_the_original_to_the_processor_and_back_
     assert_eq!(seen(gateway.traffic().await), traffic);
     gateway.apply(vec![Gateway::processor(MODULE, false), certificate()]).await;
     gateway.until_taken_over().await;
-    gateway
-        .until("the original's Deployment does not own the Secret any more", async || {
-            gateway.pair().await == (pair.clone(), 0)
-        })
-        .await;
-    let deployments = gateway.api(&owner).await;
-    deployments.delete(&name_of(&owner), &DeleteParams::foreground()).await.unwrap();
-    gateway
-        .until("the original's Deployment is gone with all that it owns", async || {
-            deployments.get_opt(&name_of(&owner)).await.unwrap().is_none()
-        })
-        .await;
+    gateway.end_owner(&owner, &pair).await;
     gateway.until_quiet(&host).await;
     assert_eq!(seen(gateway.traffic().await), traffic);
     assert_eq!(seen(gateway.list(STORED).await), rules);

@@ -93,7 +93,7 @@ impl Sources {
     }
 
     /// Returns whether a change of this file can change what is built.
-    pub(super) fn concerns(&self, path: &Path) -> bool {
+    pub(super) fn affects(&self, path: &Path) -> bool {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let of_workspace = OF_WORKSPACE.contains(&name)
             && path.parent().is_some_and(|parent| self.workspaces.contains(parent));

@@ -94,11 +94,11 @@ pub(super) fn prepare(folder: &Path) -> anyhow::Result<()> {
 /// Fails if a file cannot be written.
 pub(super) fn save(api: &EmbeddedApi, folder: &Path, secrets: Secrets) -> anyhow::Result<String> {
     let cannot = || format!("cannot save into `{}`", folder.display());
-    let (mut kinds, mut saved, mut left_out) = (BTreeMap::<PathBuf, String>::new(), 0, 0);
+    let (mut kinds, mut saved, mut not_saved) = (BTreeMap::<PathBuf, String>::new(), 0, 0);
     for mut object in api.objects() {
         let kind = local::kind_of(&object);
         if secrets == Secrets::Masked && kind.group.is_empty() && kind.kind == "Secret" {
-            left_out += 1;
+            not_saved += 1;
             continue;
         }
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -118,10 +118,10 @@ pub(super) fn save(api: &EmbeddedApi, folder: &Path, secrets: Secrets) -> anyhow
         write(&file, &text).with_context(cannot)?;
     }
     let mut note = format!("{saved} objects saved in {}", folder.display());
-    if left_out > 0 {
+    if not_saved > 0 {
         let _ = write!(
             note,
-            "; {left_out} Secrets were not: --show-secrets saves them too, with their values"
+            "; {not_saved} Secrets were not: --show-secrets saves them too, with their values"
         );
     }
     Ok(note)

@@ -220,7 +220,7 @@ impl Work {
             let is_built = self.job.as_ref().is_some_and(|job| job.seat == index);
             // Cargo itself writes the lock file during a build.
             let is_own = |path: &&PathBuf| is_built && path.ends_with("Cargo.lock");
-            if !saved.iter().filter(|path| !is_own(path)).any(|path| seat.sources.concerns(path)) {
+            if !saved.iter().filter(|path| !is_own(path)).any(|path| seat.sources.affects(path)) {
                 continue;
             }
             seat.dirty = true;

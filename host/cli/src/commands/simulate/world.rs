@@ -80,7 +80,7 @@ impl World {
             cluster: Cluster::new(kube::Client::new(api.router(), "default")),
             api,
             untyped: Vec::new(),
-            notes: left_out(&missing, &input.objects),
+            notes: not_loaded(&missing, &input.objects),
             given: input.objects.iter().map(identity).collect(),
             hooks,
             hidden: BTreeSet::new(),
@@ -213,7 +213,7 @@ fn hooks_of(
 }
 
 /// Returns notes about objects whose kinds are missing.
-fn left_out(missing: &Missing, objects: &[Value]) -> Vec<String> {
+fn not_loaded(missing: &Missing, objects: &[Value]) -> Vec<String> {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for kind in objects.iter().map(local::kind_of).filter(|kind| missing.holds(kind)) {
         *kinds.entry(display_kind(&kind)).or_default() += 1;

@@ -30,7 +30,7 @@ const OF_COMPONENT: [&str; 4] = ["labels", "annotations", "finalizers", "ownerRe
 ///
 /// Fails for a request that the hook's configuration must not send to it: of another kind, another
 /// version or another operation.
-pub fn looks_at(hook: &Hook, review: &Review) -> Result<bool, String> {
+pub fn matches(hook: &Hook, review: &Review) -> Result<bool, String> {
     let (wanted, found) = (&hook.of.kind, &review.ref_.kind);
     if wanted != found {
         return Err(format!(
@@ -211,18 +211,18 @@ mod tests {
     #[test]
     fn requests_that_the_hook_did_not_ask_for_are_told_apart() {
         let (hook, review) = (hook(), review());
-        assert_eq!(looks_at(&hook, &review), Ok(true));
+        assert_eq!(matches(&hook, &review), Ok(true));
         let other = Review { ref_: reference("Pod", "a"), ..review.clone() };
         assert!(
-            looks_at(&hook, &other).unwrap_err().contains("looks at Rule g/v1, not at Pod g/v1")
+            matches(&hook, &other).unwrap_err().contains("looks at Rule g/v1, not at Pod g/v1")
         );
         let update = Review { operation: Operation::Update, ..review.clone() };
-        assert!(looks_at(&hook, &update).unwrap_err().contains("not at Update"));
+        assert!(matches(&hook, &update).unwrap_err().contains("not at Update"));
         let labelled = Hook { of: labelled(all("Rule"), "a=b"), ..hook };
-        assert_eq!(looks_at(&labelled, &review), Ok(false));
+        assert_eq!(matches(&labelled, &review), Ok(false));
         let mut old = rule();
         old["metadata"]["labels"] = json!({"a": "b"});
         let replaced = Review { old: Some(old.to_string()), ..review };
-        assert_eq!(looks_at(&labelled, &replaced), Ok(true), "its labels were taken away");
+        assert_eq!(matches(&labelled, &replaced), Ok(true), "its labels were taken away");
     }
 }

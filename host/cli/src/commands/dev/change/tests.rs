@@ -44,7 +44,7 @@ fn what_a_guest_is_built_from_concerns_it() {
         ("all/guest/src/lib.rs~", false),
     ];
     for (path, expected) in cases {
-        assert_eq!(sources.concerns(&folder.join(path)), expected, "{path}");
+        assert_eq!(sources.affects(&folder.join(path)), expected, "{path}");
     }
 }
 
