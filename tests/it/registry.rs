@@ -73,7 +73,7 @@ impl Said {
     }
 
     /// The one line that says what is wrong.
-    fn line(self) -> String {
+    pub(crate) fn line(self) -> String {
         assert_eq!(self.code, Some(1), "{self:?}");
         assert_eq!(self.error.trim_end().lines().count(), 1, "{self:?}");
         self.error

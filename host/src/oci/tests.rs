@@ -406,6 +406,16 @@ async fn a_token_is_asked_for_where_the_registry_says() {
 }
 
 #[tokio::test]
+async fn a_registry_without_tls_has_no_credentials_sent_to_a_token_service() {
+    let (place, service) = (Place::plain().await, Place::tls().await);
+    let challenge = format!("Bearer realm=\"https://{}/token\",service=\"s\"", service.fake.host());
+    place.fake.set_mood(move |_| Some(Answer::of(401).header("www-authenticate", &challenge)));
+    let error = pull(&place.as_user(false)).await.unwrap_err().to_string();
+    assert!(error.contains("which are sent over TLS only"), "{error}");
+    assert!(service.fake.seen().is_empty());
+}
+
+#[tokio::test]
 async fn a_certificate_of_nobody_known_is_refused() {
     let place = Place::tls().await;
     place.put();

@@ -314,12 +314,12 @@ async fn neighbour(table: &mut Table) -> anyhow::Result<()> {
         first_call(&host, &base).await?;
         let alone = changes(&api, &host).await?;
         // A registry that sends 1 KB a second, to as many as ask.
-        let slow = base.clone();
-        push(&fake, "slow", &rebuilt(&base, "slow")).await?;
+        let slow = rebuilt(&base, "slow");
+        push(&fake, "slow", &slow).await?;
         fake.set_mood(move |request| {
             let pace = Some((1000, Duration::from_secs(1)));
             let is_blob = request.method == "GET" && request.target.contains("/blobs/");
-            is_blob.then(|| Answer { pace, ..Answer::of(200).body(&[&slow[..], b"\0"].concat()) })
+            is_blob.then(|| Answer { pace, ..Answer::of(200).body(&slow) })
         });
         let cluster = Cluster::new(kube::Client::new(api.router(), NAMESPACE));
         let waiting = (0..WAITING_PROCESSORS).map(|number| {
@@ -336,6 +336,13 @@ async fn neighbour(table: &mut Table) -> anyhow::Result<()> {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
         let beside = changes(&api, &host).await?;
+        let resource =
+            ApiResource::from_gvk(&GroupVersionKind::gvk("mortise.dev", "v1alpha1", "Processor"));
+        let waiting: Api<DynamicObject> =
+            Api::namespaced_with(cluster.client().clone(), NAMESPACE, &resource);
+        let still = waiting.get("slow-0").await?.data;
+        let reason = still.pointer("/status/conditions/0/reason").and_then(Value::as_str);
+        ensure!(reason == Some("Pulling"), "the registry is not slow: {still:#}");
         stop.cancel();
         anyhow::Ok([("alone", alone), ("beside a registry that sends 1 KB/s", beside)])
     };

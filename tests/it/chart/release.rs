@@ -67,19 +67,20 @@ impl Bench {
     /// Makes a release of programs and a module that stand for built ones.
     #[track_caller]
     fn of_test_build(&self, name: &str, umask: &str) -> PathBuf {
-        self.of_module(name, umask, b"a module")
+        fs::write(self.path("secret_copy.wasm"), "a module").unwrap();
+        self.of_modules(name, umask, &[self.path("secret_copy.wasm")])
     }
 
-    /// Makes a release of programs that stand for built ones, and of this module.
+    /// Makes a release of programs that stand for built ones, and of these modules.
     #[track_caller]
-    fn of_module(&self, name: &str, umask: &str, module: &[u8]) -> PathBuf {
-        fs::write(self.path("secret_copy.wasm"), module).unwrap();
+    fn of_modules(&self, name: &str, umask: &str, modules: &[PathBuf]) -> PathBuf {
         let mut arguments = Vec::new();
         for (architecture, machine) in ARCHITECTURES {
             arguments.extend(["--program".to_owned(), self.program(architecture, machine)]);
         }
-        let module = self.path("secret_copy.wasm").display().to_string();
-        arguments.extend(["--module".to_owned(), module]);
+        for module in modules {
+            arguments.extend(["--module".to_owned(), module.display().to_string()]);
+        }
         succeeded(&self.release(name, umask, &arguments));
         self.path(name)
     }
@@ -224,18 +225,33 @@ fn a_release_is_put_into_a_registry_and_its_processors_are_signed() {
         return;
     }
     let (Some(bench), Some(desk)) = (Bench::open(), Desk::open(TESTS)) else { return };
-    let module = fs::read(mortise_tests::guest("guests/secret-copy").unwrap()).unwrap();
-    let release = bench.of_module("release", "022", &module);
+    let guests = ["guests/secret-copy", "tests/guests/announce", "tests/guests/shout"];
+    let modules = guests.map(|folder| mortise_tests::guest(folder).unwrap());
+    let release = bench.of_modules("release", "022", &modules);
     let registry = desk.reference("team");
-    let publish = || bench.publish(&desk, &[release.to_str().unwrap(), &registry, KEY]);
+    let library = release.join("test-guest-shout.wasm").display().to_string();
+    let library = format!("example:shouting/shout@1.0.0={library}");
+    let publish = || {
+        let arguments = ["--library", &library, release.to_str().unwrap(), &registry, KEY];
+        bench.publish(&desk, &arguments)
+    };
     let output = publish();
     succeeded(&output);
     let said = String::from_utf8(output.stdout).unwrap();
-    let names = ["mortise", "charts/mortise", "charts/mortise-processor", "processors/secret-copy"];
-    let expected = names.map(|name| format!("{registry}/{name}:{VERSION}"));
+    let processors = ["secret-copy", "test-guest-announce", "test-guest-shout"];
+    let processors = processors.map(|name| format!("processors/{name}"));
+    let names = ["mortise", "charts/mortise", "charts/mortise-processor"].map(str::to_owned);
+    let expected: Vec<String> = names.into_iter().chain(processors).collect();
+    let expected = expected.iter().map(|name| format!("{registry}/{name}:{VERSION}"));
+    let expected: Vec<String> = expected.collect();
     let lines: Vec<&str> = said.lines().map(|line| line.split('@').next().unwrap()).collect();
     assert_eq!(lines, expected);
-    desk.well(&["verify", &expected[3], "--key", PUBLIC]);
+    for reference in &expected[3..] {
+        desk.well(&["verify", reference, "--key", PUBLIC]);
+    }
+    // An image is no component, whoever has signed it.
+    let error = desk.run(&["verify", &expected[0], "--key", PUBLIC]).line();
+    assert!(error.contains(&expected[0]) && error.contains("application/wasm"), "{error}");
     assert_eq!(String::from_utf8(publish().stdout).unwrap(), said, "the same digests again");
 
     // A release that was changed is not put there.

@@ -1,12 +1,18 @@
 //! APIRules in three versions on a real control plane, which asks hosts for conversions: taken over
 //! from the original operator and back, and used while hosts come and go.
 
+mod admission;
 mod former;
 mod front;
 mod hand_over;
 mod users;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    io::Write as _,
+    net::SocketAddr,
+    process::{Command, Stdio},
+    sync::Arc,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kube::{
@@ -246,6 +252,18 @@ impl Gateway {
             all.extend(self.list(of).await);
         }
         all
+    }
+
+    /// Runs kubectl as an administrator; returns all that it prints.
+    fn kubectl(&self, arguments: &str, input: &str) -> String {
+        let mut command = Command::new("kubectl");
+        command.arg("--kubeconfig").arg(self.plane.kubeconfig()).args(arguments.split(' '));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        String::from_utf8(said).unwrap()
     }
 
     /// Returns the APIRules of the users' namespace, in one of their versions.

@@ -3,7 +3,10 @@
 use std::{io::Write as _, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
-use mortise_host::oci::signature::{self, PublicKey, Verified, verify_file, verify_manifest};
+use mortise_host::oci::{
+    artifact,
+    signature::{self, PublicKey, Verified, verify_file, verify_manifest},
+};
 
 use super::sign::signature_of;
 use crate::{
@@ -23,12 +26,11 @@ pub async fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         Some(reference) => {
             let repository = RegistryClient::open(&args.client)?.repository(&reference, false)?;
             let cannot = || format!("cannot verify `{reference}`");
-            let digest = match reference.digest() {
-                Some(digest) => digest,
-                None => {
-                    repository.resolve(&registry::name_of(&reference)).await.with_context(cannot)?
-                }
-            };
+            let document = repository.manifest(&registry::name_of(&reference)).await;
+            let document = document.with_context(cannot)?;
+            // What is signed is a component, not just anything.
+            artifact::parse(&document.bytes).with_context(cannot)?;
+            let digest = document.digest;
             let found = signature::fetch(&repository, digest).await.with_context(cannot)?;
             (reference.at(digest).to_string(), verify_manifest(digest, &found, &all))
         }

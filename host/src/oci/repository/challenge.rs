@@ -83,7 +83,8 @@ impl Repository {
             let found = "it is to give a token without TLS".to_owned();
             return Err(Error::AddressRefused { host: at.host, found });
         }
-        if self.credentials.is_some() && !at.is_tls {
+        // The token, too, would go to the registry without TLS.
+        if self.credentials.is_some() && !(at.is_tls && from.is_tls) {
             return Err(self.denied("it asks for credentials, which are sent over TLS only"));
         }
         let actions = if self.pushes { "pull,push" } else { "pull" };

@@ -145,6 +145,20 @@ fn a_processor_that_runs_says_what_and_how_many() {
     assert_eq!(found, expected);
 }
 
+#[test]
+fn a_processor_with_hooks_says_whether_they_are_answered() {
+    let without = computed(|_| {}, None, State::Runs);
+    assert!(without.conditions.iter().all(|condition| condition.type_ != "Serving"));
+    let hooks = |hooks| computed(|of| of.hooks = Some(hooks), None, State::Runs);
+    let answered = hooks(Ok(()));
+    let expected = ("True", "Serving", "conversions and admissions are answered");
+    assert_eq!(said(&answered, "Serving"), expected);
+    let expired =
+        host::NotServed { reason: "CertificateInvalid", message: "it has expired".into() };
+    let not = hooks(Err(expired));
+    assert_eq!(said(&not, "Serving"), ("False", "CertificateInvalid", "it has expired"));
+}
+
 type Change = Box<dyn FnOnce(&mut host::ProcessorStatus)>;
 
 /// The type of a condition, and its status, reason and message.

@@ -1,7 +1,6 @@
 //! Users of APIRules, in three versions, while hosts come and go.
 
 use std::{
-    process::Command,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -166,18 +165,6 @@ impl Gateway {
             let host: Value = serde_json::from_str(&text).unwrap();
             host["leads"] == true
         }
-    }
-
-    fn kubectl(&self, arguments: &str, input: &str) -> String {
-        use std::io::Write as _;
-        let mut command = Command::new("kubectl");
-        command.arg("--kubeconfig").arg(self.plane.kubeconfig()).args(arguments.split(' '));
-        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-        let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        String::from_utf8(said).unwrap()
     }
 }
 

@@ -15,6 +15,9 @@ use mortise_core::{
 
 /// The port of the Service.
 const SERVICE_PORT: u16 = 443;
+/// Requests that a hook which changes objects is asked for, in CEL: all but those for objects that
+/// are being deleted, so that finalizers can be taken off while no host answers.
+const NOT_BEING_DELETED: &str = "object == null || !has(object.metadata.deletionTimestamp)";
 /// The port of the host in the guides.
 const TARGET_PORT: u16 = 9443;
 
@@ -103,6 +106,9 @@ fn webhook(hook: &Hook, processor: &Account, client: &Value, known: &Kinds) -> V
         .namespace
         .as_ref()
         .map(|namespace| json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}}));
+    let is_changed = hook.changes && hook.operations.contains(&Operation::Update);
+    let conditions =
+        is_changed.then(|| json!([{"name": "not-being-deleted", "expression": NOT_BEING_DELETED}]));
     json!({
         "name": format!("{}.{name}.{namespace}.mortise.dev", hook.name),
         "clientConfig": client, "rules": [rule], "matchPolicy": "Exact",
@@ -110,6 +116,7 @@ fn webhook(hook: &Hook, processor: &Account, client: &Value, known: &Kinds) -> V
         "timeoutSeconds": hook.timeout.div_ceil(1_000), "admissionReviewVersions": ["v1"],
         "namespaceSelector": namespaces.unwrap_or_else(|| json!({})),
         "objectSelector": selector(&hook.of.labels),
+        "matchConditions": conditions.unwrap_or_else(|| json!([])),
     })
 }
 
@@ -143,7 +150,7 @@ mod tests {
         let hook = Hook {
             name: "mark".into(),
             of: labelled(all("Rule"), "a in (b,c),!d"),
-            operations: vec![Operation::Create, Operation::Delete],
+            operations: vec![Operation::Create, Operation::Update],
             changes: true,
             on_failure: Otherwise::LetPass,
             timeout: 1_500,
@@ -174,7 +181,10 @@ mod tests {
             {"key": "d", "operator": "DoesNotExist"},
         ]});
         assert_eq!(webhook["objectSelector"], expected);
-        assert_eq!(webhook["rules"][0]["operations"], json!(["CREATE", "DELETE"]));
+        assert_eq!(webhook["rules"][0]["operations"], json!(["CREATE", "UPDATE"]));
+        assert_eq!(webhook["matchConditions"][0]["expression"], NOT_BEING_DELETED);
+        let check = &objects[3]["webhooks"][0];
+        assert_eq!(check["matchConditions"], json!([]), "a check holds to the end of an object");
         assert_eq!(
             objects[3]["webhooks"][0]["clientConfig"]["service"]["path"],
             "/admit/shop/rules/check"

@@ -24,7 +24,8 @@ pub struct Decision {
 const OF_COMPONENT: [&str; 4] = ["labels", "annotations", "finalizers", "ownerReferences"];
 
 /// Returns whether a hook looks at a request: it is within the namespace and the labels that the
-/// hook declares, with the object or with the one that it replaces.
+/// hook declares, with the object or with the one that it replaces. A hook that changes objects
+/// does not look at changes of one that is being deleted, as its configuration says.
 ///
 /// # Errors
 ///
@@ -49,13 +50,18 @@ pub fn matches(hook: &Hook, review: &Review) -> Result<bool, String> {
     if hook.of.namespace.is_some() && hook.of.namespace != review.ref_.namespace {
         return Ok(false);
     }
+    let parse = |text: &String| serde_json::from_str::<Value>(text).unwrap_or_default();
+    if hook.changes && review.object.as_ref().map(parse).is_some_and(|object| is_deleted(&object)) {
+        return Ok(false);
+    }
     let labels = LabelSelector::parse(&hook.of.labels).map_err(|error| error.problem)?;
-    let objects = [&review.object, &review.old].into_iter().flatten();
-    let matches = |text: &String| {
-        let object: Value = serde_json::from_str(text).unwrap_or_default();
-        labels.matches_object(&object)
-    };
-    Ok(labels.is_empty() || objects.into_iter().any(matches))
+    let mut objects = [&review.object, &review.old].into_iter().flatten();
+    Ok(labels.is_empty() || objects.any(|text| labels.matches_object(&parse(text))))
+}
+
+/// Returns whether an object is being deleted.
+fn is_deleted(object: &Value) -> bool {
+    !object.pointer("/metadata/deletionTimestamp").unwrap_or(&Value::Null).is_null()
 }
 
 /// Returns the fate of a request from a hook's answer. What differs between the object and the
@@ -224,5 +230,15 @@ mod tests {
         old["metadata"]["labels"] = json!({"a": "b"});
         let replaced = Review { old: Some(old.to_string()), ..review };
         assert_eq!(matches(&labelled, &replaced), Ok(true), "its labels were taken away");
+    }
+
+    #[test]
+    fn a_hook_that_changes_objects_lets_those_go_that_are_being_deleted() {
+        let mut deleted = rule();
+        deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let review = Review { object: Some(deleted.to_string()), ..review() };
+        assert_eq!(matches(&hook(), &review), Ok(false));
+        let check = Hook { changes: false, ..hook() };
+        assert_eq!(matches(&check, &review), Ok(true), "a check holds to the end of an object");
     }
 }
