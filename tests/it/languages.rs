@@ -73,8 +73,9 @@ fn an_exception_fails_the_run_with_its_message_and_its_line() {
         let folder = root().join(language.secret_copy());
         let text = fs::read_to_string(folder.join(source)).unwrap();
         let line = text.lines().position(|line| line.contains(statement)).unwrap() + 1;
-        let expected =
-            format!("SecretCopy platform/registry: {message} ({source}:{line}, in reconcile)");
+        let expected = format!(
+            "SecretCopy copy.mortise.dev/v1 platform/registry: {message} ({source}:{line}, in reconcile)"
+        );
         let said = failed(language.secret_copy(), WITHOUT_SPEC);
         assert!(said.contains(&expected), "{expected}\n{said}");
     }

@@ -39,7 +39,8 @@ async fn a_refused_write_is_told_to_the_processor_at_once_and_tried_again_after_
     assert_eq!(names(&ready), ["orders".to_owned()].into());
     let reports = stage.run(ready).await;
     let failure = reports[0].failure.as_deref().unwrap();
-    assert!(failure.contains("VirtualService a/orders-") && failure.contains("(409)"), "{failure}");
+    let named = "VirtualService networking.istio.io/v1beta1 `a/orders-";
+    assert!(failure.contains(named) && failure.contains("(409)"), "{failure}");
     // Of the second outcome, only the status is written.
     assert_eq!(actions(&reports[0]), [(Action::Status, "orders".to_owned())]);
     let rule = stage.get(RULE, "orders").unwrap();
