@@ -83,7 +83,7 @@ pub struct Line {
 struct State {
     /// The objects that the test gave.
     objects: Vec<Value>,
-    /// Its objects must be valid.
+    /// True if the objects that the test gave must be valid.
     is_checked: bool,
     /// Group and kind of each kind that the cluster must not know.
     without: BTreeSet<(String, String)>,

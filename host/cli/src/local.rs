@@ -17,8 +17,8 @@ use crate::{
     print,
 };
 use mortise_core::{
-    contract::{Description, Kind},
-    grant::{display_kind, role::Served},
+    contract::{Description, Kind, display_kind},
+    grant::role::Served,
     resource::{Kinds, Method, Outgoing},
 };
 use mortise_host::{

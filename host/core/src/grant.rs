@@ -16,7 +16,9 @@ use serde_json::Value;
 
 use crate::{
     contract::bounds::text::is_finalizer,
-    contract::{Description, Kind, ObjectRef, Selection, Verbs, WriteRule},
+    contract::{
+        Description, Kind, ObjectRef, Selection, Verbs, WriteRule, display_kind, display_ref,
+    },
     labels::LabelSelector,
     path::Path,
 };
@@ -36,7 +38,6 @@ pub use declared::Declared;
 pub use text::verb_names;
 pub use text::{accepted, display_selection};
 
-pub use crate::contract::{display_kind, display_ref};
 pub use within::Outside;
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use crate::{
     contract::bounds::text::{is_kind, is_name},
-    contract::{self, EventType, Kind, ObjectRef, Outcome, Propagation, Requeue},
-    grant::{Grant, Writable, display_ref},
+    contract::{self, EventType, Kind, ObjectRef, Outcome, Propagation, Requeue, display_ref},
+    grant::{Grant, Writable},
     path::Path,
     resource::{Kinds, Resource},
 };

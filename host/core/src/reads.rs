@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::contract::bounds::{self, text::shortened};
-use crate::contract::{Kind, ObjectRef, Page, ReadError, Selection};
+use crate::contract::{Kind, ObjectRef, Page, ReadError, Selection, display_kind};
 use crate::grant::rights::{Denial, Rights};
 use crate::path::{Extent, Fields};
 use crate::reads::record::{Question, SnapshotPosition};
@@ -447,7 +447,7 @@ fn answering(
 }
 
 fn unavailable(kind: &Kind, why: &str) -> ReadError {
-    ReadError::Unavailable(format!("{}: {why}", crate::grant::display_kind(kind)))
+    ReadError::Unavailable(format!("{}: {why}", display_kind(kind)))
 }
 
 /// Returns whether a store's shape holds everything that the query and the fields ask for.

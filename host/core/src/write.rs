@@ -26,8 +26,7 @@ use serde_json::Value;
 use crate::{
     applied_fields::Pair,
     applied_fields::manager::{self, FieldManagers, Owner},
-    contract::{self, Kind, ObjectRef, WriteFailure},
-    grant::display_ref,
+    contract::{self, Kind, ObjectRef, WriteFailure, display_ref},
     grant::rights::Rights,
     outcome::{Class, Manifest, Plan, Reconciled},
     queue::Key,

@@ -20,11 +20,10 @@ use super::{
     swap::Prepared,
 };
 use mortise_core::{
-    contract::{GrantedRule, Kind},
+    contract::{GrantedRule, Kind, display_kind, display_ref},
     grant::granted,
     grant::rights::{Account, Question, Rights as _},
     grant::role::Roles,
-    grant::{display_kind, display_ref},
     queue::Key,
     reconcile::Tried,
     store::Entry,

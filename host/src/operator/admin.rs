@@ -20,7 +20,7 @@ use crate::{
     host::{Host, Source},
     metrics::{MEDIA_TYPE, Metrics, Sample},
 };
-use mortise_core::{grant::display_kind, queue::Queue, store::Stores};
+use mortise_core::{contract::display_kind, queue::Queue, store::Stores};
 
 mod objects;
 mod port;

@@ -18,8 +18,8 @@ use crate::{
 };
 use mortise_core::{
     contract::bounds::text::shortened_to_characters,
-    contract::{Description, Kind},
-    grant::{display_kind, granted},
+    contract::{Description, Kind, display_kind},
+    grant::granted,
 };
 
 #[cfg(test)]

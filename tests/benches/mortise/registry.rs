@@ -285,12 +285,15 @@ async fn large_one(
     Ok((before, peak, took))
 }
 
-/// Waits until the Processor runs an artifact whose name holds a text.
-async fn until(cluster: &Cluster, image: &str) -> anyhow::Result<()> {
+fn processors(cluster: &Cluster) -> Api<DynamicObject> {
     let resource =
         ApiResource::from_gvk(&GroupVersionKind::gvk("mortise.dev", "v1alpha1", "Processor"));
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(cluster.client().clone(), NAMESPACE, &resource);
+    Api::namespaced_with(cluster.client().clone(), NAMESPACE, &resource)
+}
+
+/// Waits until the Processor runs an artifact whose name holds a text.
+async fn until(cluster: &Cluster, image: &str) -> anyhow::Result<()> {
+    let api = processors(cluster);
     let start = Instant::now();
     loop {
         let processor = api.get("puppet").await?;
@@ -336,13 +339,10 @@ async fn neighbour(table: &mut Table) -> anyhow::Result<()> {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
         let beside = changes(&api, &host).await?;
-        let resource =
-            ApiResource::from_gvk(&GroupVersionKind::gvk("mortise.dev", "v1alpha1", "Processor"));
-        let waiting: Api<DynamicObject> =
-            Api::namespaced_with(cluster.client().clone(), NAMESPACE, &resource);
-        let still = waiting.get("slow-0").await?.data;
-        let reason = still.pointer("/status/conditions/0/reason").and_then(Value::as_str);
-        ensure!(reason == Some("Pulling"), "the registry is not slow: {still:#}");
+        let still = processors(&cluster).get("slow-0").await?.data;
+        let conditions = still.pointer("/status/conditions").and_then(Value::as_array);
+        let is_pulling = conditions.into_iter().flatten().any(|one| one["reason"] == "Pulling");
+        ensure!(is_pulling, "the registry is not slow: {still:#}");
         stop.cancel();
         anyhow::Ok([("alone", alone), ("beside a registry that sends 1 KB/s", beside)])
     };

@@ -21,8 +21,7 @@ use crate::{
     local::{self, Parts},
 };
 use mortise_core::{
-    contract::{ObjectRef, Request},
-    grant::display_kind,
+    contract::{ObjectRef, Request, display_kind},
     reads::{PAGE_BYTES, Readable, View},
     write::Clock,
 };

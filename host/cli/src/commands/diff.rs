@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, path::Path, pr
 
 use anyhow::Context as _;
 use mortise_core::{
-    contract::Description,
-    grant::{display_kind, granted, role::Roles},
+    contract::{Description, display_kind},
+    grant::{granted, role::Roles},
 };
 use serde::Serialize;
 

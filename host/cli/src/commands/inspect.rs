@@ -24,9 +24,10 @@ use crate::{
 };
 use mortise_core::{
     contract::{
-        Description, GrantedRule, Kind, Reconciler, Selection, WriteRule, api_version, hooks::Hooks,
+        Description, GrantedRule, Kind, Reconciler, Selection, WriteRule, api_version,
+        display_kind, hooks::Hooks,
     },
-    grant::{display_kind, granted, rights::Account, role::Roles, verb_names},
+    grant::{granted, rights::Account, role::Roles, verb_names},
     resource::Kinds,
 };
 use mortise_host::{

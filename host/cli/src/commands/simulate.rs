@@ -22,8 +22,7 @@ use crate::{
     print::Secrets,
 };
 use mortise_core::{
-    contract::{Description, ObjectRef},
-    grant::display_kind,
+    contract::{Description, ObjectRef, display_kind},
     queue::{Key, Run},
     write::Clock,
 };

@@ -1,8 +1,8 @@
 //! The reasons why an outcome is refused, each with the object and the field.
 
 use crate::{
-    contract::{Kind, ObjectRef},
-    grant::{Denied, display_ref},
+    contract::{Kind, ObjectRef, display_ref},
+    grant::Denied,
 };
 
 /// A refused outcome. No part of it was written.

@@ -7,8 +7,8 @@ use super::{Check, Class, Fault, Invalid, Limits, Manifest};
 use crate::{
     applied_fields::sent_fields,
     contract::bounds::FIELDS,
-    contract::{self, Kind, Mode, ObjectRef, Outcome, Verbs},
-    grant::{Outside, Writable, display_ref},
+    contract::{self, Kind, Mode, ObjectRef, Outcome, Verbs, display_ref},
+    grant::{Outside, Writable},
     path::{Path, Segment},
 };
 

@@ -6,8 +6,7 @@ use serde_json::Value;
 use super::{Check, Fault, identity, manifest::Part};
 use crate::{
     contract::bounds::OWNERS,
-    contract::{Kind, ObjectRef},
-    grant::display_ref,
+    contract::{Kind, ObjectRef, display_ref},
 };
 
 impl Check<'_> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::Limited;
-use crate::contract::{Description, Kind, ObjectRef, ReadError, Selection};
+use crate::contract::{Description, Kind, ObjectRef, ReadError, Selection, display_ref};
 use crate::grant::{self, Declared};
 use crate::path::{Fields, Path};
 use crate::store::{Entry, Query, Scope, Stores, Wanted};
@@ -238,7 +238,7 @@ impl Readable {
         asked: &[String],
     ) -> Result<Vec<Granted<'_>>, ReadError> {
         let fitting = self.fitting(|part| part.of.could_hold(of));
-        let shown = || grant::display_ref(of);
+        let shown = || display_ref(of);
         if fitting.is_empty() {
             return Err(self.denied(&shown(), &of.kind));
         }

@@ -25,7 +25,8 @@ pub(super) struct Course {
     /// The reason of a failure outside of the rounds.
     pub(super) failure: Option<String>,
     pub(super) first: Option<Round>,
-    /// Its writes are the report of the first one, and not counted as refused.
+    /// The round that reports refused writes of the first one. Refused writes of this one are not
+    /// counted.
     pub(super) second: Option<Round>,
 }
 

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::{Planned, Reconciler, Turn};
 use crate::{
-    contract::{ObjectRef, Requeue, Retry},
-    grant,
+    contract::{ObjectRef, Requeue, Retry, display_ref},
     queue::{Again, Cause, Done},
     reads::Demand,
 };
@@ -57,7 +56,7 @@ impl Ended {
 
 /// Describes the failure of a run that read objects which have been deleted or made anew since.
 pub(super) fn gone_meanwhile(gone: &[ObjectRef]) -> String {
-    let names: Vec<String> = gone.iter().map(grant::display_ref).collect();
+    let names: Vec<String> = gone.iter().map(display_ref).collect();
     format!("{} was deleted or made anew since it was read", names.join(", "))
 }
 

@@ -13,8 +13,7 @@ use super::{
 };
 use crate::{
     applied_fields::{self, Pair},
-    contract::{self, ObjectRef},
-    grant::display_ref,
+    contract::{self, ObjectRef, display_ref},
     outcome::Manifest,
     resource::{Answer, Method, Outgoing, Refusal, Resource},
     store::Known,

@@ -8,7 +8,10 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::{contract::ObjectRef, grant::display_ref, resource::Refusal};
+use crate::{
+    contract::{ObjectRef, display_ref},
+    resource::Refusal,
+};
 
 /// The number of times that one field is taken from one manager within [`TAKINGS_PERIOD`] before we
 /// back off.

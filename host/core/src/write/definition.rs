@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Run, Stop};
 use crate::{
     contract,
-    grant::display_ref,
+    contract::display_ref,
     outcome::Manifest,
     resource::{NotEstablished, Resource},
 };

@@ -21,8 +21,7 @@ use super::{
 };
 use crate::{
     applied_fields::digest,
-    contract::{EventType, Kind, ObjectRef},
-    grant::display_ref,
+    contract::{EventType, Kind, ObjectRef, display_ref},
     outcome::{Event, Plan},
     resource::{Method, Outgoing, Refusal, encoded},
     store::Known,

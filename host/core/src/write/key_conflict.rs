@@ -9,7 +9,11 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 
 use super::{conflict::Conflict, memory::ManagedObject};
-use crate::{applied_fields::manager::parts, contract::ObjectRef, grant::display_ref, queue::Key};
+use crate::{
+    applied_fields::manager::parts,
+    contract::{ObjectRef, display_ref},
+    queue::Key,
+};
 
 /// The open conflicts between keys.
 #[derive(Debug, Default)]

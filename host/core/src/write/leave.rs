@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     applied_fields::{applied_fields, digest, project, sent_fields},
-    grant::display_ref,
+    contract::display_ref,
     outcome::place::{only, without},
     path::Path,
     resource::Refusal,

@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::{Run, Stop};
 use crate::{
-    contract::{self, Kind, ObjectRef, Selection, Verbs},
+    contract::{self, Kind, ObjectRef, Selection, Verbs, display_ref},
+    grant::Writable,
     grant::rights::{Permit, ReadTarget},
-    grant::{Writable, display_ref},
     resource::{Answer, Method, Outgoing, Refusal, Resource},
     store::Known,
 };

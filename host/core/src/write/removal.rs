@@ -7,8 +7,7 @@ use super::{
     live::{addressed, named, uid},
 };
 use crate::{
-    contract::{self, ObjectRef, Propagation, Verbs},
-    grant::display_ref,
+    contract::{self, ObjectRef, Propagation, Verbs, display_ref},
     outcome::Deletion,
     resource::{Method, Outgoing, Refusal, Resource},
     store::Known,

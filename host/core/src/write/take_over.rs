@@ -11,7 +11,7 @@ use super::{
     live::{addressed, resource_version},
 };
 use crate::{
-    grant::display_ref,
+    contract::display_ref,
     resource::{Method, Outgoing},
     store::Known,
 };

@@ -15,10 +15,9 @@ use super::{Host, NotSwapped, Prepared, rank};
 use crate::host::{Hooking, NoAnswer};
 use mortise_core::{
     contract::{
-        Kind,
+        Kind, display_ref,
         hooks::{Converted, batches, first_difference},
     },
-    grant::display_ref,
     reconcile::Fault,
 };
 

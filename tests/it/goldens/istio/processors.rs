@@ -61,16 +61,10 @@ impl Stage {
             .cloned()
             .chain(more)
             .collect();
-        let has_autoscalers =
-            object(case.documents("cluster.yaml"), "CustomResourceDefinition", "", AUTOSCALER_CRD);
         let stub = Stub::new()
             .crds(mortise_tests::crds::folder().join(Istio::GROUP))
             .objects(objects.iter().cloned().chain([istio]));
-        let stub = match has_autoscalers {
-            Some(_) => stub,
-            None => stub.without_kind("autoscaling.k8s.io", "VerticalPodAutoscaler"),
-        };
-        Self { stub, of, objects }
+        Self { stub: serve_autoscalers(stub, case), of, objects }
     }
 
     /// Returns the message of a condition; "" if there is none.
@@ -106,6 +100,16 @@ impl Stage {
             object
         });
         sorted(left.collect())
+    }
+}
+
+/// Serves vertical autoscalers if the recorded cluster has their definition.
+pub(super) fn serve_autoscalers(stub: Stub, case: &GroupCase) -> Stub {
+    let definition =
+        object(case.documents("cluster.yaml"), "CustomResourceDefinition", "", AUTOSCALER_CRD);
+    match definition {
+        Some(_) => stub,
+        None => stub.without_kind("autoscaling.k8s.io", "VerticalPodAutoscaler"),
     }
 }
 

@@ -52,6 +52,17 @@ fn a_rule_adds_replaces_and_removes() {
     }
 }
 
+/// Checks what rules make of the original's value at `/a`, beside ours.
+#[track_caller]
+fn check_at_a<const N: usize>(rules: &Rules, cases: [(Value, Value, Value); N]) {
+    for (original, ours, expected) in cases {
+        let [original, ours, expected] = [original, ours, expected].map(|a| json!({"a": a}));
+        let (changed, why) = rules.apply(("g", "p"), &case(json!({})), &original, &ours);
+        assert_eq!(changed, expected);
+        assert_eq!(why.is_empty(), changed == original, "{ours}");
+    }
+}
+
 #[test]
 fn ours_may_have_more_where_a_rule_says_so() {
     let rules = rules(&json!({
@@ -64,12 +75,7 @@ fn ours_may_have_more_where_a_rule_says_so() {
         (json!({"b": 1}), json!({"x": 2, "z": 3}), json!({"b": 1, "x": 2})),
         (json!({"x": 1}), json!({"x": 2}), json!({"x": 1})),
     ];
-    for (original, ours, expected) in cases {
-        let [original, ours, expected] = [original, ours, expected].map(|a| json!({"a": a}));
-        let (changed, why) = rules.apply(("g", "p"), &case(json!({})), &original, &ours);
-        assert_eq!(changed, expected);
-        assert_eq!(why.is_empty(), changed == original, "{ours}");
-    }
+    check_at_a(&rules, cases);
 }
 
 #[test]
@@ -82,12 +88,7 @@ fn ours_may_lack_something_where_a_rule_says_so() {
         (json!(["b", "x"]), json!(["b", "x"]), json!(["b", "x"])),
         (json!(["b", "x"]), json!(["x"]), json!(["b", "x"])),
     ];
-    for (original, ours, expected) in cases {
-        let [original, ours, expected] = [original, ours, expected].map(|a| json!({"a": a}));
-        let (changed, why) = rules.apply(("g", "p"), &case(json!({})), &original, &ours);
-        assert_eq!(changed, expected);
-        assert_eq!(why.is_empty(), changed == original, "{ours}");
-    }
+    check_at_a(&rules, cases);
 }
 
 #[test]

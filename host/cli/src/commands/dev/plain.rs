@@ -13,7 +13,7 @@ use super::{
     message::{Message, Receiver, Running, Scene},
 };
 use crate::print::{self, BOLD, DIM, RED};
-use mortise_core::grant::display_kind;
+use mortise_core::contract::display_kind;
 
 #[cfg(test)]
 mod tests;

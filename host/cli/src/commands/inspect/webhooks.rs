@@ -107,8 +107,11 @@ fn webhook(hook: &Hook, processor: &Account, client: &Value, known: &Kinds) -> V
         .as_ref()
         .map(|namespace| json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}}));
     let is_changed = hook.changes && hook.operations.contains(&Operation::Update);
-    let conditions =
-        is_changed.then(|| json!([{"name": "not-being-deleted", "expression": NOT_BEING_DELETED}]));
+    let conditions = if is_changed {
+        json!([{"name": "not-being-deleted", "expression": NOT_BEING_DELETED}])
+    } else {
+        json!([])
+    };
     json!({
         "name": format!("{}.{name}.{namespace}.mortise.dev", hook.name),
         "clientConfig": client, "rules": [rule], "matchPolicy": "Exact",
@@ -116,7 +119,7 @@ fn webhook(hook: &Hook, processor: &Account, client: &Value, known: &Kinds) -> V
         "timeoutSeconds": hook.timeout.div_ceil(1_000), "admissionReviewVersions": ["v1"],
         "namespaceSelector": namespaces.unwrap_or_else(|| json!({})),
         "objectSelector": selector(&hook.of.labels),
-        "matchConditions": conditions.unwrap_or_else(|| json!([])),
+        "matchConditions": conditions,
     })
 }
 

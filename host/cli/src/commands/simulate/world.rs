@@ -16,10 +16,9 @@ use crate::{
 };
 use mortise_core::{
     contract::{
-        Description, Kind,
+        Description, Kind, display_kind,
         hooks::{Converted, serve_converted},
     },
-    grant::display_kind,
     write::Clock,
 };
 use mortise_host::{

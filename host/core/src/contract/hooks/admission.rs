@@ -50,13 +50,19 @@ pub fn matches(hook: &Hook, review: &Review) -> Result<bool, String> {
     if hook.of.namespace.is_some() && hook.of.namespace != review.ref_.namespace {
         return Ok(false);
     }
+    let labels = LabelSelector::parse(&hook.of.labels).map_err(|error| error.problem)?;
+    if labels.is_empty() && !hook.changes {
+        return Ok(true);
+    }
     let parse = |text: &String| serde_json::from_str::<Value>(text).unwrap_or_default();
-    if hook.changes && review.object.as_ref().map(parse).is_some_and(|object| is_deleted(&object)) {
+    let object = review.object.as_ref().map(parse);
+    if hook.changes && object.as_ref().is_some_and(is_deleted) {
         return Ok(false);
     }
-    let labels = LabelSelector::parse(&hook.of.labels).map_err(|error| error.problem)?;
-    let mut objects = [&review.object, &review.old].into_iter().flatten();
-    Ok(labels.is_empty() || objects.any(|text| labels.matches_object(&parse(text))))
+    let is_selected = |object: Value| labels.matches_object(&object);
+    Ok(labels.is_empty()
+        || object.is_some_and(is_selected)
+        || review.old.as_ref().map(parse).is_some_and(is_selected))
 }
 
 /// Returns whether an object is being deleted.

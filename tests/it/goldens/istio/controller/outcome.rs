@@ -163,13 +163,10 @@ fn labelled(recorded: &[Value], objects: &[Value]) -> Value {
         if !is_named && !is_of_istio(&serde_json::from_value(labels).unwrap_or_default()) {
             continue;
         }
-        let is_it = |object: &&Value| {
-            ["/kind", "/metadata/namespace", "/metadata/name"]
-                .iter()
-                .all(|at| text(object, at) == text(given, at))
-        };
-        let Some(object) = objects.iter().find(is_it) else { continue };
         let title = title(given);
+        let Some(object) = objects.iter().find(|object| self::title(object) == title) else {
+            continue;
+        };
         let (kind, rest) = title.split_once('/').unwrap_or_default();
         for (part, name) in [
             ("/metadata/labels", title.clone()),

@@ -6,7 +6,6 @@ use ingress_gateway_restart::IngressGatewayRestarts;
 use istio::{
     api::{self, FINALIZER, ISTIO_NAMESPACE, MODULE_NAMESPACE},
     images::Images,
-    resource::AUTOSCALER_CRD,
 };
 use mortise_sdk::{
     ObjectRef,
@@ -19,9 +18,9 @@ use sidecar_restart::Sidecars;
 
 use super::{
     super::{
-        context::{environment, object, text},
+        context::{environment, text},
         istio_of,
-        processors::reference,
+        processors::{reference, serve_autoscalers},
     },
     given::{self, WORKLOADS},
     installation::{self, First, Installation},
@@ -33,7 +32,7 @@ const OTHER_FINALIZERS: [&str; 2] = [
     "istios.operator.kyma-project.io/sidecar-restart",
 ];
 /// The most rounds until nothing changes any more.
-const MOST_ROUNDS: usize = 30;
+const MAX_ROUNDS: usize = 30;
 
 /// A recorded cluster, with the configurations of the processors.
 pub(super) struct Stage {
@@ -77,12 +76,7 @@ impl Stage {
             .unchecked()
             .crds(definitions.path())
             .objects(objects.iter().cloned().chain([istio.clone()]));
-        let has_autoscalers =
-            object(case.documents("cluster.yaml"), "CustomResourceDefinition", "", AUTOSCALER_CRD);
-        let stub = match has_autoscalers {
-            Some(_) => stub,
-            None => stub.without_kind("autoscaling.k8s.io", "VerticalPodAutoscaler"),
-        };
+        let stub = serve_autoscalers(stub, case);
         Self {
             stub,
             of: reference(&istio),
@@ -102,7 +96,7 @@ impl Stage {
         installation::fail_with(&self.install_error);
         self.stub.settle_one::<First>(&self.of, &self.installation);
         let mut before = Vec::new();
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let settled = self.round(Duration::from_mins(1));
             let after = self.stub.all();
             if before == after {
@@ -114,7 +108,7 @@ impl Stage {
             }
             before = after;
         }
-        panic!("{case}: no rest after {MOST_ROUNDS} rounds");
+        panic!("{case}: no rest after {MAX_ROUNDS} rounds");
     }
 
     /// Reconciles the resource with each processor, and lets workloads become ready.
