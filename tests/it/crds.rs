@@ -7,8 +7,23 @@ use serde_json::{Value, json};
 
 /// An API in which the definitions are installed.
 async fn api() -> Client {
+    with(definitions()).await
+}
+
+fn definitions() -> Vec<Value> {
     let files = mortise_tests::crds::files().unwrap();
-    with(files.values().map(|text| serde_saphyr::from_str(text).unwrap())).await
+    files.values().map(|text| serde_saphyr::from_str(text).unwrap()).collect()
+}
+
+/// An API in which all versions of the definitions are served.
+async fn api_of_all_versions() -> Client {
+    let mut definitions = definitions();
+    for definition in &mut definitions {
+        for version in definition["spec"]["versions"].as_array_mut().unwrap() {
+            version["served"] = true.into();
+        }
+    }
+    with(definitions).await
 }
 
 /// An API in which these definitions are installed.
@@ -121,15 +136,179 @@ async fn an_api_rule_that_breaks_the_schema_is_refused() {
         ),
         ("/spec", json!({}), "spec.hosts: Required value"),
     ];
-    let api = api().await;
+    refuses(&rule(), &cases).await;
+}
+
+/// Checks that an object is accepted, and that it is refused with the value at a pointer, with a
+/// part of the expected message.
+async fn refuses(object: &Value, cases: &[(&str, Value, &str)]) {
+    let api = api_of_all_versions().await;
     for (pointer, value, expected) in cases {
-        let mut rule = rule();
-        *rule.pointer_mut(pointer).unwrap() = value;
-        let text = rule["spec"].to_string();
-        let failure = create(&api, rule).await.expect_err(&text);
+        let mut changed = object.clone();
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        match changed.pointer_mut(parent).unwrap() {
+            Value::Array(items) => items[field.parse::<usize>().unwrap()] = value.clone(),
+            parent => parent[field] = value.clone(),
+        }
+        let text = changed["spec"].to_string();
+        let failure = create(&api, changed).await.expect_err(&text);
         assert!(failure.contains(expected), "{text}: {failure}");
     }
-    create(&api, rule()).await.unwrap();
+    create(&api, object.clone()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_api_rule_of_v1beta1_that_breaks_the_schema_is_refused() {
+    let rule = json!({
+        "apiVersion": "gateway.kyma-project.io/v1beta1", "kind": "APIRule", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "host": "web.example.com", "gateway": "edge/gw", "service": {"name": "web", "port": 80}, "timeout": 60,
+            "rules": [{"path": "/.*", "methods": ["GET"], "accessStrategies": [{"handler": "allow"}]}],
+        },
+    });
+    let cases = [
+        ("/spec/host", json!("w"), "spec.host in body should be at least 3 chars long"),
+        ("/spec/host", json!("web example"), "spec.host in body should match"),
+        ("/spec/gateway", json!("Edge/gw"), "spec.gateway in body should match"),
+        (
+            "/spec/service/port",
+            json!(0),
+            "spec.service.port in body should be greater than or equal to 1",
+        ),
+        ("/spec/timeout", json!(3901), "spec.timeout in body should be less than or equal to 3900"),
+        ("/spec/timeout", json!("60s"), "spec.timeout in body must be of type integer"),
+        (
+            "/spec/corsPolicy",
+            json!({"maxAge": "soon"}),
+            "spec.corsPolicy.maxAge in body must be of type duration",
+        ),
+        ("/spec/rules", json!([]), "spec.rules in body should have at least 1 items"),
+        ("/spec/rules/0/path", json!("[a]"), "spec.rules[0].path in body should match"),
+        (
+            "/spec/rules/0/methods",
+            json!([]),
+            "spec.rules[0].methods in body should have at least 1 items",
+        ),
+        (
+            "/spec/rules/0/methods/0",
+            json!("get"),
+            r#"spec.rules[0].methods[0]: Unsupported value: "get""#,
+        ),
+        (
+            "/spec/rules/0/accessStrategies",
+            json!([]),
+            "spec.rules[0].accessStrategies in body should have at least 1 items",
+        ),
+        (
+            "/spec/rules/0/accessStrategies/0",
+            json!({}),
+            "spec.rules[0].accessStrategies[0].handler: Required value",
+        ),
+        (
+            "/spec/rules/0/timeout",
+            json!(0),
+            "spec.rules[0].timeout in body should be greater than or equal to 1",
+        ),
+        ("/spec", json!({}), "spec.host: Required value"),
+    ];
+    refuses(&rule, &cases).await;
+}
+
+#[tokio::test]
+async fn a_rate_limit_that_breaks_the_schema_is_refused() {
+    let bucket = json!({"maxTokens": 100, "tokensPerFill": 50, "fillInterval": "30s"});
+    let limit = json!({
+        "apiVersion": "gateway.kyma-project.io/v1alpha1", "kind": "RateLimit", "metadata": {"name": "orders", "namespace": "default"},
+        "spec": {
+            "selectorLabels": {"app": "orders"},
+            "local": {"defaultBucket": bucket, "buckets": [{"path": "/export", "bucket": bucket}]},
+        },
+    });
+    let cases = [
+        (
+            "/spec/selectorLabels",
+            json!({}),
+            "spec.selectorLabels in body should have at least 1 properties",
+        ),
+        ("/spec/local", json!({}), "spec.local.defaultBucket: Required value"),
+        (
+            "/spec/local/defaultBucket/fillInterval",
+            json!("30"),
+            "spec.local.defaultBucket.fillInterval in body must be of type duration",
+        ),
+        (
+            "/spec/local/defaultBucket/maxTokens",
+            json!("100"),
+            "spec.local.defaultBucket.maxTokens in body must be of type integer",
+        ),
+        (
+            "/spec/local/buckets/0",
+            json!({"bucket": bucket}),
+            "At least one of 'path' or 'headers' must be set",
+        ),
+        (
+            "/spec/local/buckets/0",
+            json!({"path": "/export"}),
+            "spec.local.buckets[0].bucket: Required value",
+        ),
+        ("/spec/enforce", json!("yes"), "spec.enforce in body must be of type boolean"),
+        ("/spec", json!({}), "spec.selectorLabels: Required value"),
+    ];
+    refuses(&limit, &cases).await;
+}
+
+#[tokio::test]
+async fn an_external_gateway_that_breaks_the_schema_is_refused() {
+    let gateway = json!({
+        "apiVersion": "gateway.kyma-project.io/v1alpha1", "kind": "ExternalGateway", "metadata": {"name": "acme", "namespace": "default"},
+        "spec": {
+            "externalDomain": "api.acme.org", "internalDomain": {"kymaSubdomain": "acme"}, "region": "eu10",
+            "regionsConfigMap": "regions", "caSecretRef": {"name": "acme-ca"},
+        },
+    });
+    let cases = [
+        ("/spec/externalDomain", json!("API.acme.org"), "spec.externalDomain in body should match"),
+        (
+            "/spec/externalDomain",
+            json!("a.".repeat(128)),
+            "spec.externalDomain: Too long: may not be more than 255 bytes",
+        ),
+        (
+            "/spec/internalDomain/kymaSubdomain",
+            json!("a.b"),
+            "spec.internalDomain.kymaSubdomain in body should match",
+        ),
+        (
+            "/spec/regionsConfigMap",
+            json!(""),
+            "spec.regionsConfigMap in body should be at least 1 chars long",
+        ),
+        ("/spec/regionsConfigMap", json!("Regions"), "spec.regionsConfigMap in body should match"),
+        ("/spec/region", json!(10), "spec.region in body must be of type string"),
+        ("/spec", json!({}), "spec.externalDomain: Required value"),
+    ];
+    refuses(&gateway, &cases).await;
+}
+
+#[tokio::test]
+async fn an_api_gateway_that_breaks_the_schema_is_refused() {
+    let gateway = json!({
+        "apiVersion": "operator.kyma-project.io/v1alpha1", "kind": "APIGateway", "metadata": {"name": "default"},
+        "spec": {"enableKymaGateway": true, "networkPoliciesEnabled": true},
+    });
+    let cases = [
+        (
+            "/spec/enableKymaGateway",
+            json!("yes"),
+            "spec.enableKymaGateway in body must be of type boolean",
+        ),
+        (
+            "/spec/networkPoliciesEnabled",
+            json!(1),
+            "spec.networkPoliciesEnabled in body must be of type boolean",
+        ),
+    ];
+    refuses(&gateway, &cases).await;
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod gateway;
 mod istio;
 
 pub(crate) use api_gateway::{applied, statuses};
+pub(crate) use gateway::made as made_by_gateways;
 pub(crate) use istio::operators;
 
 /// The originals whose cases the tests here compare.

@@ -1,5 +1,6 @@
 //! api-gateway on a real control plane: the rights that `mortise inspect --rbac` prints are enough
-//! for it to install Oathkeeper and to remove it, and the key that signs tokens is made once.
+//! for it to install the default Gateway, the network policy and Oathkeeper and to remove them, and
+//! the key that signs tokens is made once.
 
 use kube::{
     Api, Client,
@@ -25,10 +26,16 @@ const CONFIG: &str = r#"{"v1beta1": "allowed", "images": {
     "oathkeeper": "example.com/oathkeeper:1", "oathkeeperMaester": "example.com/maester:1",
     "busybox": "example.com/busybox:1"}}"#;
 
-/// The parts of Oathkeeper in a small cluster.
-const PARTS: [(&str, &str, Option<&str>, &str); 13] = [
+const DEPLOYMENT: (&str, &str, Option<&str>, &str) =
+    ("apps/v1", "Deployment", KYMA, "ory-oathkeeper");
+/// The parts of the module in a small cluster that is not Gardener's.
+const PARTS: [(&str, &str, Option<&str>, &str); 17] = [
+    DEPLOYMENT,
+    ("networking.istio.io/v1beta1", "Gateway", KYMA, "kyma-gateway"),
+    ("networking.istio.io/v1beta1", "VirtualService", ISTIO, "istio-healthz"),
+    ("networking.k8s.io/v1", "NetworkPolicy", KYMA, "kyma-project.io--api-gateway-allow"),
+    ("v1", "Secret", ISTIO, "kyma-gateway-certs"),
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition", None, "rules.oathkeeper.ory.sh"),
-    ("apps/v1", "Deployment", KYMA, "ory-oathkeeper"),
     ("policy/v1", "PodDisruptionBudget", KYMA, "ory-oathkeeper"),
     ("rbac.authorization.k8s.io/v1", "ClusterRole", None, "oathkeeper-maester-role"),
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", None, "oathkeeper-maester-role-binding"),
@@ -42,6 +49,7 @@ const PARTS: [(&str, &str, Option<&str>, &str); 13] = [
     ("v1", "ServiceAccount", KYMA, "ory-oathkeeper"),
 ];
 const KYMA: Option<&str> = Some("kyma-system");
+const ISTIO: Option<&str> = Some("istio-system");
 const GATEWAY: (&str, &str, Option<&str>, &str) =
     ("operator.kyma-project.io/v1alpha1", "APIGateway", None, "default");
 
@@ -147,12 +155,13 @@ async fn until_whole(host: &Host) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn oathkeeper_is_installed_with_the_rights_that_are_printed() {
+async fn the_module_is_installed_with_the_rights_that_are_printed() {
     let Some(site) = Site::open().await else { return };
     site.grant(Some("apigateways/status")).await;
     let host = site.host().await;
     let gateway = json!({
-        "apiVersion": GATEWAY.0, "kind": GATEWAY.1, "metadata": {"name": GATEWAY.3}, "spec": {},
+        "apiVersion": GATEWAY.0, "kind": GATEWAY.1, "metadata": {"name": GATEWAY.3},
+        "spec": {"enableKymaGateway": true, "networkPoliciesEnabled": true},
     });
     site.ground.apply(vec![gateway]).await;
     // The host goes away when there is a key, and no status: it may not write one yet.
@@ -170,9 +179,9 @@ async fn oathkeeper_is_installed_with_the_rights_that_are_printed() {
     }
     // There are no nodes for Pods. The number of Pods is not the processor's, so it stays at none.
     let none = Patch::Merge(json!({"spec": {"replicas": 0}}));
-    site.api(PARTS[1]).patch(PARTS[1].3, &PatchParams::default(), &none).await.unwrap();
+    site.api(DEPLOYMENT).patch(DEPLOYMENT.3, &PatchParams::default(), &none).await.unwrap();
     site.until_state("Ready").await;
-    assert_eq!(site.get(PARTS[1]).await.unwrap()["spec"]["replicas"], 0);
+    assert_eq!(site.get(DEPLOYMENT).await.unwrap()["spec"]["replicas"], 0);
     assert_eq!(site.key().await, Some(key));
 
     let gateways = site.api(GATEWAY);

@@ -88,12 +88,28 @@ async fn api_external_gateways_are_as_the_original_left_them() {
     run(&[EXTERNAL_GATEWAY]).await;
 }
 
-/// Runs the cases of a mode: without a grant with the first configuration, else with the last.
+/// Runs the cases of a mode.
 async fn run(configurations: &[Of]) {
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens-differ-gateway.yaml");
     let rules = Rules::read(&rules).unwrap();
     let cases = goldens::cases(&goldens::root(), ORIGINAL).unwrap();
     let mut tally = Tally::default();
+    for (of, component, meant) in loaded_for(configurations, &cases).await {
+        for case in meant {
+            compare(of, case, &component, &rules, &mut tally).await;
+        }
+    }
+    println!("{}", tally.report());
+    tally.check().unwrap();
+}
+
+/// Returns each configuration with its component and its cases: those without a grant are the
+/// first's, the others the last's.
+async fn loaded_for<'a>(
+    configurations: &'a [Of],
+    cases: &'a [Case],
+) -> Vec<(&'a Of, Loaded, Vec<&'a Case>)> {
+    let mut all = Vec::new();
     for (index, of) in configurations.iter().enumerate() {
         let component = loaded(of.guest, of.config).await.unwrap();
         let is_meant = |case: &&Case| {
@@ -101,12 +117,28 @@ async fn run(configurations: &[Of]) {
             let meant = if is_granted { configurations.len() - 1 } else { 0 };
             case.input["mode"] == of.mode && index == meant
         };
-        for case in cases.iter().filter(is_meant) {
-            compare(of, case, &component, &rules, &mut tally).await;
+        all.push((of, component, cases.iter().filter(is_meant).collect()));
+    }
+    all
+}
+
+/// Returns the objects that the components make in the cases, each with the name of the case.
+pub(crate) async fn made() -> Vec<(String, Value)> {
+    let cases = goldens::cases(&goldens::root(), ORIGINAL).unwrap();
+    let mut all = Vec::new();
+    for configurations in
+        [&[API_GATEWAY, API_GATEWAY_GRANTED][..], &[RATE_LIMIT], &[EXTERNAL_GATEWAY]]
+    {
+        for (of, component, meant) in loaded_for(configurations, &cases).await {
+            for case in meant {
+                let end = settled(of, case, &component).await.unwrap();
+                let made = ours(of, case, &end)["objects"].take();
+                let name = format!("golden {}", case.name);
+                all.extend(items(&made).map(|object| (name.clone(), object.clone())));
+            }
         }
     }
-    println!("{}", tally.report());
-    tally.check().unwrap();
+    all
 }
 
 async fn compare(of: &Of, case: &Case, component: &Loaded, rules: &Rules, tally: &mut Tally) {

@@ -11,19 +11,23 @@ use crate::goldens;
 /// The end of the groups of Istio, with what follows.
 const GROUP: &str = ".istio.io/";
 
-/// Returns the objects to judge, each once, with the name of a case that it is from.
-fn judged() -> Vec<(String, Value)> {
+/// Returns the objects to judge, with the name of a case that each is from.
+async fn judged() -> Vec<(String, Value)> {
+    let mut of_gateways = goldens::made_by_gateways().await;
+    of_gateways.retain(|(_, object)| object["apiVersion"].as_str().unwrap().contains(GROUP));
+    assert!(!of_gateways.is_empty());
     produced::applied(|api_version| api_version.contains(GROUP))
         .into_iter()
+        .chain(of_gateways)
         .chain(goldens::operators())
         .collect()
 }
 
-#[test]
+#[tokio::test]
 #[ignore = "Istio's validation takes minutes to build"]
-fn istio_accepts_all_that_guests_produce() {
+async fn istio_accepts_all_that_guests_produce() {
     let Some(program) = mortise_tests::go::validate().unwrap() else { return };
-    let (cases, mut objects): (Vec<String>, Vec<Value>) = judged().into_iter().unzip();
+    let (cases, mut objects): (Vec<String>, Vec<Value>) = judged().await.into_iter().unzip();
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for object in &objects {
         *kinds.entry(object["kind"].as_str().unwrap().to_owned()).or_default() += 1;

@@ -186,9 +186,11 @@ async fn a_digest_stays_what_it_is() {
 #[tokio::test]
 async fn a_registry_that_is_away_changes_nothing_and_the_condition_says_since_when() {
     let mut scene = Scene::new().await;
-    let one = module("");
-    let first = scene.fake.push("stable", &one);
+    let (zero, one) = (module("0"), module(""));
+    let before = scene.fake.push("stable", &zero);
     scene.processor("rules", &scene.fake.image(":stable"), &json!({})).await;
+    scene.until_runs("rules", &zero, before).await;
+    let first = scene.fake.push("stable", &one);
     scene.until_runs("rules", &one, first).await;
 
     scene.fake.stop().await;
@@ -202,6 +204,16 @@ async fn a_registry_that_is_away_changes_nothing_and_the_condition_says_since_wh
     );
     assert_eq!(scene.place.reason("rules", "Ready", "Runs").await.0, "True");
 
+    // A version that ran before is gone back to without the registry.
+    for (module, manifest) in [(&zero, before), (&one, first)] {
+        let by_digest = scene.fake.image(&format!(":stable@{manifest}"));
+        scene.place.edit("rules", json!({"module": {"image": by_digest}})).await;
+        scene.until_runs("rules", module, manifest).await;
+    }
+    scene.place.edit("rules", json!({"module": {"image": image}})).await;
+    scene.place.reason("rules", "Loaded", "RegistryUnavailable").await;
+    scene.until_runs("rules", &one, first).await;
+
     // A host that starts needs no registry for what is on the disk.
     scene.restart_and_run(true, &one, first).await;
     scene.place.reason("rules", "Loaded", "RegistryUnavailable").await;
@@ -211,6 +223,36 @@ async fn a_registry_that_is_away_changes_nothing_and_the_condition_says_since_wh
 
     scene.fake.resume().await;
     scene.place.reason("rules", "Loaded", "Loaded").await;
+}
+
+#[tokio::test]
+async fn what_a_registry_answers_about_the_tag_that_runs_is_said_and_changes_nothing() {
+    let scene = Scene::new().await;
+    let one = module("");
+    let first = scene.fake.push("stable", &one);
+    scene.processor("rules", &scene.fake.image(":stable"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+    for status in [401, 403, 404, 429, 500] {
+        scene.fake.set_mood(move |request| {
+            let is_manifest = request.target.contains("/manifests/");
+            is_manifest.then(|| Answer::error(status, "UNKNOWN", "x"))
+        });
+        let says = format!("nobody says what `{}` names: ", scene.fake.image(":stable"));
+        let (answers, what) = (format!("answers {status} to "), format!("{status} is said"));
+        let found = |processor: &Processor| {
+            condition(processor, "Loaded").is_some_and(|loaded| {
+                loaded.reason == "RegistryUnavailable"
+                    && loaded.status == "True"
+                    && loaded.message.contains(&says)
+                    && loaded.message.contains(&answers)
+            })
+        };
+        scene.place.until("rules", &what, found).await;
+        assert_eq!(scene.place.reason("rules", "Ready", "Runs").await.0, "True");
+        scene.fake.behave();
+        scene.place.reason("rules", "Loaded", "Loaded").await;
+    }
+    scene.until_runs("rules", &one, first).await;
 }
 
 #[tokio::test]
