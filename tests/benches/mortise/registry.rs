@@ -146,21 +146,31 @@ impl Place {
     }
 }
 
+/// Waits for the first call of a module. If there is none, the error has the Processor's status.
+async fn called(api: &EmbeddedApi, host: &Host, module: &[u8]) -> anyhow::Result<()> {
+    if let Ok(called) = tokio::time::timeout(DEADLINE, first_call(host, module)).await {
+        return called;
+    }
+    let cluster = Cluster::new(kube::Client::new(api.router(), NAMESPACE));
+    let processor = processors(&cluster).get("puppet").await?;
+    anyhow::bail!("it is not called: {:#}", processor.data["status"])
+}
+
 async fn pushes(table: &mut Table) -> anyhow::Result<()> {
     let fake = Fake::plain().await;
     let base = of_size(MODULE_BYTES).await?;
     push(&fake, "stable", &base).await?;
-    let Place { host, operator, _folders, .. } = Place::open(objects(&fake)).await?;
+    let Place { api, host, operator, _folders } = Place::open(objects(&fake)).await?;
     let stop = CancellationToken::new();
     let supervised = operator.run(stop.clone());
     let measured = async {
-        first_call(&host, &base).await?;
+        called(&api, &host, &base).await?;
         let mut times = Vec::new();
         for build in 0..PUSHES {
             let next = rebuilt(&base, &build.to_string());
             let start = Instant::now();
             push(&fake, "stable", &next).await?;
-            first_call(&host, &next).await?;
+            called(&api, &host, &next).await?;
             times.push(start.elapsed());
         }
         stop.cancel();
@@ -314,7 +324,7 @@ async fn neighbour(table: &mut Table) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let supervised = operator.run(stop.clone());
     let measured = async {
-        first_call(&host, &base).await?;
+        called(&api, &host, &base).await?;
         let alone = changes(&api, &host).await?;
         // A registry that sends 1 KB a second, to as many as ask.
         let slow = rebuilt(&base, "slow");
@@ -324,6 +334,8 @@ async fn neighbour(table: &mut Table) -> anyhow::Result<()> {
             let is_blob = request.method == "GET" && request.target.contains("/blobs/");
             is_blob.then(|| Answer { pace, ..Answer::of(200).body(&slow) })
         });
+        let asked = || fake.seen().iter().filter(|seen| seen.target.contains("/blobs/")).count();
+        let before = asked();
         let cluster = Cluster::new(kube::Client::new(api.router(), NAMESPACE));
         let waiting = (0..WAITING_PROCESSORS).map(|number| {
             let mut object = objects(&fake).pop().unwrap_or_default();
@@ -333,8 +345,6 @@ async fn neighbour(table: &mut Table) -> anyhow::Result<()> {
             object
         });
         local::apply(&cluster, waiting.collect()).await?;
-        let asked = || fake.seen().iter().filter(|seen| seen.target.contains("/blobs/")).count();
-        let before = asked();
         while asked() == before {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -367,7 +377,8 @@ async fn changes(api: &EmbeddedApi, host: &Host) -> anyhow::Result<Times> {
     let maps: Api<DynamicObject> = Api::namespaced_with(client, NAMESPACE, &maps);
     let mut times = Vec::new();
     let name = source("o0")["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    for number in 0..CHANGES {
+    // An object begins with 0.
+    for number in 1..=CHANGES {
         let patch = Patch::Merge(json!({"data": {"sequence": number.to_string()}}));
         let start = Instant::now();
         maps.patch(&name, &PatchParams::default(), &patch).await?;

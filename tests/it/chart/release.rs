@@ -253,6 +253,16 @@ fn a_release_is_put_into_a_registry_and_its_processors_are_signed() {
     let error = desk.run(&["verify", &expected[0], "--key", PUBLIC]).line();
     assert!(error.contains(&expected[0]) && error.contains("application/wasm"), "{error}");
     assert_eq!(String::from_utf8(publish().stdout).unwrap(), said, "the same digests again");
+    // The registry gives out the image as it was made.
+    let (copy, certificates) = (bench.path("copy"), bench.path("certificates"));
+    fs::create_dir(&certificates).unwrap();
+    fs::copy(desk.registry.authority(), certificates.join("ca.crt")).unwrap();
+    let mut skopeo = Command::new("skopeo");
+    skopeo.args(["copy", "--all", "--insecure-policy", "--src-cert-dir"]).arg(&certificates);
+    skopeo.arg("--src-authfile").arg(desk.registry.docker_config().join("config.json"));
+    skopeo.arg(format!("docker://{}", expected[0]));
+    succeeded(&skopeo.arg(format!("oci:{}:{VERSION}", copy.display())).output().unwrap());
+    assert_eq!(files(&release.join("image/blobs")), files(&copy.join("blobs")));
 
     // A release that was changed is not put there.
     fs::write(release.join("secret-copy.wasm"), "another").unwrap();

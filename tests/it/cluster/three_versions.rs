@@ -256,14 +256,19 @@ impl Gateway {
 
     /// Runs kubectl as an administrator; returns all that it prints.
     fn kubectl(&self, arguments: &str, input: &str) -> String {
-        let mut command = Command::new("kubectl");
-        command.arg("--kubeconfig").arg(self.plane.kubeconfig()).args(arguments.split(' '));
+        let mut command = self.kubectl_command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         String::from_utf8(said).unwrap()
+    }
+
+    fn kubectl_command(&self, arguments: &str) -> Command {
+        let mut command = Command::new("kubectl");
+        command.arg("--kubeconfig").arg(self.plane.kubeconfig()).args(arguments.split(' '));
+        command
     }
 
     /// Returns the APIRules of the users' namespace, in one of their versions.

@@ -157,12 +157,14 @@ impl Puller {
 
     fn store(&self) -> Result<&Store, Failed> {
         self.images.0.options.store.as_ref().ok_or_else(|| {
-            let message = format!(
-                "`{}` cannot be pulled: this host has no folder for modules from registries; give it one with --cache",
-                self.reference
-            );
-            Failed::Fault(Fault::new("CacheMissing", message))
+            let why =
+                "this host has no folder for modules from registries; give it one with --cache";
+            Failed::Fault(Fault::new("CacheMissing", self.not_pulled(why)))
         })
+    }
+
+    fn not_pulled(&self, why: &str) -> String {
+        format!("`{}` cannot be pulled: {why}", self.reference)
     }
 
     async fn repository(&self) -> Result<Repository, Failed> {
@@ -188,7 +190,7 @@ impl Puller {
         let path = format!("/api/v1/namespaces/{}/secrets/{}", encoded(namespace), encoded(name));
         let answer = self.cluster.acting_as(account).send(&Outgoing::get(path)).await;
         let secret = answer.map_err(|refusal| {
-            let message = if refusal.code == 403 {
+            let why = if refusal.code == 403 {
                 format!(
                     "the ServiceAccount `{}` may not get the pull secret `{name}`: bind it to a Role in the namespace `{namespace}` with apiGroups [\"\"], resources [secrets], resourceNames [{name}], verbs [get]",
                     account.name
@@ -196,12 +198,13 @@ impl Puller {
             } else {
                 format!("the pull secret `{name}` cannot be read: {refusal}")
             };
-            Fault::passing("PullSecretUnreadable", message)
+            Fault::passing("PullSecretUnreadable", self.not_pulled(&why))
         })?;
         let data = secret.body.get("data");
         let text = DATA.iter().find_map(|key| data?.get(*key).and_then(Value::as_str));
         let invalid = |why: String| {
-            Fault::passing("PullSecretInvalid", format!("the pull secret `{name}`: {why}"))
+            let why = format!("the pull secret `{name}`: {why}");
+            Fault::passing("PullSecretInvalid", self.not_pulled(&why))
         };
         let text = text.ok_or_else(|| {
             invalid("it holds no credentials; one of the type kubernetes.io/dockerconfigjson is accepted, as `kubectl create secret docker-registry` makes it".to_owned())

@@ -10,7 +10,7 @@ use mortise_sdk::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The processor.
 pub struct Hooks;
@@ -33,6 +33,8 @@ pub struct Config {
     versions: Vec<String>,
     /// The rounds of work before the kinds that are converted, and the hooks, are told.
     rounds: u64,
+    /// Writes the status of each Rule.
+    reports: bool,
     /// The misbehaviour of all conversions.
     #[serde(rename = "do")]
     deed: String,
@@ -40,7 +42,8 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self { versions: vec!["v1".to_owned(), "v2".to_owned()], rounds: 0, deed: String::new() }
+        let versions = vec!["v1".to_owned(), "v2".to_owned()];
+        Self { versions, rounds: 0, reports: false, deed: String::new() }
     }
 }
 
@@ -57,8 +60,9 @@ impl Processor for Hooks {
             .reads(Selection::of::<ConfigMap>()))
     }
 
-    fn reconcile(_request: &Request, _config: &Config, _host: &Host) -> Result<Outcome, Failure> {
-        Ok(Outcome::new())
+    fn reconcile(request: &Request, config: &Config, _host: &Host) -> Result<Outcome, Failure> {
+        let outcome = Outcome::new();
+        Ok(if config.reports { outcome.status(request, &json!({"done": true})) } else { outcome })
     }
 }
 
@@ -165,7 +169,6 @@ mortise_sdk::testing::cases!(Hooks, "cases", conversion, admission);
 #[cfg(test)]
 mod tests {
     use mortise_sdk::testing::{Asked, Stub};
-    use serde_json::json;
 
     use super::*;
 

@@ -1,4 +1,8 @@
 //! A Service's part in front of hosts: connections go to one of the addresses behind it, in turn.
+//!
+//! A Service of the control plane itself cannot stand here, not with `--enable-aggregator-routing`
+//! either: an API server refuses endpoints in the range of loopback, where the hosts of the tests
+//! listen.
 
 use std::{
     net::SocketAddr,

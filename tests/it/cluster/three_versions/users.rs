@@ -158,6 +158,29 @@ impl Gateway {
         .await;
     }
 
+    /// Has kubectl watch the APIRules in a version for two seconds, in which one of them is changed
+    /// again and again. Returns the changes that kubectl prints.
+    async fn watched(&self, version: &str, name: &str) -> Vec<Value> {
+        let mut watch = self.kubectl_command(&format!(
+            "get apirules.{version}.{GROUP} -n {NAMESPACE} --watch-only -o json --request-timeout=2s"
+        ));
+        let watch = tokio::task::spawn_blocking(move || watch.output().unwrap());
+        let api = self.rules("v2alpha1").await;
+        for turn in 0.. {
+            if watch.is_finished() {
+                break;
+            }
+            let change = Patch::Merge(json!({"metadata": {"labels": {"turn": turn.to_string()}}}));
+            #[expect(clippy::disallowed_methods, reason = "what a test writes is no processor's")]
+            api.patch(name, &PatchParams::default(), &change).await.unwrap();
+            sleep(POLL_INTERVAL).await;
+        }
+        let said = watch.await.unwrap();
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        let changes = serde_json::Deserializer::from_slice(&said.stdout).into_iter();
+        changes.collect::<Result<_, _>>().unwrap()
+    }
+
     /// Returns whether a host holds the Lease.
     async fn leads(&self, host: &Served) -> bool {
         {
@@ -268,9 +291,20 @@ async fn kubectl_works_in_each_version() {
     // All of them can be read, listed and watched in each version.
     for version in VERSIONS {
         let kinds = format!("apirules.{version}.{GROUP}");
-        let listed = gateway.kubectl(&format!("get {kinds} -n {NAMESPACE} -o name"), "");
-        let count = listed.lines().filter(|line| line.starts_with("apirule.")).count();
-        assert_eq!(count, all.len(), "{listed}");
+        let listed = gateway.kubectl(&format!("get {kinds} -n {NAMESPACE} -o json"), "");
+        // A warning follows.
+        let mut listed = serde_json::Deserializer::from_str(&listed).into_iter::<Value>();
+        let listed = listed.next().unwrap().unwrap();
+        let listed = listed["items"].as_array().unwrap();
+        assert_eq!(listed.len(), all.len());
+        assert!(listed.iter().all(|one| one["apiVersion"] == format!("{GROUP}/{version}")));
+        let own = all.iter().find(|one| one["apiVersion"] == format!("{GROUP}/{version}")).unwrap();
+        let changes = gateway.watched(version, own["metadata"]["name"].as_str().unwrap()).await;
+        assert!(!changes.is_empty(), "kubectl sees changes in {version}");
+        for change in changes {
+            assert_eq!(change["apiVersion"], own["apiVersion"]);
+            assert_eq!(change["spec"], own["spec"]);
+        }
         let api = gateway.rules(version).await;
         let watched = api.watch(&WatchParams::default(), "0").await.unwrap();
         let watched: Vec<_> = timeout(TIMEOUT, watched.take(all.len()).collect()).await.unwrap();

@@ -529,7 +529,7 @@ async fn a_pull_secret_is_read_as_the_account() {
     scene.processor("rules", &image, &with).await;
     let (_, message) = place.reason("rules", "Loaded", "PullSecretUnreadable").await;
     let expected = "the ServiceAccount `rules` may not get the pull secret `pull`: bind it to a Role in the namespace `a` with apiGroups [\"\"], resources [secrets], resourceNames [pull], verbs [get]";
-    assert_eq!(message, expected);
+    assert_eq!(message, format!("`{image}` cannot be pulled: {expected}"));
     let mut more = needed.to_vec();
     more.push(("secrets", vec!["get"]));
     place.may("rules", &more).await;
