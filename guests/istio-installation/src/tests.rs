@@ -5,6 +5,7 @@ use std::time::Duration;
 use istio::{
     api::{FINALIZER, ISTIO_NAMESPACE, Istio},
     last_applied::ANNOTATION,
+    resource::DISCLAIMER,
 };
 use mortise_sdk::{
     Kind, ObjectRef, Processor as _,
@@ -283,7 +284,21 @@ fn what_others_change_in_what_is_installed_is_repaired() {
     changed["data"] = json!({"mesh": "broken"});
     stub.patch(&changed);
     stub.delete("Service/istio-system/istiod");
+    let metadata = || {
+        let namespace = get(&stub, "v1", "Namespace", ISTIO_NAMESPACE).unwrap();
+        ["labels", "annotations"].map(|key| namespace["metadata"][key].clone())
+    };
+    let before = metadata();
+    stub.patch(&json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {
+            "name": ISTIO_NAMESPACE,
+            "labels": {"namespaces.warden.kyma-project.io/validate": "disabled"},
+            "annotations": {DISCLAIMER: "changed"},
+        },
+    }));
     settle(&stub);
+    assert_eq!(metadata(), before);
     assert_ne!(get(&stub, "v1", "ConfigMap", "istio").unwrap()["data"]["mesh"], "broken");
     assert!(get(&stub, "v1", "Service", "istiod").is_some());
     is_ready(&stub);

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::{
     config::Config,
     record::{Cause, Causes, Record, Skew},
-    survey::{Affected, Group, Owner, Survey},
+    survey::{Affected, Group, Owner, Replacements, Survey},
     workload::{self, Workload, Workloads},
 };
 
@@ -40,6 +40,10 @@ pub struct Due {
     /// Pods that were made by a restart and are not ready, by owner, with the times of the
     /// restarts.
     unready: BTreeMap<Owner, (Pod, u64)>,
+    /// The owners with Pods that go before others are made, with the restarts that made those.
+    going: BTreeMap<Owner, BTreeSet<Option<String>>>,
+    /// Pods that are not ready and may have taken the place of evicted ones.
+    replacements: Replacements,
     /// The number of owners that were not looked at.
     later: usize,
     /// The Pods of Kyma's modules that have to be restarted by hand.
@@ -80,7 +84,8 @@ struct Members {
 pub struct Bounds {
     /// The most restarts at a time.
     pub limit: usize,
-    /// The time after which a roll-out that has not come to its end does not count.
+    /// The time after which a roll-out that has not come to its end does not count, nor a Pod that
+    /// takes the place of an evicted one.
     pub patience: Duration,
     /// The number of runs in a row that failed.
     pub attempt: u32,
@@ -127,10 +132,11 @@ impl Due {
         record: &Record,
         workloads: &mut Workloads,
     ) -> Result<Self, Error> {
-        let mut due = Self { unready: survey.unready, ..Self::default() };
+        let Survey { groups, unready, going, replacements } = survey;
+        let mut due = Self { unready, going, replacements, ..Self::default() };
         let mut by_workload: BTreeMap<(bool, Object), Members> = BTreeMap::new();
         let mut looked_at = 0;
-        for group in survey.groups {
+        for group in groups {
             // What a restart cannot help needs no look at its owners.
             let is_due = |pod: &Affected| !left(pod, record, Skew::Allowed).is_empty();
             if !group.pods.iter().any(is_due) {
@@ -267,11 +273,15 @@ impl Due {
                 self.waiting.push(object);
             }
         } else if pods.iter().any(|pod| pod.restarted_at != restarted_at) {
-            // Pods of a former template: their roll-out is under way.
-            let at = restarted_at.as_deref().and_then(time::parse);
-            self.under_way.extend(at.map(|at| (object, at)));
+            self.add_under_way(object, restarted_at.as_deref());
         }
         Ok(())
+    }
+
+    /// Adds a workload with Pods of a former template: its roll-out is under way.
+    fn add_under_way(&mut self, object: Object, restarted_at: Option<&str>) {
+        let at = restarted_at.and_then(time::parse);
+        self.under_way.extend(at.map(|at| (object, at)));
     }
 
     /// Returns the restarts of this run: no more at a time than the limit allows.
@@ -297,7 +307,8 @@ impl Due {
         Ok(Plan { roll_outs: self.roll_outs, evictions: self.evictions, pending })
     }
 
-    /// Returns the number of roll-outs that have not come to their end and still count.
+    /// Returns the number of roll-outs that have not come to their end and of Pods that take the
+    /// place of evicted ones, as far as they still count.
     fn under_way(&mut self, bounds: Bounds, workloads: &mut Workloads) -> Result<usize, Error> {
         let patience = u64::try_from(bounds.patience.as_millis()).unwrap_or(u64::MAX);
         let is_awaited = |at: u64| bounds.now < at.saturating_add(patience);
@@ -305,12 +316,22 @@ impl Due {
             if is_awaited(at) {
                 let object = match workloads.action(&pod)? {
                     Action::RollOut(workload) => workload,
+                    // Its Pods count one by one.
+                    Action::Remove(_) => continue,
                     _ => Object { kind: owner.kind, namespace: owner.namespace, name: owner.name },
                 };
                 self.under_way.insert(object, at);
             }
         }
-        Ok(self.under_way.values().filter(|at| is_awaited(**at)).count())
+        for (Owner { namespace, kind, name }, made_by) in std::mem::take(&mut self.going) {
+            let object = Object { kind, namespace, name };
+            let restarted_at = workloads.get(&object)?.and_then(|workload| workload.restarted_at);
+            if made_by.iter().any(|at| *at != restarted_at) {
+                self.add_under_way(object, restarted_at.as_deref());
+            }
+        }
+        let roll_outs = self.under_way.values().filter(|at| is_awaited(**at)).count();
+        Ok(roll_outs + workloads.replacements(&self.replacements, is_awaited)?)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
     plan::{Bounds, Due, Plan},
     record::{self, Cause, Causes, Record},
     status,
-    survey::{self, HOST_NETWORK, Survey, is_excluded},
+    survey::{self, HOST_NETWORK, Survey, is_excluded, is_running},
     uninstall, window,
     workload::Workloads,
 };
@@ -201,13 +201,6 @@ fn updated(
     }
     let last = LastApplied::read(istio).ok().flatten().unwrap_or_default();
     Record::taken_over(&last).after(settings, || host.now())
-}
-
-/// Returns whether a Pod without a sidecar runs without any trouble.
-fn is_running(pod: &Pod) -> bool {
-    pod.status.phase == "Running"
-        && !pod.metadata.is_deleted()
-        && pod.status.conditions.iter().all(|condition| condition.status == "True")
 }
 
 /// Returns whether a Pod is on the network of its node: the injector makes no sidecar for such one.

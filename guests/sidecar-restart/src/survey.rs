@@ -1,6 +1,6 @@
 //! The Pods that are to be restarted, by their owners.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use istio::{
     action::RESTARTED_AT,
@@ -57,7 +57,7 @@ const POD_FIELDS: [&str; 17] = [
     "status.phase",
 ];
 
-/// The Pods that are to be restarted, and those of roll-outs under way.
+/// The Pods that are to be restarted, and those of restarts under way.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Survey {
     /// The Pods to restart, by their owners, those of Kyma's modules first.
@@ -65,7 +65,19 @@ pub struct Survey {
     /// The owners of Pods that were made by a restart and are not ready yet, with the time of the
     /// restart.
     pub unready: BTreeMap<Owner, (Pod, u64)>,
+    /// The owners that make another Pod only after one is gone, and have some that are being
+    /// deleted: the times of the restarts that made those, as their annotations have them.
+    pub going: BTreeMap<Owner, BTreeSet<Option<String>>>,
+    /// The Pods that are not ready and may have taken the place of evicted ones.
+    pub replacements: Replacements,
 }
+
+/// Pods that may have taken the place of evicted ones, by owner: one of them, reduced to its name
+/// and its first owner, and the times of their creation in Unix time in milliseconds.
+///
+/// Nothing in such a Pod says so. All Pods count whose owner is of a kind whose Pods are evicted.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Replacements(pub(crate) BTreeMap<Owner, (Pod, Vec<u64>)>);
 
 /// An owner of Pods: its namespace, kind and name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,6 +152,7 @@ pub fn causes(pod: &Pod, mesh: &Mesh, record: &Record) -> Causes {
     causes
 }
 
+/// Returns the time of an object's creation, in Unix time in milliseconds.
 fn created(metadata: &Metadata) -> Option<u64> {
     time::parse(metadata.creation_timestamp.as_deref()?)
 }
@@ -158,14 +171,10 @@ impl Survey {
     ) -> Result<Self, Error> {
         let of = Selection::of::<Pod>().fields(fields());
         let mut groups: BTreeMap<(bool, Owner), Group> = BTreeMap::new();
-        let mut unready = BTreeMap::new();
+        let mut survey = Self::default();
         for pod in host.objects::<Pod>(&of, 0) {
             let pod = pod?;
-            if let Some(at) = unready_since(&pod) {
-                let first = || (reduced(&pod), at);
-                let seen = unready.entry(Owner::of(&pod)).or_insert_with(first);
-                seen.1 = seen.1.max(at);
-            }
+            survey.add(&pod);
             let causes = causes(&pod)?;
             if causes.is_empty() || is_excluded(&pod.metadata) {
                 continue;
@@ -187,7 +196,24 @@ impl Survey {
             });
             group.pods.push(affected);
         }
-        Ok(Self { groups: groups.into_values().collect(), unready })
+        survey.groups = groups.into_values().collect();
+        Ok(survey)
+    }
+
+    /// Adds what a Pod tells of the restarts under way.
+    fn add(&mut self, pod: &Pod) {
+        if is_unready(pod) {
+            self.replacements.add(pod);
+            if let Some(at) = restart_of(pod) {
+                let first = || (reduced(pod), at);
+                let seen = self.unready.entry(Owner::of(pod)).or_insert_with(first);
+                seen.1 = seen.1.max(at);
+            }
+        }
+        if pod.metadata.is_deleted() && goes_first(pod) {
+            let restarted_at = pod.metadata.annotations.get(RESTARTED_AT).cloned();
+            self.going.entry(Owner::of(pod)).or_default().insert(restarted_at);
+        }
     }
 }
 
@@ -196,15 +222,30 @@ pub(crate) fn is_excluded(metadata: &Metadata) -> bool {
     metadata.annotations.get(EXCLUDE).is_some_and(|value| value == "true")
 }
 
-/// Returns the time of the restart that made a Pod with a sidecar, if the Pod is not ready.
-fn unready_since(pod: &Pod) -> Option<u64> {
-    let annotations = &pod.metadata.annotations;
+/// Returns whether a Pod runs without any trouble.
+pub(crate) fn is_running(pod: &Pod) -> bool {
+    pod.status.phase == "Running"
+        && !pod.metadata.is_deleted()
+        && pod.status.conditions.iter().all(|condition| condition.status == "True")
+}
+
+/// Returns whether a Pod is to become ready and is not.
+fn is_unready(pod: &Pod) -> bool {
     let is_over = matches!(pod.status.phase.as_str(), "Succeeded" | "Failed");
-    if !annotations.contains_key(STATUS) || pod.metadata.is_deleted() || is_over {
-        return None;
-    }
-    let restarted_at = time::parse(annotations.get(RESTARTED_AT)?)?;
-    (!predicate::is_candidate(pod)).then_some(restarted_at)
+    !is_over && !pod.metadata.is_deleted() && !is_running(pod)
+}
+
+/// Returns whether the owner of a Pod makes another one only after it is gone.
+fn goes_first(pod: &Pod) -> bool {
+    let owner = pod.metadata.owner_references.first();
+    owner.is_some_and(|owner| matches!(owner.kind.as_str(), "DaemonSet" | "StatefulSet"))
+}
+
+/// Returns the time of the restart that made a Pod with a sidecar.
+fn restart_of(pod: &Pod) -> Option<u64> {
+    let annotations = &pod.metadata.annotations;
+    annotations.get(STATUS)?;
+    time::parse(annotations.get(RESTARTED_AT)?)
 }
 
 /// Returns a Pod with nothing but its name and its first owner.
@@ -217,6 +258,21 @@ fn reduced(pod: &Pod) -> Pod {
         ..Metadata::default()
     };
     Pod { metadata, ..Pod::default() }
+}
+
+// === impl Replacements ===
+
+impl Replacements {
+    /// Adds a Pod, unless the kind of its owner says that it is never evicted.
+    pub(crate) fn add(&mut self, pod: &Pod) {
+        let owner = pod.metadata.owner_references.first().map(|owner| owner.kind.as_str());
+        if matches!(owner, Some("ReplicationController" | "ReplicaSet"))
+            && let Some(created) = created(&pod.metadata)
+        {
+            let none = || (reduced(pod), Vec::new());
+            self.0.entry(Owner::of(pod)).or_insert_with(none).1.push(created);
+        }
+    }
 }
 
 // === impl Owner ===

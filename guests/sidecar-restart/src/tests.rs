@@ -10,8 +10,8 @@ use super::*;
 use crate::{describe::FINALIZER, survey::EXCLUDE};
 use fixture::{
     Cluster, IMAGE, OLD, budget, condition, daemon_set, deployment, injector, istio, job_pod,
-    namespace, outdated, pod, record, reference, replication_controller,
-    replication_controller_pod,
+    namespace, outdated, pod, record, reference, replica_set, replica_set_pod,
+    replication_controller, replication_controller_pod,
 };
 
 const NOW: &str = "2026-01-01T00:00:00Z";
@@ -243,6 +243,43 @@ fn pods_without_a_template_are_evicted_once_and_budgets_are_heard() {
     cluster.add(replication_controller_pod("shop", "rc-2", OLD));
     let outcome = cluster.run().outcome.unwrap().unwrap();
     assert_eq!(outcome.evict, [], "it came up the same and is not evicted again");
+}
+
+#[test]
+fn evictions_wait_for_the_pods_that_take_the_place_of_evicted_ones() {
+    type Member = fn(&str, &str, &str) -> Value;
+    let cases: [(&str, Value, Member); 2] = [
+        ("ReplicationController", replication_controller("shop"), replication_controller_pod),
+        ("ReplicaSet without owner", replica_set("shop"), replica_set_pod),
+    ];
+    for (case, owner, member) in cases {
+        let old = (1..=6).map(|number| member("shop", &format!("old-{number}"), OLD));
+        let cluster = Cluster::new([vec![owner], old.collect()].concat());
+        let evicted = || {
+            let run = cluster.run_with(r#"{"restarts": 2}"#);
+            assert_eq!((run.failure, run.again), (None, Some(Duration::from_secs(30))), "{case}");
+            run.outcome.unwrap().unwrap().evict.len()
+        };
+        assert_eq!(evicted(), 0, "{case}: the settings are recorded first");
+        cluster.stub.advance(Duration::from_secs(1));
+        assert_eq!(evicted(), 2, "{case}");
+        for name in ["new-1", "new-2"] {
+            cluster.add_unready(member("shop", name, IMAGE));
+        }
+        for _ in 0..3 {
+            cluster.stub.advance(Duration::from_secs(30));
+            assert_eq!(evicted(), 0, "{case}: both are not ready");
+        }
+        cluster.stub.patch(&json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new-1", "namespace": "shop"},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }));
+        assert_eq!(evicted(), 1, "{case}: one is not ready");
+        cluster.add_unready(member("shop", "new-3", IMAGE));
+        assert_eq!(evicted(), 0, "{case}: another one is not ready");
+        cluster.stub.advance(Duration::from_mins(11));
+        assert_eq!(evicted(), 2, "{case}: they are awaited no longer");
+    }
 }
 
 #[test]
@@ -510,6 +547,28 @@ fn a_workload_that_never_becomes_ready_gives_its_place_away_after_a_while() {
 }
 
 #[test]
+fn a_pod_that_goes_before_another_takes_its_place_is_waited_for() {
+    let config = r#"{"restarts": 1}"#;
+    let mut log = daemon_set("a", "log", OLD);
+    // The kubelet stops its containers first.
+    log[1]["metadata"]["finalizers"] = json!(["example.com/stopping"]);
+    let cluster = Cluster::new([log, deployment("b", "web", 1, OLD)].concat());
+    cluster.run_with(config);
+    let restarted = || cluster.all_restarted().into_keys().collect::<Vec<_>>();
+    assert_eq!(restarted(), ["DaemonSet/a/log"]);
+    cluster.stub.delete("Pod/a/log-0");
+    cluster.stub.advance(Duration::from_secs(30));
+    let run = cluster.run_with(config);
+    assert_eq!((restarted().len(), run.again), (1, Some(Duration::from_secs(30))));
+    cluster.stub.patch(&json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "log-0", "namespace": "a", "finalizers": null},
+    }));
+    cluster.run_with(config);
+    assert_eq!(restarted(), ["DaemonSet/a/log", "Deployment/b/web"]);
+}
+
+#[test]
 fn a_workload_whose_pods_are_not_ready_is_left_alone() {
     let mut objects = deployment("shop", "web", 1, OLD);
     for object in objects.iter_mut().filter(|object| object["kind"] == "Pod") {
@@ -610,6 +669,34 @@ fn a_removal_in_turns_lasts_until_each_workload_had_its_turn() {
         assert!(changes.iter().all(|change| change.action != "event"), "{changes:?}");
         assert!(cluster.stub.object(&reference()).is_none(), "nothing is held up");
     }
+}
+
+#[test]
+fn a_removal_by_evictions_lasts_until_each_pod_had_its_turn() {
+    let config = r#"{"restarts": 2, "patienceMinutes": 10}"#;
+    let pods = (1..=4).map(|of| replication_controller_pod("shop", &format!("rc-{of}"), IMAGE));
+    let cluster = Cluster::new([vec![replication_controller("shop")], pods.collect()].concat());
+    cluster.run();
+    cluster.stub.delete("Istio/kyma-system/default");
+    cluster.uninstalled();
+    cluster.run_with(config);
+    cluster.stub.advance(Duration::from_secs(30));
+    for turn in 1..=2 {
+        let evicted = cluster.run_with(config).outcome.unwrap().unwrap().evict;
+        assert_eq!(evicted.len(), 2, "{turn}");
+        for pod in evicted {
+            let name = format!("{}-new", pod.ref_.name);
+            cluster.add_unready(replication_controller_pod("shop", &name, "none"));
+        }
+        if turn == 1 {
+            cluster.stub.advance(Duration::from_mins(5));
+            assert_eq!(cluster.run_with(config).outcome.unwrap().unwrap().evict, []);
+            cluster.stub.advance(Duration::from_mins(5));
+        }
+    }
+    let changes = cluster.run_with(config).changes;
+    assert!(changes.iter().all(|change| change.action != "event"), "{changes:?}");
+    assert!(cluster.stub.object(&reference()).is_none(), "nothing is held up");
 }
 
 #[test]

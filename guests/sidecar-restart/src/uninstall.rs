@@ -16,7 +16,7 @@ use crate::{
     plan::{Bounds, Due},
     reconcile::{Namespaces, RETRY_DELAY, record_patch},
     record::{Cause, Causes, Record},
-    survey::{Owner, Survey},
+    survey::{Owner, Replacements, Survey},
     workload::Workloads,
 };
 
@@ -68,11 +68,14 @@ fn remove(
     let now = host.now();
     let since = record.since(Cause::Uninstall).unwrap_or(now);
     let restarted = RefCell::new(BTreeSet::new());
+    let replacements = RefCell::new(Replacements::default());
     let namespaces = Namespaces::read(host)?;
     let survey = Survey::read(host, |pod| {
         let restarted_at = pod.metadata.annotations.get(RESTARTED_AT);
         if restarted_at.and_then(|at| time::parse(at)).is_some_and(|at| at >= since) {
             restarted.borrow_mut().insert(Owner::of(pod));
+        } else {
+            replacements.borrow_mut().add(pod);
         }
         let mut causes = Causes::default();
         let is_over = matches!(pod.status.phase.as_str(), "Succeeded" | "Failed");
@@ -95,7 +98,8 @@ fn remove(
     if due.is_done() {
         return Ok(done(outcome, left));
     }
-    let all = restarted.borrow().len() + due.all();
+    let evicted = workloads.replacements(&replacements.borrow(), |created| created >= since)?;
+    let all = restarted.borrow().len() + evicted + due.all();
     if now >= since.saturating_add(longest(all, config)) {
         left.extend(due.names());
         return Ok(done(outcome, left));

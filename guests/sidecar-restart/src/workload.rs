@@ -9,7 +9,7 @@ use istio::{
 use mortise_sdk::{Error, Host, Kind, ObjectRef, Selection, object::Metadata};
 use serde::Deserialize;
 
-use crate::survey::{EXCLUDE, is_excluded};
+use crate::survey::{EXCLUDE, Replacements, is_excluded};
 
 /// The kinds of workloads that can be rolled out.
 pub(crate) const KINDS: [&str; 3] = ["Deployment", "DaemonSet", "StatefulSet"];
@@ -95,6 +95,23 @@ impl<'a> Workloads<'a> {
             .fields(REPLICA_SET_FIELDS);
         let siblings: Vec<ReplicaSet> = self.host.list(&siblings)?;
         Ok(Action::of(pod, &ReplicaSets::new(siblings.iter().chain([&set]))))
+    }
+
+    /// Returns the number of Pods with such a time of creation whose owners' Pods are evicted.
+    pub(crate) fn replacements(
+        &mut self,
+        of: &Replacements,
+        is_counted: impl Fn(u64) -> bool,
+    ) -> Result<usize, Error> {
+        let mut count = 0;
+        for (pod, created) in of.0.values() {
+            let counted = created.iter().filter(|created| is_counted(**created)).count();
+            // The owner is read only where it matters.
+            if counted > 0 && matches!(self.action(pod)?, Action::Remove(_)) {
+                count += counted;
+            }
+        }
+        Ok(count)
     }
 
     fn replica_set(&mut self, pod: &Pod) -> Result<Option<ReplicaSet>, Error> {

@@ -1,13 +1,43 @@
 //! What is rendered.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
+use istio::{cluster::Size, template};
 use mortise_tests::goldens;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 /// The `IstioOperator`s that the original of `guests/istio` merged: a folder for each case.
 const MERGED: &str = "istio/merge";
+
+/// The `IstioOperator`s of [`MERGED`] in the repository that have a recorded answer.
+pub(crate) const RECORDED: [&str; 22] = [
+    "authorizers-two",
+    "cni-affinity",
+    "cni-resources",
+    "cni-resources-gke",
+    "compatibility-mode",
+    "compatibility-mode-evaluation",
+    "dns-proxying-false",
+    "egress-disabled-with-k8s",
+    "empty-aws-elb-cm-service-nlb",
+    "empty-k3d-evaluation",
+    "empty-production",
+    "everything-aws-nlb",
+    "everything-evaluation-k3d",
+    "everything-production",
+    "exp-ambient",
+    "exp-dual-stack-aws",
+    "exp-multi-network",
+    "feature-disable-cni",
+    "images-digest-and-port",
+    "ingress-hpa-zero",
+    "pilot-full",
+    "stats-matcher",
+];
 
 /// The arguments of a call.
 #[derive(Debug, Serialize)]
@@ -57,37 +87,56 @@ pub(crate) fn panics() -> Case {
     operator("panics", &json!({"values": {"global": "x"}}))
 }
 
-/// Returns the cases with a recorded answer: those of this file, and the merged `IstioOperator`s in
-/// the repository.
+/// Returns the case of the default `IstioOperator` of a size of cluster.
+fn size(size: Size) -> Case {
+    text(&format!("size {}", size.name()), &template::of(size).to_string())
+}
+
+/// Returns the cases with a recorded answer: those of this file, and [`RECORDED`]. They are the
+/// same with another folder of goldens.
 pub(crate) fn recorded() -> Vec<Case> {
-    of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens"))
+    let merged = merged(&in_repository()).into_iter();
+    let merged: Vec<Case> = merged.filter(|case| RECORDED.contains(&case.name.as_str())).collect();
+    assert_eq!(merged.len(), RECORDED.len());
+    own().into_iter().chain(merged).collect()
 }
 
-/// Returns all cases: with [`goldens::VARIABLE`], the merged `IstioOperator`s of that folder.
+/// Returns all cases: those of this file, the merged `IstioOperator`s in the repository, and with
+/// [`goldens::VARIABLE`] those of that folder, too.
 pub(crate) fn all() -> Vec<Case> {
-    of(&goldens::root())
+    let mut cases = own();
+    cases.extend(merged(&in_repository()));
+    let given = goldens::root();
+    if given != in_repository() {
+        let name = |case: &Case| format!("{} of {}", case.name, goldens::VARIABLE);
+        let given = merged(&given).into_iter();
+        cases.extend(given.map(|case| Case { name: name(&case), ..case }));
+    }
+    cases
 }
 
-fn of(root: &Path) -> Vec<Case> {
-    let mut cases = own();
-    cases.extend(merged(root));
-    cases
+fn in_repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens")
 }
 
 fn merged(root: &Path) -> Vec<Case> {
     let mut cases = Vec::new();
     for entry in fs::read_dir(root.join(MERGED)).unwrap() {
         let folder = entry.unwrap().path();
-        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
-        let spec = fs::read_to_string(folder.join("expected.yaml")).unwrap();
-        cases.push(Case { name, spec, cluster: None });
+        let file = folder.join("expected.yaml");
+        // Not all folders hold the result of a merge.
+        if file.is_file() {
+            let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+            cases.push(Case { name, spec: fs::read_to_string(file).unwrap(), cluster: None });
+        }
     }
-    assert!(cases.len() >= 22, "{} in {}", cases.len(), root.display());
+    assert!(!cases.is_empty(), "no case in {}", root.display());
     cases
 }
 
 fn own() -> Vec<Case> {
     let mut cases: Vec<Case> = ["default", "demo", "ambient"].map(profile).into();
+    cases.extend([Size::Evaluation, Size::Production].map(size));
     cases.extend(clusters());
     cases.extend(invalid());
     // The default profile.

@@ -125,6 +125,18 @@ pub(super) fn replication_controller_pod(namespace: &str, name: &str, image: &st
     owned(pod, "v1", "ReplicationController", "rc")
 }
 
+/// Returns a Pod of [`replica_set`].
+pub(super) fn replica_set_pod(namespace: &str, name: &str, image: &str) -> Value {
+    owned(pod(namespace, name, image), "apps/v1", "ReplicaSet", "alone")
+}
+
+/// Returns a `ReplicaSet` without owner.
+pub(super) fn replica_set(namespace: &str) -> Value {
+    let mut set = workload("ReplicaSet", namespace, "alone");
+    set["metadata"]["uid"] = "u-alone".into();
+    set
+}
+
 /// Returns a budget that allows so many evictions of [`replication_controller_pod`]s.
 pub(super) fn budget(namespace: &str, allowed: u32) -> Value {
     json!({
@@ -269,6 +281,13 @@ impl Cluster {
             owner["uid"] = found["metadata"]["uid"].clone();
         }
         self.stub.apply(&object);
+    }
+
+    /// Adds a Pod that is not ready.
+    pub(super) fn add_unready(&self, mut pod: Value) {
+        pod["metadata"]["creationTimestamp"] = self.stub.host().now_text().into();
+        pod["status"]["conditions"][0]["status"] = "False".into();
+        self.add(pod);
     }
 
     pub(super) fn spec(&self, spec: &Value) {

@@ -497,8 +497,8 @@ fn a_refusal_tells_what_the_account_may_not_do() {
     let user = r#"User "system:serviceaccount:shop:painter" cannot"#;
     let cases = [
         (
-            format!(r#"virtualservices.networking.istio.io "x" is forbidden: {user} patch resource "virtualservices" in API group "networking.istio.io" in the namespace "a""#),
-            Some("patch virtualservices.networking.istio.io `a/x`"),
+            format!(r#"widgets.apps.example.com "x" is forbidden: {user} patch resource "widgets" in API group "apps.example.com" in the namespace "a""#),
+            Some("patch widgets.apps.example.com `a/x`"),
         ),
         (
             format!(r#"pods "x" is forbidden: {user} create resource "pods/eviction" in API group "" in the namespace "a""#),

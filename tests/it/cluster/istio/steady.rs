@@ -14,7 +14,7 @@ const QUIET_PERIOD: Duration = Duration::from_mins(10);
 /// The most resyncs of a processor in that time.
 const MAX_RESYNCS: u64 = 2;
 
-/// Returns a change of a field that the processors own, other than a label of the object.
+/// Returns a change of a field that the processors own, other than the label of the module.
 fn change(kind: &str, object: &Value) -> Option<Value> {
     Some(match kind.rsplit_once('/').unwrap().1 {
         "Deployment" | "DaemonSet" => {
@@ -32,6 +32,18 @@ fn change(kind: &str, object: &Value) -> Option<Value> {
         "PeerAuthentication" => json!({"spec": {"mtls": {"mode": "DISABLE"}}}),
         "NetworkPolicy" => json!({"spec": {"podSelector": {"matchLabels": {"other": "yes"}}}}),
         "VerticalPodAutoscaler" => json!({"spec": {"updatePolicy": {"updateMode": "Off"}}}),
+        "PodDisruptionBudget" => json!({"spec": {"minAvailable": 17}}),
+        "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
+            // A merge patch replaces a list as a whole.
+            let mut webhooks = object["webhooks"].clone();
+            webhooks[0]["objectSelector"] = json!({"matchLabels": {"other": "yes"}});
+            json!({"webhooks": webhooks})
+        }
+        "Namespace" => {
+            let labels = json!({"namespaces.warden.kyma-project.io/validate": "other"});
+            json!({"metadata": {"labels": labels}})
+        }
+        "CustomResourceDefinition" => json!({"spec": {"names": {"categories": ["other"]}}}),
         _ => return None,
     })
 }
@@ -95,10 +107,18 @@ async fn nothing_runs_without_a_change_and_each_change_is_repaired_without_rende
     assert!(after.0.0 - runs <= MAX_RESYNCS * GUESTS.len() as u64, "no more often than that");
 
     let mut times = Vec::new();
-    for one in &mesh.made().await {
+    // The namespace does not carry the label of the module.
+    let namespace = Made {
+        kind: "v1/Namespace",
+        namespace: String::new(),
+        name: "istio-system".to_owned(),
+        uid: String::new(),
+    };
+    for one in mesh.made().await.iter().chain([&namespace]) {
         let object = mesh.content(one).await;
         let label = json!({"metadata": {"labels": {"kyma-project.io/module": "drifted"}}});
-        for change in [Some(label), change(one.kind, &object)].into_iter().flatten() {
+        let label = (*one != namespace).then_some(label);
+        for change in [label, change(one.kind, &object)].into_iter().flatten() {
             times.push((mesh.repaired(one, &change).await, one.clone()));
         }
     }

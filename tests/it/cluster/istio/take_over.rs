@@ -1,6 +1,6 @@
 //! From the original operator to the processors, and back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use istio::{
     api::Istio,
@@ -8,9 +8,10 @@ use istio::{
     features::Features,
     images::Images,
     installed,
-    kubernetes::Node,
+    kubernetes::{Node, Service},
     last_applied::{Effect, LastApplied},
     merge,
+    resource::{self, DISCLAIMER, DISCLAIMER_TEXT},
 };
 use mortise_core::resource::{Method, Outgoing};
 use serde_json::{Value, json};
@@ -20,11 +21,37 @@ use crate::istio_client::{Case, Renderer};
 
 /// The field managers of the original: that of Istio's installer, and its own.
 const MANAGERS: [&str; 2] = ["istio-operator", "manager"];
+/// The field manager of what the installer updates: the name of its program.
+const INSTALLER: &str = "istio_install";
+const WEBHOOKS: &str = "admissionregistration.k8s.io/v1/MutatingWebhookConfiguration";
+const INJECTOR: &str = "istio-sidecar-injector";
+/// The webhooks of the default tag, in whose favour the installer deactivates the injector.
+const TAG_WEBHOOKS: &str = "istio-revision-tag-default";
 const TAG: &str = "1.31.0-distroless";
 const WORKLOADS: [&str; 2] = ["apps/v1/Deployment", "apps/v1/DaemonSet"];
 
 /// The generation and the Pod template of each workload.
 type Workloads = BTreeMap<(&'static str, String), (Value, Value)>;
+
+/// The objects that the original operator leaves.
+struct Original {
+    /// What Istio's installer renders.
+    of_istio: Vec<Value>,
+    /// What the installer makes for the default tag.
+    of_tag: Vec<Value>,
+    /// The module's own objects.
+    own: Vec<Value>,
+}
+
+impl Original {
+    /// Returns whether an object is one that the installer renders.
+    fn renders(&self, made: &Made) -> bool {
+        let (_, kind) = made.kind.rsplit_once('/').unwrap();
+        self.of_istio.iter().any(|object| {
+            object["kind"] == kind && object["metadata"]["name"] == made.name.as_str()
+        })
+    }
+}
 
 impl Mesh {
     /// Sends a write of the original operator.
@@ -47,20 +74,66 @@ impl Mesh {
         }
     }
 
-    /// Installs what the original operator installs: the rendering, with its labels.
-    async fn install_as_original(&self, objects: &[Value]) {
+    /// Creates or updates an object as the original does: its fields are owned by operation
+    /// `Update`.
+    async fn create_or_update(&self, object: &Value) {
+        let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap();
+        let of = format!("{}/{}", text("/apiVersion"), text("/kind"));
+        let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+        if self.get(&of, namespace, name).await.is_some() {
+            self.write_as(MANAGERS[1], Method::MergePatch, object).await;
+            return;
+        }
+        let cluster = &self.ground.cluster;
+        let at = cluster.resolve(&kind(&of)).await.unwrap().unwrap().path(Some(namespace));
+        let at = format!("{at}?fieldManager={}", MANAGERS[1]);
+        cluster.send(&Outgoing::new(Method::Post, at, Some(object.clone()))).await.unwrap();
+    }
+
+    /// Deactivates the injector, as the installer does for the default tag.
+    async fn deactivate_injector(&self) {
+        let mut injector = self.get(WEBHOOKS, "", INJECTOR).await.unwrap();
+        let never = json!({"matchLabels": {"istio.io/deactivated": "never-match"}});
+        for webhook in injector["webhooks"].as_array_mut().unwrap() {
+            for selector in ["namespaceSelector", "objectSelector"] {
+                webhook[selector] = never.clone();
+            }
+        }
+        let change = json!({
+            "apiVersion": injector["apiVersion"], "kind": injector["kind"],
+            "metadata": {"name": INJECTOR}, "webhooks": injector["webhooks"],
+        });
+        self.write_as(INSTALLER, Method::MergePatch, &change).await;
+    }
+
+    /// Returns whether the injector is active and the webhooks of the default tag are gone.
+    async fn injects_without_tag(&self) -> bool {
+        let injector = self.get(WEBHOOKS, "", INJECTOR).await.unwrap();
+        let is_active = !injector["webhooks"].to_string().contains("never-match");
+        is_active && self.get(WEBHOOKS, "", TAG_WEBHOOKS).await.is_none()
+    }
+
+    /// Installs what the original operator installs: the rendering, with its labels, and the
+    /// module's own objects.
+    async fn install_as_original(&self, original: &Original) {
+        let Original { of_istio, of_tag, own } = original;
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace",
             "metadata": {
                 "name": "istio-system",
                 "labels": {"namespaces.warden.kyma-project.io/validate": "enabled"},
+                "annotations": {DISCLAIMER: DISCLAIMER_TEXT},
             },
         });
         self.write_as(MANAGERS[1], Method::MergePatch, &namespace).await;
-        for object in objects {
+        for object in of_istio {
             self.write_as(MANAGERS[0], Method::Apply, object).await;
         }
-        for object in objects {
+        self.deactivate_injector().await;
+        for object in of_tag {
+            self.write_as(MANAGERS[0], Method::Apply, object).await;
+        }
+        for object in of_istio.iter().chain(of_tag) {
             let kind = object["kind"].as_str().unwrap();
             let mut patch = installed::label_patch(kind);
             for key in ["apiVersion", "kind"] {
@@ -73,29 +146,8 @@ impl Mesh {
             }
             self.write_as(MANAGERS[1], Method::MergePatch, &patch).await;
         }
-        let peer = json!({
-            "apiVersion": "security.istio.io/v1", "kind": "PeerAuthentication",
-            "metadata": {
-                "name": "default", "namespace": "istio-system",
-                "labels": {
-                    "kyma-project.io/module": "istio", "app.kubernetes.io/version": "dev",
-                    "app.kubernetes.io/component": "operator", "app.kubernetes.io/part-of": "istio",
-                    "app.kubernetes.io/name": "istio-operator",
-                    "app.kubernetes.io/instance": "istio-operator-default",
-                },
-            },
-            "spec": {"mtls": {"mode": "STRICT"}},
-        });
-        // The original creates and updates: its fields are owned by operation `Update`.
-        let found = self.get("security.istio.io/v1/PeerAuthentication", "istio-system", "default");
-        if found.await.is_none() {
-            let cluster = &self.ground.cluster;
-            let of = kind("security.istio.io/v1/PeerAuthentication");
-            let at = cluster.resolve(&of).await.unwrap().unwrap().path(Some("istio-system"));
-            let at = format!("{at}?fieldManager={}", MANAGERS[1]);
-            cluster.send(&Outgoing::new(Method::Post, at, Some(peer))).await.unwrap();
-        } else {
-            self.write_as(MANAGERS[1], Method::MergePatch, &peer).await;
+        for object in own {
+            self.create_or_update(object).await;
         }
         self.until("the original has installed Istio", async || self.are_rolled_out().await).await;
     }
@@ -186,9 +238,8 @@ impl Mesh {
     }
 }
 
-/// Renders what the original installs for an Istio resource, and returns the resources of sidecars
-/// too.
-async fn rendering(mesh: &Mesh, renderer: &Renderer, istio: &Istio) -> (Vec<Value>, Value) {
+/// Returns what the original leaves for an Istio resource, and the resources of sidecars.
+async fn original(mesh: &Mesh, renderer: &Renderer, istio: &Istio) -> (Original, Value) {
     let nodes: Vec<Node> = mesh
         .list("v1/Node")
         .await
@@ -207,9 +258,17 @@ async fn rendering(mesh: &Mesh, renderer: &Renderer, istio: &Istio) -> (Vec<Valu
         images: &images.unwrap(),
         pull_secret: None,
     };
-    let spec = merge::merge(&input).unwrap();
-    let of_sidecars = spec.pointer("/spec/values/global/proxy/resources").unwrap().clone();
-    let case = Case { name: "taken over".to_owned(), spec: spec.to_string(), cluster: None };
+    let operator = merge::merge(&input).unwrap();
+    let of_sidecars = operator.pointer("/spec/values/global/proxy/resources").unwrap().clone();
+    let of_istio = rendering(renderer, &operator).await;
+    let of_tag = of_tag(renderer, operator, &of_istio).await;
+    let own = own(mesh, istio).await;
+    (Original { of_istio, of_tag, own }, of_sidecars)
+}
+
+/// Returns what the installer renders of an `IstioOperator`.
+async fn rendering(renderer: &Renderer, operator: &Value) -> Vec<Value> {
+    let case = Case { name: "taken over".to_owned(), spec: operator.to_string(), cluster: None };
     let answer = renderer.render(&case).await;
     let mut all = Vec::new();
     for component in &answer.rendered().unwrap().components {
@@ -229,7 +288,53 @@ async fn rendering(mesh: &Mesh, renderer: &Renderer, istio: &Istio) -> (Vec<Valu
             }
         }
     }
-    (all, of_sidecars)
+    all
+}
+
+/// Returns what the installer makes for the default tag after all else: the webhooks that inject,
+/// those that validate, and a Service. The same charts render them.
+async fn of_tag(renderer: &Renderer, mut operator: Value, of_istio: &[Value]) -> Vec<Value> {
+    let values = &mut operator["spec"]["values"];
+    values["revisionTags"] = json!(["default"]);
+    values["defaultRevision"] = json!("default");
+    let identity = |object: &Value| {
+        ["/kind", "/metadata/namespace", "/metadata/name"].map(|at| object.pointer(at).cloned())
+    };
+    let others: Vec<_> = of_istio.iter().map(identity).collect();
+    let mut of_tag = rendering(renderer, &operator).await;
+    of_tag.retain(|object| !others.contains(&identity(object)));
+    let labels = json!({
+        "operator.istio.io/component": "Pilot",
+        "install.operator.istio.io/owning-resource-not-pruned": "true",
+    });
+    for object in &mut of_tag {
+        super::super::merge(object, &json!({"metadata": {"labels": labels}}));
+    }
+    let names: BTreeSet<_> =
+        of_tag.iter().filter_map(|object| object["metadata"]["name"].as_str()).collect();
+    let expected = [TAG_WEBHOOKS, "istiod-default-validator", "istiod-revision-tag-default"];
+    assert_eq!(names, BTreeSet::from(expected));
+    of_tag
+}
+
+/// Returns the module's own objects.
+async fn own(mesh: &Mesh, istio: &Istio) -> Vec<Value> {
+    let api_server = mesh.get("v1/Service", "default", "kubernetes").await.unwrap();
+    let api_server: Service = serde_json::from_value(api_server).unwrap();
+    let plan = resource::Plan::of(&resource::Input {
+        istio,
+        needs_proxy_protocol: false,
+        control_plane_autoscalers: false,
+        has_autoscaler_crd: true,
+        api_server: Some(&api_server),
+        version: "dev",
+    });
+    plan.apply
+}
+
+/// Checks that objects are there that have not been made anew.
+fn check_kept(kept: &BTreeSet<Made>, now: &BTreeSet<Made>) {
+    assert!(kept.is_subset(now), "{:?}", kept.difference(now).collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -245,14 +350,18 @@ async fn istio_goes_from_the_original_to_the_processors_and_back_untouched() {
         },
         "networkPoliciesEnabled": true,
     });
-    let istio: Istio = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
-    let (objects, of_sidecars) = rendering(&mesh, &renderer, &istio).await;
+    mesh.istio(spec).await;
+    let istio = mesh.get(ISTIO, "kyma-system", "default").await.unwrap();
+    let istio: Istio = serde_json::from_value(istio).unwrap();
+    let (original, of_sidecars) = original(&mesh, &renderer, &istio).await;
     let sidecar = format!("docker.io/istio/proxyv2:{TAG}");
     mesh.ground.apply(vec![injected(&sidecar, &of_sidecars)]).await;
-    mesh.install_as_original(&objects).await;
-    mesh.istio(spec).await;
+    mesh.install_as_original(&original).await;
     mesh.istio_as_original(&istio).await;
     let (made, workloads) = (mesh.made().await, mesh.workloads().await);
+    let (tagged, kept): (BTreeSet<_>, BTreeSet<_>) =
+        made.into_iter().partition(|one| one.name == TAG_WEBHOOKS);
+    assert_eq!(tagged.len(), 1, "{kept:?}");
     let former = mesh.get(ISTIO, "kyma-system", "default").await.unwrap();
     let states = mesh.states().await;
 
@@ -261,15 +370,15 @@ async fn istio_goes_from_the_original_to_the_processors_and_back_untouched() {
     mesh.start().await;
     mesh.processors().await;
     mesh.until_state("Ready").await;
-    // The objects that another processor writes hold what they held.
-    let of_installer = || made.iter().filter(|one| !one.kind.ends_with("/PeerAuthentication"));
+    // Those of the tag, and those that another processor writes, are owned as they were.
+    let of_installer = || kept.iter().filter(|one| original.renders(one));
     mesh.until("what Istio's installer owned is the processor's", async || {
         mesh.other_managers(of_installer()).await.is_empty()
     })
     .await;
+    mesh.until("the injector is active alone", async || mesh.injects_without_tag().await).await;
     mesh.until_idle().await;
-    let now = mesh.made().await;
-    assert!(made.is_subset(&now), "{:?}", made.difference(&now).collect::<Vec<_>>());
+    check_kept(&kept, &mesh.made().await);
     assert_eq!(mesh.workloads().await, workloads, "no workload is restarted");
     assert_eq!(states.seen(), ["Ready"], "the state stays");
     let now = mesh.get(ISTIO, "kyma-system", "default").await.unwrap();
@@ -293,10 +402,10 @@ async fn istio_goes_from_the_original_to_the_processors_and_back_untouched() {
         .iter()
         .filter(|finalizer| !finalizer.as_str().unwrap().ends_with("/istio-installation"));
     assert_eq!(ours.count(), 0, "{finalizers:?}");
-    mesh.install_as_original(&objects).await;
+    mesh.install_as_original(&original).await;
     mesh.istio_as_original(&istio).await;
-    let back = mesh.made().await;
-    assert!(made.is_subset(&back), "{:?}", made.difference(&back).collect::<Vec<_>>());
+    check_kept(&kept, &mesh.made().await);
+    assert!(mesh.get(WEBHOOKS, "", TAG_WEBHOOKS).await.is_some(), "the tag is there again");
     // The original sets the number of replicas each time: the generations are others.
     let templates = |of: Workloads| -> Vec<_> {
         of.into_iter().map(|(name, (_, template))| (name, template)).collect()

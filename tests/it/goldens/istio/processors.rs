@@ -4,7 +4,7 @@
 //! processor: after an installation the tag is in the annotation, and after the removal of Istio
 //! only the processor's own finalizer is left.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use ingress_gateway_restart::IngressGatewayRestarts;
 use istio::{
@@ -17,8 +17,16 @@ use istio::{
     predicate::MODULE_LABEL,
     resource::AUTOSCALER_CRD,
 };
+use mortise::commands::simulate::{Input, simulate};
 use mortise_sdk::{Kind, Object as _, ObjectRef, Processor as _, testing::Stub};
-use mortise_tests::goldens::{group::GroupCase, sorted};
+use mortise_tests::{
+    definitions,
+    goldens::{
+        group::{self, GroupCase},
+        sorted,
+    },
+    loaded,
+};
 use peer_authentication::PeerAuthentications;
 use serde_json::{Map, Value, json};
 use sidecar_restart::Sidecars;
@@ -30,6 +38,7 @@ use super::{
 
 /// The tag of the installed Istio, as the cases were recorded.
 const TAG: &str = "1.30.2-distroless";
+const PEER_AUTHENTICATION: &str = "guests/peer-authentication";
 /// The finalizer of peer-authentication.
 const FINALIZER: &str = "istios.operator.kyma-project.io/peer-authentication";
 /// The kinds of the module's own objects.
@@ -60,10 +69,11 @@ impl Stage {
             .filter(|object| object["kind"] != "CustomResourceDefinition")
             .cloned()
             .chain(more)
+            .chain([istio])
             .collect();
         let stub = Stub::new()
             .crds(mortise_tests::crds::folder().join(Istio::GROUP))
-            .objects(objects.iter().cloned().chain([istio]));
+            .objects(objects.iter().cloned());
         Self { stub: serve_autoscalers(stub, case), of, objects }
     }
 
@@ -90,27 +100,46 @@ impl Stage {
                 all.push(of);
             }
         }
-        let left = all.iter().filter_map(|of| self.stub.object(of)).map(|mut object| {
-            let metadata = object["metadata"].as_object_mut().unwrap();
-            for added in
-                ["creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"]
-            {
-                metadata.remove(added);
-            }
-            object
-        });
-        sorted(left.collect())
+        let left = all.iter().filter_map(|of| self.stub.object(of));
+        sorted(left.map(without_added).collect())
     }
+
+    /// Returns what the component gets as the same cluster.
+    fn input(&self, case: &GroupCase) -> Input {
+        let missing = if has_autoscalers(case) { None } else { Some(AUTOSCALER_CRD.to_owned()) };
+        Input {
+            objects: self.objects.clone(),
+            crds: definitions(PEER_AUTHENTICATION).unwrap(),
+            now: "2026-01-01T00:00:00Z".parse().unwrap(),
+            missing_kinds: missing.into_iter().collect(),
+            validate: false,
+            only: None,
+            rounds: None,
+        }
+    }
+}
+
+/// Removes what an API server adds to an object.
+fn without_added(mut object: Value) -> Value {
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    for added in ["creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"] {
+        metadata.remove(added);
+    }
+    object
+}
+
+/// Returns whether the recorded cluster has the definition of vertical autoscalers.
+fn has_autoscalers(case: &GroupCase) -> bool {
+    let objects = case.documents("cluster.yaml");
+    object(objects, "CustomResourceDefinition", "", AUTOSCALER_CRD).is_some()
 }
 
 /// Serves vertical autoscalers if the recorded cluster has their definition.
 pub(super) fn serve_autoscalers(stub: Stub, case: &GroupCase) -> Stub {
-    let definition =
-        object(case.documents("cluster.yaml"), "CustomResourceDefinition", "", AUTOSCALER_CRD);
-    match definition {
-        Some(_) => stub,
-        None => stub.without_kind("autoscaling.k8s.io", "VerticalPodAutoscaler"),
+    if has_autoscalers(case) {
+        return stub;
     }
+    stub.without_kind("autoscaling.k8s.io", "VerticalPodAutoscaler")
 }
 
 pub(super) fn reference(object: &Value) -> ObjectRef {
@@ -121,13 +150,33 @@ pub(super) fn reference(object: &Value) -> ObjectRef {
     ObjectRef::new(kind, namespace, text(object, "/metadata/name"))
 }
 
+/// Returns the cluster of a case of the group `resources`.
+fn of_resources(case: &GroupCase) -> Stage {
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "istio-system"}});
+    Stage::new(case, [namespace])
+}
+
+#[tokio::test]
+async fn istio_resources_are_reconciled_by_the_component_as_natively() {
+    let component = loaded(PEER_AUTHENTICATION, "{}").await.unwrap();
+    // Natively, all cases are compared with the original; here those in the repository are enough.
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens/istio/resources");
+    for case in group::cases(&folder).unwrap() {
+        let stage = of_resources(&case);
+        let end = simulate(component.clone(), stage.input(&case)).await.unwrap();
+        let settled = stage.stub.settle::<PeerAuthentications>("");
+        assert_eq!(end.failures.len(), settled.failures.len(), "{}", case.name);
+        let own = end.objects.into_iter().filter(|one| OWN.contains(&text(one, "/kind")));
+        let own = sorted(own.map(without_added).collect());
+        assert_eq!(own, stage.own_objects(), "{}", case.name);
+    }
+}
+
 #[test]
 fn istio_resources_are_reconciled_as_by_the_original() {
     run("resources", |case| {
-        let namespace = json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "istio-system"},
-        });
-        let stage = Stage::new(case, [namespace]);
+        let stage = of_resources(case);
         let settled = stage.stub.settle::<PeerAuthentications>("");
         let errors: Map<String, Value> =
             settled.failures.into_iter().map(|(key, why)| (key, why.into())).collect();
@@ -182,9 +231,9 @@ fn istio_gateways_are_rolled_out_as_by_the_original() {
     });
 }
 
-/// Returns the cluster of a case of the group `actions`, with an Istio and its resource. All Pods are
-/// due, since another image is wanted; they are of Kyma's modules if an error ends the original's
-/// phase.
+/// Returns the cluster of a case of the group `actions`, with an Istio and its resource. All Pods
+/// are due, since another image is wanted; they are of Kyma's modules if an error ends the
+/// original's phase.
 fn cluster_of_actions(case: &GroupCase) -> (Stub, ObjectRef, Vec<Value>) {
     let is_of_kyma = case.document("context.yaml")["failOnError"] == true;
     let mut pods = case.documents("pods.yaml").to_vec();
@@ -244,8 +293,8 @@ fn recorded_actions(case: &GroupCase) -> Value {
     recorded
 }
 
-/// Returns what the processor did with the Pods: the rolled out workloads and their annotations, the
-/// Pods that are gone, and the message about those that nobody would start again.
+/// Returns what the processor did with the Pods: the rolled out workloads and their annotations,
+/// the Pods that are gone, and the message about those that nobody would start again.
 fn restarted(stub: &Stub, of: &ObjectRef, given: &[Value]) -> Value {
     let (mut rolled_out, mut templates, mut deleted) = (Vec::new(), json!({}), Vec::new());
     for before in given {

@@ -1,4 +1,5 @@
-//! istio-installation over a double of the library that fails where the original's installer failed.
+//! istio-installation over a double of the library that fails where the original's installer
+//! failed.
 
 use std::cell::RefCell;
 
