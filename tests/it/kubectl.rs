@@ -10,6 +10,7 @@ mod delete;
 mod discover;
 mod edit;
 mod get;
+mod hand_over;
 mod refuse;
 mod shell;
 mod wait;

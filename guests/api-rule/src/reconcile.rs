@@ -155,7 +155,10 @@ fn lost_virtual_service(
     host: &Host,
 ) -> Result<Option<Change>, Error> {
     let kind = istio::virtual_service();
-    let is_found = |change: &Change| matches!(change, Change::Delete { reference, .. } if reference.kind == kind);
+    let is_found = |change: &Change| {
+        let Change::Delete { reference, .. } = change else { return false };
+        reference.kind == kind
+    };
     if found.iter().any(is_found) {
         return Ok(None);
     }

@@ -53,6 +53,8 @@ const GROUP: &str = "gateway.kyma-project.io";
 const VERSIONS: [&str; 3] = ["v1beta1", "v2alpha1", "v2"];
 /// The path that the original's definition names.
 const OLD_PATH: &str = "/convert";
+/// The annotation with the version in which an APIRule was written; the hook for v2alpha1 sets it.
+const ORIGINAL_VERSION: &str = "gateway.kyma-project.io/original-version";
 /// The field manager of the original.
 const ORIGINAL: &str = "manager";
 /// The version in which APIRules are stored.
@@ -126,16 +128,21 @@ impl Gateway {
         for version in apirules["spec"]["versions"].as_array_mut().unwrap() {
             version["served"] = json!(true);
         }
-        let url = format!("https://localhost:{}{OLD_PATH}", self.front.port);
-        let bundle = STANDARD.encode(&self.authority);
+        // The original names versions of which the API server knows one.
         apirules["spec"]["conversion"] = json!({
             "strategy": "Webhook",
             "webhook": {
-                "clientConfig": {"url": url, "caBundle": bundle},
-                "conversionReviewVersions": ["v1"],
+                "clientConfig": self.client_config(OLD_PATH),
+                "conversionReviewVersions": ["v2", "v1beta1"],
             },
         });
         all
+    }
+
+    /// Returns how the API server calls a path of the hosts: by the front.
+    fn client_config(&self, path: &str) -> Value {
+        let url = format!("https://localhost:{}{path}", self.front.port);
+        json!({"url": url, "caBundle": STANDARD.encode(&self.authority)})
     }
 
     async fn surroundings(&self) {
@@ -181,9 +188,10 @@ impl Gateway {
     /// Starts a host whose webhooks are not behind the front yet.
     async fn host(&self, arguments: &[&str]) -> Served {
         let (modules, cache) = (self.folder.path().join("modules"), mortise_tests::code_cache());
-        let (certificate, alias) = (format!("{HOME}/{}", self.certificate_name()), alias());
-        let own = ["--namespace", HOME, "--webhooks", "127.0.0.1:0", "--webhook-path", &alias];
+        let (certificate, aliases) = (format!("{HOME}/{}", self.certificate_name()), aliases());
+        let own = ["--namespace", HOME, "--webhooks", "127.0.0.1:0"];
         let own = own.into_iter().chain(["--webhook-certificate", &certificate]);
+        let own = own.chain(aliases.iter().flat_map(|alias| ["--webhook-path", alias.as_str()]));
         let own = own.chain(arguments.iter().copied());
         let mut program = Program::start(&self.plane.kubeconfig(), &modules, &cache, own);
         let ports = program.ports().await;
@@ -325,15 +333,13 @@ impl Served {
 
 impl Converter {
     async fn start(gateway: &Gateway) -> Self {
+        Self::start_with(gateway, CONFIG).await
+    }
+
+    async fn start_with(gateway: &Gateway, config: &str) -> Self {
         let host = Host::start(&gateway.cluster, Vec::new(), &Options::default()).unwrap();
         let (host, stop, mut tasks) = (Arc::new(host), Stop::default(), JoinSet::new());
-        let settings = Settings {
-            name: Some(NAME.into()),
-            account: Some(format!("{HOME}/nobody").parse().unwrap()),
-            ..Settings::in_namespace(HOME)
-        };
-        let processor = loaded(GUEST, CONFIG).await.unwrap().processor;
-        host.swap(Loaded::describe(processor, CONFIG, settings).await.unwrap()).await.unwrap();
+        put_to_work(&host, config).await;
         let place = NamespacedName::new(HOME, gateway.certificate_name());
         let (mut certificate, kept) = Certificate::watch(gateway.cluster.client().clone(), place);
         tasks.spawn(kept);
@@ -344,7 +350,8 @@ impl Converter {
         };
         let is_served = timeout(TIMEOUT, served).await.is_ok();
         assert!(is_served, "the certificate is not served: {:?}", certificate.problem());
-        let webhooks = Webhooks::new(&host, Paths::new(vec![alias().parse().unwrap()]).unwrap());
+        let aliases = aliases().iter().map(|alias| alias.parse().unwrap()).collect();
+        let webhooks = Webhooks::new(&host, Paths::new(aliases).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tasks.spawn(webhooks.serve(listener, certificate.source(), stop.clone()));
@@ -358,6 +365,17 @@ impl Converter {
     }
 }
 
+/// Puts the component to work as the Processor, with a configuration and without rights.
+async fn put_to_work(host: &Host, config: &str) {
+    let settings = Settings {
+        name: Some(NAME.into()),
+        account: Some(format!("{HOME}/nobody").parse().unwrap()),
+        ..Settings::in_namespace(HOME)
+    };
+    let processor = loaded(GUEST, config).await.unwrap().processor;
+    host.swap(Loaded::describe(processor, config, settings).await.unwrap()).await.unwrap();
+}
+
 /// Returns a certificate for the hosts, valid for an hour, as [`Gateway::open`] takes it.
 fn served(issued: &Issued) -> (String, Value) {
     let mut secret = secret(issued);
@@ -365,9 +383,14 @@ fn served(issued: &Issued) -> (String, Value) {
     (issued.authority.clone(), secret)
 }
 
-/// Returns the option by which a host answers under the original's path.
-fn alias() -> String {
-    format!("{OLD_PATH}=/convert/{HOME}/{NAME}")
+/// Returns the values of `--webhook-path` by which a host answers under the original's paths.
+fn aliases() -> [String; 3] {
+    let hook = |path: &str, hook: &str| format!("{path}=/admit/{HOME}/{NAME}/{hook}");
+    [
+        format!("{OLD_PATH}=/convert/{HOME}/{NAME}"),
+        hook(former::MUTATING_PATH, "original-version"),
+        hook(former::VALIDATING_PATH, "v1beta1"),
+    ]
 }
 
 /// Returns a definition of Oathkeeper's `Rules`, without their schema.

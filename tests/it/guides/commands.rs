@@ -110,28 +110,36 @@ const COMMANDS: &[(&str, Run)] = &[
         By("tests/it/chart/release.rs", "deploy/publish"),
     ),
     (
-        "kubectl scale deployment api-gateway-controller-manager -n kyma-system --replicas=0",
-        Not("the operator cannot be had here"),
+        "kubectl get service api-gateway-webhook-service -n kyma-system -o jsonpath='{.spec}' > operator-service.json",
+        By("tests/it/kubectl/hand_over.rs", "run(\"keep\")"),
     ),
     (
-        "kubectl patch service api-gateway-webhook-service -n kyma-system --type=merge --patch-file selector-of-the-host.yaml",
-        By("tests/it/cluster/three_versions/hand_over.rs", "front.set(&[host.webhooks])"),
+        "kubectl patch service api-gateway-webhook-service -n kyma-system --type=json --patch '[{\"op\": \"replace\", \"path\": \"/spec/selector\", \"value\": {\"app.kubernetes.io/name\": \"mortise\"}}, {\"op\": \"replace\", \"path\": \"/spec/ports/0/targetPort\", \"value\": 9443}]'",
+        By("tests/it/kubectl/hand_over.rs", "run(\"to-the-host\")"),
+    ),
+    (
+        "kubectl scale deployment api-gateway-controller-manager -n kyma-system --replicas=0",
+        By("tests/it/cluster/three_versions/hand_over.rs", "gateway.guide(\"go-on\")"),
     ),
     (
         "kubectl patch processor api-rule -n kyma-system --type=merge --patch '{\"spec\": {\"suspend\": false}}'",
-        By("tests/it/cluster/three_versions/hand_over.rs", "processor(MODULE, false)"),
+        By("tests/it/cluster/three_versions/hand_over.rs", "gateway.guide(\"go-on\")"),
     ),
     (
-        "kubectl delete processor api-rule -n kyma-system",
-        By("tests/it/cluster/three_versions/hand_over.rs", "gateway.release()"),
+        "kubectl patch processor webhook-certificate -n kyma-system --type=merge --patch '{\"spec\": {\"suspend\": false}}'",
+        By("tests/it/cluster/three_versions/hand_over.rs", "gateway.guide(\"go-on\")"),
+    ),
+    (
+        "kubectl delete processor api-rule webhook-certificate -n kyma-system",
+        By("tests/it/cluster/three_versions/hand_over.rs", "gateway.guide(\"back\")"),
     ),
     (
         "kubectl scale deployment api-gateway-controller-manager -n kyma-system --replicas=1",
         Not("the operator cannot be had here"),
     ),
     (
-        "kubectl patch service api-gateway-webhook-service -n kyma-system --type=merge --patch-file selector-of-the-operator.yaml",
-        By("tests/it/cluster/three_versions/hand_over.rs", "front.set(&[original.address])"),
+        "kubectl patch service api-gateway-webhook-service -n kyma-system --type=json --patch '[{\"op\": \"replace\", \"path\": \"/spec\", \"value\": '\"$(cat operator-service.json)\"'}]'",
+        By("tests/it/kubectl/hand_over.rs", "run(\"to-the-operator\")"),
     ),
     // guests/README.md
     (

@@ -2,14 +2,18 @@
 
 use std::{path::Path, process::Command};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
-use super::{Converter, GROUP, Gateway, HOME, MODULE, NAME, NAMESPACE, old, rule, rules, served};
+use super::{
+    CONFIG, Converter, GROUP, Gateway, HOME, MODULE, NAME, NAMESPACE, ORIGINAL_VERSION, old,
+    put_to_work, rule, rules, served,
+};
 use crate::{cluster::program::built, host::webhooks::issued_for};
 
-/// An annotation that the hook for v2alpha1 puts on a rule.
-const ORIGINAL_VERSION: &str = "gateway.kyma-project.io/original-version";
+/// The configuration of a cluster whose vendor has not allowed v1beta1.
+const DENIED: &str = r#"{"v1beta1":"denied"}"#;
+/// The original's answer to a write in v1beta1 without a grant.
+const REFUSAL: &str = "v1beta1 APIRule version is no longer supported, please use v2 instead";
 
 impl Gateway {
     /// Installs the configurations of the hooks. The API server reaches the hosts by the front.
@@ -19,9 +23,7 @@ impl Gateway {
         assert_eq!(printed.len(), 2, "one that changes, one that checks: {printed:#?}");
         for webhook in printed.iter_mut().flat_map(|of| of["webhooks"].as_array_mut().unwrap()) {
             let path = webhook["clientConfig"]["service"]["path"].as_str().unwrap();
-            let url = format!("https://localhost:{}{path}", self.front.port);
-            let bundle = STANDARD.encode(&self.authority);
-            webhook["clientConfig"] = json!({"url": url, "caBundle": bundle});
+            webhook["clientConfig"] = self.client_config(path);
         }
         self.apply(printed).await;
     }
@@ -35,14 +37,39 @@ impl Gateway {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap()
     }
+
+    /// Asserts that writes in v1beta1 are denied in the original's words, of new APIRules and of
+    /// this one, which stays as it is.
+    async fn assert_v1beta1_denied(&self, name: &str) {
+        let webhook = format!("v1beta1.{NAME}.{HOME}.mortise.dev");
+        let denied = format!("admission webhook \"{webhook}\" denied the request: {REFUSAL}");
+        let new = old("new", &json!({"handler": "no_auth"})).to_string();
+        self.until("writes in v1beta1 are denied", async || {
+            self.kubectl("apply --dry-run=server -f -", &new).contains(&denied)
+        })
+        .await;
+        let before = self.rules("v2alpha1").await.get(name).await.unwrap();
+        let of = format!("apirules.v1beta1.{GROUP} {name} -n {NAMESPACE}");
+        for (arguments, input) in [
+            ("apply -f -".to_owned(), &*new),
+            (format!("label {of} a=b"), ""),
+            (format!("delete {of} --wait=false"), ""),
+        ] {
+            let said = self.kubectl(&arguments, input);
+            assert!(said.contains(&denied), "{arguments}: {said}");
+        }
+        let said = self.kubectl(&format!("get apirules.v2alpha1.{GROUP} new -n {NAMESPACE}"), "");
+        assert!(said.contains("NotFound"), "{said}");
+        assert_eq!(self.rules("v2alpha1").await.get(name).await.unwrap(), before);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writes_are_admitted_and_what_is_deleted_goes_while_no_host_answers() {
+async fn writes_are_admitted_or_denied_and_what_is_deleted_goes_while_no_host_answers() {
     let Some(gateway) = Gateway::open(served(&issued_for("localhost", -1, 1))).await else {
         return;
     };
-    let host = Converter::start(&gateway).await;
+    let host = Converter::start_with(&gateway, DENIED).await;
     gateway.front.set(&[host.address]);
     gateway.install_hooks().await;
     let apply = |object: &Value| gateway.kubectl("apply -f -", &object.to_string());
@@ -63,8 +90,22 @@ async fn writes_are_admitted_and_what_is_deleted_goes_while_no_host_answers() {
             is_marked
         })
         .await;
+    // What is only tried is marked, too, and not stored.
+    let tried = plain("v2alpha1", "tried").to_string();
+    let said = gateway.kubectl("create --dry-run=server -o json -f -", &tried);
+    let tried: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+    assert_eq!(tried["metadata"]["annotations"][ORIGINAL_VERSION], "v2alpha1");
+    let of_tried = format!("apirules.v2alpha1.{GROUP} tried -n {NAMESPACE}");
+    let said = gateway.kubectl(&format!("get {of_tried}"), "");
+    assert!(said.contains("NotFound"), "{said}");
+
+    gateway.assert_v1beta1_denied("marked").await;
+    put_to_work(&host.host, CONFIG).await;
     let said = apply(&old("old", &json!({"handler": "no_auth"})));
     assert!(said.contains("created"), "{said}");
+    let of_old = format!("apirules.v1beta1.{GROUP} old -n {NAMESPACE}");
+    let said = gateway.kubectl(&format!("delete {of_old} --wait=false"), "");
+    assert!(said.contains("\"old\" deleted"), "{said}");
     let of_marked = format!("apirules.v2alpha1.{GROUP} marked -n {NAMESPACE}");
     let held = r#"{"metadata":{"finalizers":["example.com/held"]}}"#;
     let said = gateway.kubectl(&format!("patch {of_marked} --type=merge -p {held}"), "");
@@ -72,6 +113,9 @@ async fn writes_are_admitted_and_what_is_deleted_goes_while_no_host_answers() {
 
     host.end().await;
     gateway.front.set(&[]);
+    // Without a version, kubectl asks for v2, which nobody converts now.
+    let said = gateway.kubectl(&format!("get apirules marked -n {NAMESPACE}"), "");
+    assert!(said.contains("conversion webhook for"), "{said}");
     let renamed = r#"{"metadata":{"labels":{"a":"b"}}}"#;
     let said = gateway.kubectl(&format!("patch {of_marked} --type=merge -p {renamed}"), "");
     assert!(said.contains("failed calling webhook"), "{said}");
@@ -93,25 +137,41 @@ async fn empty_lists_of_v2_are_not_stored() {
     gateway.apply(vec![Gateway::processor(MODULE, false)]).await;
     gateway.until_served(&host, &gateway.read(MODULE)).await;
     gateway.front.set(&[host.webhooks]);
-    let mut jwt = json!({
+    let none = json!({
         "authentications": [{"issuer": "https://id.example.com", "jwksUri": "https://id.example.com/keys"}],
     });
-    let of = |index: usize, name: &str, jwt: &Value| {
+    let with = |authorizations: Value| {
+        let mut jwt = none.clone();
+        jwt["authorizations"] = authorizations;
+        jwt
+    };
+    let empty_lists = json!([{"requiredScopes": [], "audiences": []}]);
+    // Each is stored as the other one of its pair.
+    let pairs = [
+        (("without", none.clone()), ("empty", with(json!([])))),
+        (("without-claims", with(json!([{}]))), ("empty-claims", with(empty_lists))),
+    ];
+    let all: Vec<_> = pairs.iter().flat_map(|(without, empty)| [without, empty]).collect();
+    for (index, (name, jwt)) in all.iter().enumerate() {
         let mut spec = rules::rule(index)["spec"].clone();
         spec["rules"] = json!([{"path": "/*", "methods": ["GET"], "jwt": jwt}]);
-        rule("v2", name, &spec)
-    };
-    gateway.create("kubectl", &of(0, "without", &jwt)).await;
-    jwt["authorizations"] = json!([]);
-    gateway.create("kubectl", &of(1, "empty", &jwt)).await;
+        gateway.create("kubectl", &rule("v2", name, &spec)).await;
+    }
     let api = gateway.rules("v2alpha1").await;
     gateway
-        .until("both are Ready", async || {
-            let states = [api.get("without").await.unwrap(), api.get("empty").await.unwrap()];
-            states.iter().all(|of| of.data["status"]["state"] == "Ready")
+        .until("all are Ready", async || {
+            for (name, _) in &all {
+                if api.get(name).await.unwrap().data["status"]["state"] != "Ready" {
+                    return false;
+                }
+            }
+            true
         })
         .await;
-    let [without, empty] = [api.get("without").await.unwrap(), api.get("empty").await.unwrap()];
-    assert_eq!(empty.data["spec"]["rules"], without.data["spec"]["rules"]);
-    assert!(empty.data["spec"]["rules"][0]["jwt"].get("authorizations").is_none());
+    for ((without, jwt), (empty, _)) in &pairs {
+        for name in [without, empty] {
+            let stored = api.get(name).await.unwrap();
+            assert_eq!(stored.data["spec"]["rules"][0]["jwt"], *jwt, "{name}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
-//! The Secret of the original operator: an authority and a certificate of it, with an RSA key in
-//! PKCS #1. The original's Deployment owns it.
+//! Objects of the original operator: the Secret with an authority and a certificate of it, with an
+//! RSA key in PKCS #1; the Deployment that owns the Secret; the configurations of the webhooks that
+//! admit APIRules.
 
 use std::{str::FromStr as _, time::Duration};
 
@@ -27,6 +28,11 @@ const SERVICE: &str = "api-gateway-webhook-service.kyma-system.svc";
 const KEY: &str = include_str!("../../../../guests/certificate/src/chain/rsa.key");
 /// The time for which the original makes certificates.
 const LIFETIME: Duration = Duration::from_hours(24 * 90);
+/// Names and paths of the webhooks that admit APIRules.
+pub(super) const MUTATING: &str = "originalversion.apirule.gateway.kyma-project.io";
+pub(super) const MUTATING_PATH: &str = "/mutate-gateway-kyma-project-io-v2alpha1-apirule";
+pub(super) const VALIDATING: &str = "v1beta1-admission.apirule.gateway.kyma-project.io";
+pub(super) const VALIDATING_PATH: &str = "/validate-gateway-kyma-project-io-v1beta1-apirule";
 
 /// The subject of a certificate, and the names of the server; none for the authority.
 struct Profile<'a> {
@@ -88,6 +94,45 @@ pub(super) fn deployment() -> Value {
             },
         },
     })
+}
+
+/// Returns the configurations of the webhooks. `client_config` says how a path is called.
+pub(super) fn configurations(client_config: impl Fn(&str) -> Value) -> Vec<Value> {
+    let rules = |version: &str, operations: &[&str]| {
+        json!([{
+            "apiGroups": [super::GROUP], "apiVersions": [version], "operations": operations,
+            "resources": ["apirules"], "scope": "*",
+        }])
+    };
+    let user = "system:serviceaccount:kyma-system:api-gateway-controller-manager";
+    let others = json!([{
+        "name": "exclude-api-gateway-controller-manager",
+        "expression": format!("request.userInfo.username != '{user}'"),
+    }]);
+    let configuration = |kind: &str, name: &str, webhook: &Value| {
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+            "metadata": {"name": name}, "webhooks": [webhook],
+        })
+    };
+    let mutating = json!({
+        "name": MUTATING, "clientConfig": client_config(MUTATING_PATH),
+        "rules": rules("v2alpha1", &["CREATE", "UPDATE"]), "matchPolicy": "Exact",
+        "failurePolicy": "Fail", "sideEffects": "None",
+        "admissionReviewVersions": ["v1", "v1beta1"],
+    });
+    let validating = json!({
+        "name": VALIDATING, "clientConfig": client_config(VALIDATING_PATH),
+        "rules": rules("v1beta1", &["CREATE", "UPDATE", "DELETE"]), "matchPolicy": "Exact",
+        "failurePolicy": "Fail", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "matchConditions": others,
+    });
+    let names =
+        ["mutating", "validating"].map(|kind| format!("api-gateway-{kind}-webhook-configuration"));
+    vec![
+        configuration("MutatingWebhookConfiguration", &names[0], &mutating),
+        configuration("ValidatingWebhookConfiguration", &names[1], &validating),
+    ]
 }
 
 /// Returns the authority, and the Secret as the original writes it. The certificate is for

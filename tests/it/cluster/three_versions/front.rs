@@ -13,10 +13,14 @@ use std::{
 };
 
 use tokio::{
-    io::copy_bidirectional,
+    io::{AsyncWriteExt as _, copy, copy_bidirectional, sink},
     net::{TcpListener, TcpStream},
+    sync::watch,
     task::JoinSet,
+    time::timeout,
 };
+
+use crate::cluster::program::TIMEOUT;
 
 /// A port of loopback, and the addresses behind it. Without an address, connections are closed.
 pub(super) struct Front {
@@ -31,6 +35,8 @@ struct Shared {
     turn: AtomicUsize,
     /// Connections to an address that did not answer.
     refused: AtomicUsize,
+    /// The addresses to which connections are open or being opened, each once per connection.
+    open: watch::Sender<Vec<SocketAddr>>,
 }
 
 // === impl Front ===
@@ -53,6 +59,14 @@ impl Front {
     pub(super) fn refused(&self) -> usize {
         self.shared.refused.load(Ordering::Relaxed)
     }
+
+    /// Waits until no connection to an address is open, or being opened: the callers have closed
+    /// their sides, too.
+    pub(super) async fn until_left(&self, address: SocketAddr) {
+        let mut open = self.shared.open.subscribe();
+        let left = open.wait_for(|open| !open.contains(&address));
+        timeout(TIMEOUT, left).await.expect("the connections end").unwrap();
+    }
 }
 
 // === impl Shared ===
@@ -69,17 +83,27 @@ impl Shared {
 
     async fn carry(self: Arc<Self>, mut stream: TcpStream) {
         let Some(to) = self.next() else { return };
-        let Ok(mut host) = TcpStream::connect(to).await else {
+        if let Ok(mut host) = TcpStream::connect(to).await {
+            // How a connection ends is the business of its two sides.
+            let _ = copy_bidirectional(&mut stream, &mut host).await;
+            // A caller may send more before it knows that the host is gone.
+            let _ = stream.shutdown().await;
+            let _ = copy(&mut stream, &mut sink()).await;
+        } else {
             self.refused.fetch_add(1, Ordering::Relaxed);
-            return;
-        };
-        // How a connection ends is the business of its two sides.
-        let _ = copy_bidirectional(&mut stream, &mut host).await;
+        }
+        self.open.send_modify(|open| {
+            let at = open.iter().position(|one| *one == to).unwrap();
+            open.swap_remove(at);
+        });
     }
 
+    /// Returns the address of the next connection, which counts as open from now on.
     fn next(&self) -> Option<SocketAddr> {
         let behind = self.behind.lock().unwrap();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        behind.get(turn % behind.len().max(1)).copied()
+        let to = *behind.get(turn % behind.len().max(1))?;
+        self.open.send_modify(|open| open.push(to));
+        Some(to)
     }
 }

@@ -1,25 +1,30 @@
 //! From the original operator to the processor, and back. The original is played: what it makes is
 //! carried out on an API in memory, and written as it writes, by whole objects under its manager.
+//! Its webhook configurations stay; the front stands for its Service.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
+    process::{Command, Stdio},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use futures::StreamExt as _;
 use kube::{
-    api::{DeleteParams, DynamicObject, PostParams},
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
     runtime::{WatchStreamExt as _, watcher},
 };
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    Converter, Gateway, HOME, MODULE, NAME, ORIGINAL, PROCESSOR, STORED, Served, TRAFFIC,
-    carried_out, former, rule, written,
+    Converter, GROUP, Gateway, HOME, MODULE, ORIGINAL, ORIGINAL_VERSION, PROCESSOR, STORED, Served,
+    TRAFFIC, aliases, carried_out, former, rule, written,
 };
+use crate::guides;
 
+const GUIDE: &str = "deploy/README.md";
 /// The guest that keeps the certificate of webhooks, and the name of its Processor.
 const CERTIFICATE: &str = "webhook-certificate";
 const USER: &str = "kubectl-client-side-apply";
@@ -62,14 +67,14 @@ fn fresh(object: &Value) -> Value {
     fresh
 }
 
-/// Returns the Processor that keeps the certificate.
+/// Returns the Processor that keeps the certificate, suspended.
 fn certificate() -> Value {
     json!({
         "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
         "metadata": {"namespace": HOME, "name": CERTIFICATE},
         "spec": {
             "module": {"path": format!("{CERTIFICATE}.wasm")}, "serviceAccountName": CERTIFICATE,
-            "takeOver": [ORIGINAL], "onDelete": "Release",
+            "takeOver": [ORIGINAL], "onDelete": "Release", "suspend": true,
         },
     })
 }
@@ -79,6 +84,61 @@ fn params() -> PostParams {
 }
 
 impl Gateway {
+    /// Installs the original's configurations of webhooks, and waits until the API server calls
+    /// both. No host answers yet.
+    async fn install_original_hooks(&self) {
+        self.apply(former::configurations(|path| self.client_config(path))).await;
+        for (version, webhook) in [("v2alpha1", former::MUTATING), ("v1beta1", former::VALIDATING)]
+        {
+            let of_version = |rule: &Value| rule["apiVersion"] == format!("{GROUP}/{version}");
+            let rule = written().into_iter().find(of_version).unwrap();
+            let expected = format!("failed calling webhook \"{webhook}\"");
+            self.until(&format!("the API server calls {webhook}"), async || {
+                let answer = self.try_create(&rule).await;
+                answer.is_err_and(|error| error.to_string().contains(&expected))
+            })
+            .await;
+        }
+    }
+
+    /// Creates an object without storing it: webhooks and conversions are asked as for any other.
+    async fn try_create(&self, object: &Value) -> kube::Result<DynamicObject> {
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        let typed = serde_json::from_value(object.clone()).unwrap();
+        self.api(object).await.create(&params, &typed).await
+    }
+
+    /// Creates an APIRule in each version, without storing it, and changes those that are stored,
+    /// each in the version in which it was written.
+    async fn write_as_user(&self, when: &str) {
+        for mut rule in written() {
+            let api = self.api(&rule).await;
+            let change = json!({"metadata": {"annotations": {"example.com/written": when}}});
+            let change = Patch::Merge(change);
+            let changed = api.patch(&name_of(&rule), &PatchParams::default(), &change).await;
+            changed.unwrap_or_else(|error| panic!("{when}: {rule:#}: {error}"));
+            rule["metadata"]["name"] = json!("tried");
+            let created = self.try_create(&rule).await;
+            let created = created.unwrap_or_else(|error| panic!("{when}: {rule:#}: {error}"));
+            if rule["apiVersion"] == format!("{GROUP}/v2alpha1") {
+                let annotations = created.metadata.annotations.unwrap();
+                assert_eq!(annotations[ORIGINAL_VERSION], "v2alpha1", "{when}");
+            }
+        }
+    }
+
+    /// Runs the commands below a comment of the guide, as an administrator.
+    fn guide(&self, step: &str) {
+        let comment = format!("<!-- cluster::three_versions::hand_over: {step} -->");
+        let commands = guides::block(GUIDE, &comment);
+        let mut shell = Command::new("timeout");
+        shell.args(["300", "sh", "-e", "-c", &commands]);
+        shell.env("KUBECONFIG", self.plane.kubeconfig());
+        let output = shell.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}\n{commands}{said}", output.status);
+    }
+
     /// Returns what the original makes of the APIRules that are stored, and these with its status.
     async fn made_by_original(&self) -> (Vec<Value>, Vec<Value>) {
         let stored = self.list(STORED).await;
@@ -200,14 +260,27 @@ impl Gateway {
         .await;
     }
 
-    /// Deletes the Processors, which let go of everything.
-    async fn release(&self) {
-        let api = self.api(&Self::processor(MODULE, false)).await;
-        for name in [NAME, CERTIFICATE] {
-            api.delete(name, &DeleteParams::default()).await.unwrap();
+    /// Deletes all `VirtualServices`, and waits until the processor has made them again. Returns
+    /// the objects, as [`seen`] does.
+    async fn repaired(&self, host: &Served) -> Seen {
+        let all = self.traffic().await;
+        for object in all.iter().filter(|object| object["kind"] == "VirtualService") {
+            let params = DeleteParams::default();
+            self.api(object).await.delete(&name_of(object), &params).await.unwrap();
         }
-        self.until("no Processor is left", async || self.list(PROCESSOR).await.is_empty()).await;
+        self.until("all is made again", async || seen(self.traffic().await).len() == all.len())
+            .await;
+        self.until_quiet(host).await;
+        seen(self.traffic().await)
     }
+}
+
+/// Returns the contents of objects, whatever their names are.
+fn specs(objects: &Seen) -> Vec<Value> {
+    let mut specs: Vec<Value> =
+        objects.values().map(|(_, content)| content["spec"].clone()).collect();
+    specs.sort_by_key(Value::to_string);
+    specs
 }
 
 // === impl States ===
@@ -218,14 +291,25 @@ impl States {
     }
 }
 
+#[test]
+fn the_guide_names_the_paths_that_the_hosts_of_these_tests_answer() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(GUIDE);
+    let guide = std::fs::read_to_string(guide).unwrap();
+    for alias in aliases() {
+        assert!(guide.contains(&format!("\n--webhook-path {alias}\n")), "{alias}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rules_of_three_versions_go_from_the_original_to_the_processor_and_back_untouched() {
     let Some(gateway) = Gateway::open(former::secret()).await else { return };
+    gateway.install_original_hooks().await;
     let original = Converter::start(&gateway).await;
     gateway.front.set(&[original.address]);
     for rule in written() {
         gateway.create(USER, &rule).await;
     }
+    gateway.write_as_user("before").await;
     let made = gateway.made_by_original().await;
     gateway.write_as_original(&made).await;
     let of_kind = |kind: &str| made.0.iter().filter(|object| object["kind"] == kind).count();
@@ -237,15 +321,19 @@ async fn rules_of_three_versions_go_from_the_original_to_the_processor_and_back_
     let states = gateway.states().await;
     let settled = states.seen();
 
-    // To the processor: suspended, it answers conversions before the original ends.
+    // To the processor: suspended, it answers webhooks before the original ends.
     gateway.guest(CERTIFICATE, "").await;
     let host = gateway.host(&[]).await;
-    gateway.apply(vec![Gateway::processor(MODULE, true)]).await;
+    gateway.apply(vec![Gateway::processor(MODULE, true), certificate()]).await;
     gateway.until_served(&host, &gateway.read(MODULE)).await;
     gateway.front.set(&[host.webhooks]);
+    let address = original.address;
     original.end().await;
+    gateway.front.until_left(address).await;
+    gateway.write_as_user("while nobody reconciles").await;
     assert_eq!(seen(gateway.traffic().await), traffic);
-    gateway.apply(vec![Gateway::processor(MODULE, false), certificate()]).await;
+    gateway.guide("go-on");
+    gateway.write_as_user("while fields are taken over").await;
     gateway.until_taken_over().await;
     gateway.end_owner(&owner, &pair).await;
     gateway.until_quiet(&host).await;
@@ -257,36 +345,21 @@ async fn rules_of_three_versions_go_from_the_original_to_the_processor_and_back_
         assert_eq!(live.data["spec"], written["spec"], "{written:#}");
     }
     // It repairs what it has taken over, of each version.
-    let mut gone = gateway.traffic().await;
-    gone.retain(|object| object["kind"] == "VirtualService");
-    for object in &gone {
-        gateway.api(object).await.delete(&name_of(object), &DeleteParams::default()).await.unwrap();
-    }
-    let whole = |objects: &Seen| -> Vec<Value> {
-        objects.values().map(|(_, content)| content["spec"].clone()).collect()
-    };
-    gateway
-        .until("all is made again", async || seen(gateway.traffic().await).len() == traffic.len())
-        .await;
-    gateway.until_quiet(&host).await;
-    let (traffic, before) = (seen(gateway.traffic().await), traffic);
-    let sorted = |mut specs: Vec<Value>| {
-        specs.sort_by_key(Value::to_string);
-        specs
-    };
-    assert_eq!(sorted(whole(&traffic)), sorted(whole(&before)));
+    let repaired = gateway.repaired(&host).await;
+    assert_eq!(specs(&repaired), specs(&traffic));
 
     // And back: the Processor lets go, and the original writes what it wants.
     let original = Converter::start(&gateway).await;
-    gateway.release().await;
+    gateway.guide("back");
+    assert_eq!(gateway.list(PROCESSOR).await, Vec::<Value>::new());
     gateway.front.set(&[original.address]);
+    let address = host.webhooks;
     drop(host);
-    let made = {
-        let (_, rules) = gateway.made_by_original().await;
-        (gateway.traffic().await, rules)
-    };
-    gateway.write_as_original(&made).await;
-    assert_eq!(seen(gateway.traffic().await), traffic);
+    gateway.front.until_left(address).await;
+    gateway.write_as_user("after").await;
+    let (_, wanted) = gateway.made_by_original().await;
+    gateway.write_as_original(&(gateway.traffic().await, wanted)).await;
+    assert_eq!(seen(gateway.traffic().await), repaired);
     assert_eq!(seen(gateway.list(STORED).await), rules);
     assert_eq!(states.seen(), settled, "no state has changed");
     assert_eq!(gateway.pair().await, (pair, 0), "a certificate that is valid stays");
