@@ -18,7 +18,7 @@ pub use run::{LeaseArgs, RunArgs};
 #[derive(Debug, Parser)]
 #[command(name = "mortise-host", version, about, after_long_help = help::MORTISE_HOST)]
 pub struct Args {
-    /// What the program does.
+    /// The command of the program.
     #[command(subcommand)]
     pub command: Command,
     /// The options of every command.
@@ -26,7 +26,7 @@ pub struct Args {
     pub global: GlobalArgs,
 }
 
-/// What the program does.
+/// The command of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Runs the Processors of a cluster.
@@ -44,11 +44,11 @@ pub enum Command {
 /// The options of every command.
 #[derive(Debug, clap::Args)]
 pub struct GlobalArgs {
-    /// What is logged to standard error, as `level` or `target=level`, separated by commas; a level
-    /// alone is that of mortise's own. `warn` if absent, of `mortise run` `info`.
+    /// The filter of the log on standard error: `level` or `target=level`, separated by commas; a
+    /// level alone applies to mortise's own lines. If absent `warn`, for `mortise run` `info`.
     #[arg(long, global = true, display_order = 100, env = "MORTISE_LOG", value_name = "FILTER")]
     pub log: Option<String>,
-    /// Where compiled modules are kept, and records of the runs of `mortise run`; `mortise` in the
+    /// The folder of compiled modules, and of the run records of `mortise run`; `mortise` in the
     /// user's cache folder if absent.
     #[arg(long, global = true, display_order = 100, env = "MORTISE_CACHE", value_name = "DIR")]
     pub cache: Option<PathBuf>,
@@ -57,13 +57,13 @@ pub struct GlobalArgs {
 /// `mortise compile` and `mortise check-config`: limits that the process sets itself.
 #[derive(Debug, clap::Args)]
 pub struct ChildArgs {
-    /// How much memory it may use, in MiB.
+    /// The memory limit of the process, in MiB.
     #[arg(long, value_name = "N", default_value_t = CompileLimits::default().memory_mib, value_parser = value::mebibytes())]
     pub memory_mib: u32,
-    /// How much CPU time it may use, in seconds, all threads together.
+    /// The limit on CPU time of the process, in seconds, all threads together.
     #[arg(long, value_name = "N", default_value_t = CompileLimits::default().seconds, value_parser = value::compile_seconds())]
     pub seconds: u32,
-    /// Ends when this process ends, which has to be the one that has started it.
+    /// The parent process: the command ends when it ends.
     #[arg(long, value_name = "PROCESS", hide = true)]
     pub parent: Option<u32>,
 }

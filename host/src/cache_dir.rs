@@ -67,7 +67,6 @@ pub enum Error {
     /// The path is no directory, or cannot be opened.
     #[error("cannot open the cache directory `{}`: name another with --cache", path.display())]
     Unusable {
-        /// The path.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -76,7 +75,6 @@ pub enum Error {
     /// The directory does not exist, and there is no space or no right to make it.
     #[error("cannot make the cache directory `{}`", path.display())]
     NotMade {
-        /// The path.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,

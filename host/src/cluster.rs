@@ -139,7 +139,6 @@ impl Cluster {
         Self { client: impersonate::acting_as(account, &self.client), ..self.clone() }
     }
 
-    /// Returns the client.
     pub fn client(&self) -> &Client {
         &self.client
     }

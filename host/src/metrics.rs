@@ -427,12 +427,12 @@ impl All {
         );
         registry.register(
             "log_lines_limited",
-            "Lines about a processor that were not logged, since more was said of it than is",
+            "Lines about a processor that were not logged: its rate limit was exceeded",
             dropped_lines::LIMITED.family.clone(),
         );
         registry.register(
             "log_lines_lost",
-            "Other lines that were not logged: standard error stood still, or one line came too often",
+            "Other lines that were not logged: standard error was blocked, or one line came too often",
             dropped_lines::LOST.clone(),
         );
     }

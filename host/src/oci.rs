@@ -24,7 +24,7 @@ pub use self::{
     error::Error,
     reference::{InvalidReference, Reference, is_registry},
     repository::{Blob, Document, Repository, Sink},
-    store::{Store, Stored, Writer},
+    store::{Room, Store, Stored, Writer},
     transport::{InvalidOptions, Options, Times},
 };
 pub use mortise_core::reconcile::ModuleDigest as Digest;

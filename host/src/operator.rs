@@ -77,7 +77,7 @@ pub struct Options {
     pub namespace: Option<String>,
     /// The folder of module files.
     pub modules: PathBuf,
-    /// How modules are got from registries.
+    /// The options for modules from registries.
     pub images: ImageOptions,
     /// The clock for the times in conditions.
     pub now: Clock,
@@ -188,7 +188,7 @@ impl Operator {
         self.shared.stop.cancel();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(LAST_STATUSES_TIMEOUT, ended).await.is_err() {
-            tracing::warn!("not all Processors have been told how they stand at the end");
+            tracing::warn!("last statuses of Processors were not written in time");
         }
         self.tasks.shutdown().await;
     }

@@ -96,6 +96,6 @@ pub fn runtime(workers: Option<usize>) -> anyhow::Result<Runtime> {
 pub fn keep_pages_small() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
-        debug!(%error, "memory may come in huge pages");
+        debug!(%error, "cannot disable transparent huge pages");
     }
 }

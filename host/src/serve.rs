@@ -1,4 +1,4 @@
-//! `mortise run`: runs a host in a cluster until it is told to end.
+//! `mortise run`: runs a host in a cluster until a signal ends it.
 //!
 //! The parts are started in this order, so that any fault is reported before a processor runs: the
 //! cluster and our account there, the engine, the ports, the host without processors, the
@@ -54,7 +54,7 @@ use home::{Home, Need};
 use mortise_core::{contract::Kind, error_chain, key::NamespacedName};
 use signals::Signals;
 
-/// The exit code if a reconcile failed or a Processor is not at work.
+/// The exit code if a reconcile failed or a Processor does not run.
 const FAILED_EXIT_CODE: u8 = 3;
 /// The exit code if the host ended before all runs had ended.
 const CUT_SHORT_EXIT_CODE: u8 = 4;
@@ -62,8 +62,8 @@ const CUT_SHORT_EXIT_CODE: u8 = 4;
 /// that have begun are finished.
 const CALLS_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time that webhooks are still answered once the host is to end. By then no Service leads to
-/// it any more: its endpoint goes when its Pod begins to end, and those who open connections are
-/// told within a second or two.
+/// it any more: its endpoint goes when its Pod begins to end, and clients learn of that within a
+/// second or two.
 const ENDPOINT_REMOVAL_TIME: Duration = Duration::from_secs(5);
 
 /// A host and the tasks around it.
@@ -270,7 +270,7 @@ impl Server {
     async fn run(mut self, args: &RunArgs, signals: &mut Signals) -> anyhow::Result<ExitCode> {
         let end = tokio::select! {
             signal = signals.next() => {
-                info!(signal, "ending: what runs is ended, nothing new is begun");
+                info!(signal, "shutting down: no new runs start, running ones finish");
                 Ok(ExitCode::SUCCESS)
             }
             end = once::done(&self.host, &mut self.progress, &self.lease), if args.once => {
@@ -284,7 +284,7 @@ impl Server {
             if error.is::<Lost>() {
                 return end;
             }
-            warn!("a part of the host has failed: what runs is ended, nothing new is begun");
+            warn!("a part of the host has failed: no new runs start, running ones finish");
         }
         let limit = Duration::from_secs(args.drain_seconds.into());
         let host = Arc::clone(&self.host);
@@ -292,7 +292,7 @@ impl Server {
             // The first failure is the one that is reported.
             drained = self.drain() => end.and_then(|code| drained.map(|()| code)),
             () = tokio::time::sleep(limit) => {
-                error!(running = running(&host), ?limit, "not all that ran was ended in time");
+                error!(running = running(&host), ?limit, "runs did not finish within --drain-seconds");
                 end.map(|_| ExitCode::from(CUT_SHORT_EXIT_CODE))
             }
             signal = signals.next() => {
@@ -313,7 +313,7 @@ impl Server {
             tokio::time::sleep(CALLS_TIMEOUT).await;
             let running = running(&self.host);
             if running > 0 {
-                warn!(running, "what still computes is cancelled");
+                warn!(running, "calls that still run are cancelled");
             }
             self.engine.cancel_calls();
             pending::<()>().await;

@@ -66,7 +66,7 @@ pub enum LogFormat {
     /// Lines for people.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// A JSON object a line.
     Json,
 }
 
@@ -207,11 +207,11 @@ where
 fn write_for_ever(lines: &Lines, limits: &Limits) {
     loop {
         lines.write(&mut io::stderr(), REPORT_INTERVAL, |lines| {
-            warn!(lines, "lines of the log were dropped: standard error stood still");
+            warn!(lines, "log lines were dropped: standard error is blocked");
         });
         for of in limits.take_dropped(Instant::now()) {
             let (processor, lines) = (of.processor.as_deref(), of.lines);
-            warn!(processor, lines, "lines of the log were dropped: more was said than is logged");
+            warn!(processor, lines, "log lines were dropped: over the rate limit");
         }
     }
 }

@@ -500,8 +500,8 @@ fn copies(
     }
 }
 
-/// Runs `work` until it is done or `ends` is cancelled. Work that is done at the first poll does
-/// not look at `ends` again.
+/// Runs `work` until it is done or `ends` is cancelled. `ends` is not checked again for work that
+/// is done at the first poll.
 async fn until<T>(ends: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
     if ends.is_cancelled() {
         return None;

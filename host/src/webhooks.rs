@@ -42,11 +42,11 @@ use crate::host::{Hooking, Host, Source};
 use body::Held;
 use path::Path;
 
-/// The time that a caller waits who does not say how long: that of a conversion.
+/// The timeout of a request that names none: that of a conversion.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The part of a caller's time that is left for the way back.
 const RESPONSE_TIME: Duration = Duration::from_millis(100);
-/// The longest path that is looked at, in bytes: those of the longest names.
+/// The longest path that is parsed, in bytes: those of the longest names.
 const MAX_PATH_BYTES: usize = 1024;
 
 /// The port. Cheap to clone.
@@ -98,8 +98,8 @@ impl Webhooks {
         listener::serve(self, listener, certificate, stop).await
     }
 
-    /// Tells the host whether the API server gets answers with this certificate, whenever that may
-    /// have changed. Does not end.
+    /// Reports to the host whether the API server gets answers with this certificate, whenever that
+    /// may have changed. Does not end.
     pub async fn report_state(&self, certificate: Certificate) {
         serving::report(&self.shared.host, &self.shared.paths, certificate).await;
     }

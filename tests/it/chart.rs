@@ -8,7 +8,9 @@ use std::{
     process::{Command, Output},
 };
 
-use mortise_host::operator::api::definition;
+use clap::CommandFactory as _;
+use mortise::args::Args;
+use mortise_host::{oci::MAX_MODULE_BYTES, operator::api::definition};
 use mortise_tests::helm;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -113,6 +115,22 @@ fn write(folder: &TempDir, name: &str, text: &str) -> String {
 fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
     std::fs::read_to_string(path).unwrap()
+}
+
+/// Returns a constant of the host, which is written as `2 << 30`.
+fn constant(file: &str, name: &str) -> u64 {
+    let (text, start) = (read(file), format!("const {name}: u64 = "));
+    let value = text.lines().find_map(|line| line.strip_prefix(start.as_str())?.strip_suffix(';'));
+    let (number, shift) = value.and_then(|value| value.split_once(" << ")).unwrap();
+    number.parse::<u64>().unwrap() << shift.parse::<u32>().unwrap()
+}
+
+/// Returns the default value of an option of `mortise run`.
+fn default_of(option: &str) -> u64 {
+    let command = Args::command();
+    let run = command.find_subcommand("run").unwrap();
+    let found = run.get_arguments().find(|of| of.get_long() == Some(option)).unwrap();
+    found.get_default_values()[0].to_str().unwrap().parse().unwrap()
 }
 
 // === tests ===
@@ -315,7 +333,7 @@ fn a_lasting_cache_is_each_pods_own_and_stays_the_hosts() {
     let claim = &hosts["spec"]["volumeClaimTemplates"][0];
     assert_eq!(claim["metadata"]["name"], "cache");
     assert_eq!(claim["spec"]["storageClassName"], "fast");
-    assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "4Gi");
+    assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "6Gi");
     let pod = &hosts["spec"]["template"]["spec"];
     let volumes: Vec<&Value> =
         pod["volumes"].as_array().unwrap().iter().map(|volume| &volume["name"]).collect();
@@ -323,6 +341,37 @@ fn a_lasting_cache_is_each_pods_own_and_stays_the_hosts() {
     assert_eq!(pod["securityContext"]["fsGroup"], 65532);
     // Otherwise each start makes compiled code writable for the group, and the host refuses it.
     assert_eq!(pod["securityContext"]["fsGroupChangePolicy"], "OnRootMismatch");
+}
+
+#[test]
+fn the_volume_of_the_cache_holds_all_that_a_host_keeps() {
+    let values: Value = serde_saphyr::from_str(&read("deploy/chart/values.yaml")).unwrap();
+    let size = values["cache"]["size"].as_str().unwrap().strip_suffix("Gi").unwrap();
+    let size = size.parse::<u64>().unwrap() << 30;
+    let code = constant("host/src/wasm/cache.rs", "MAX_TOTAL_BYTES");
+    let modules = default_of("max-modules-mib") << 20;
+    let records = constant("host/src/host/record_file.rs", "MAX_FILE_BYTES");
+    // The code of two modules at once, a few times their size, before older code goes.
+    let unfinished = 2 * 4 * MAX_MODULE_BYTES;
+    let all = code + modules + records + unfinished;
+    assert!(size > all, "cache.size is {} MiB; all is {} MiB", size >> 20, all >> 20);
+}
+
+#[test]
+fn a_host_writes_to_its_volumes_only_and_has_no_privileges() {
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&read("deploy/install.yaml")).unwrap();
+    let hosts = one(&objects, "Deployment");
+    let expected = json!({
+        "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
+    });
+    assert_eq!(container(hosts)["securityContext"], expected);
+    let of_pod = &hosts["spec"]["template"]["spec"]["securityContext"];
+    assert_eq!(of_pod["runAsNonRoot"], true);
+    assert_eq!(of_pod["seccompProfile"]["type"], "RuntimeDefault");
+    let mounts = container(hosts)["volumeMounts"].as_array().unwrap();
+    let written = mounts.iter().filter(|mount| mount["readOnly"] != true);
+    let written: Vec<&Value> = written.map(|mount| &mount["mountPath"]).collect();
+    assert_eq!(written, ["/cache"]);
 }
 
 #[test]

@@ -5,6 +5,11 @@ use std::{
     process::Command,
 };
 
+use mortise::{args::RegistryClientArgs, registry::RegistryClient};
+use mortise_host::{
+    args::RegistryArgs,
+    oci::{Reference, artifact::Annotations},
+};
 use mortise_tests::{guest, registry::Registry};
 use serde_json::Value;
 
@@ -14,6 +19,8 @@ pub(crate) const KEY: &str = "host/src/oci/signature/recorded/cosign.key";
 pub(crate) const PUBLIC: &str = "host/src/oci/signature/recorded/cosign.pub";
 const OTHER: &str = "host/src/oci/signature/recorded/other.pub";
 pub(crate) const PASSWORD: &str = "mortise";
+/// The annotation with the permissions that a processor declares.
+const PERMISSIONS: &str = "dev.mortise.permissions";
 
 /// A registry, and what `mortise` is started with to reach it.
 pub(crate) struct Desk {
@@ -59,6 +66,17 @@ impl Desk {
     /// Runs a command that succeeds; returns what it printed.
     pub(crate) fn well(&self, arguments: &[&str]) -> String {
         self.run(arguments).well()
+    }
+
+    /// Returns the annotations of an artifact, as they are in the registry.
+    fn annotations(&self, reference: &str) -> Annotations {
+        let registry_ca = Some(self.registry.authority());
+        let registry = RegistryArgs { registry_ca, ..RegistryArgs::default() };
+        let docker_config = Some(self.registry.docker_config());
+        let client = RegistryClient::open(&RegistryClientArgs { registry, docker_config }).unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let reference: Reference = reference.parse().unwrap();
+        runtime.block_on(client.pull(&reference)).unwrap().annotations
     }
 
     fn path(&self, name: &str) -> String {
@@ -119,12 +137,23 @@ fn what_is_pushed_is_pulled_and_inspected() {
     assert_eq!(annotations["org.opencontainers.image.description"], "copies");
     assert_eq!(annotations["org.opencontainers.image.revision"], "abc");
     assert_eq!(annotations["org.opencontainers.image.title"], "secret_copy.wasm");
+    let pushed_with = desk.annotations(&reference);
+    let permissions: Value = serde_json::from_str(&pushed_with[PERMISSIONS]).unwrap();
+    assert_eq!(permissions["reconciles"][0]["kind"], "SecretCopy");
+    assert_eq!(permissions["reconciles"][0], inspection["reconcilers"][0]["of"]);
+    for declared in ["reads", "writes"] {
+        let all = permissions[declared].as_array().unwrap();
+        assert!(!all.is_empty() && permissions[declared] == inspection[declared], "{declared}");
+    }
+    assert_eq!(permissions["grants"].as_array().unwrap().len(), 0);
     let roles = desk.well(&["inspect", &reference, "--rbac", "--crds", "crds/copy.mortise.dev"]);
     assert!(roles.contains("resources:\n  - secrets"), "{roles}");
 
     // A library has no processor, and is pushed all the same.
     let shout = module("tests/guests/shout");
-    desk.well(&["push", shout.to_str().unwrap(), &desk.reference("team/shout:1")]);
+    let reference = desk.reference("team/shout:1");
+    desk.well(&["push", shout.to_str().unwrap(), &reference]);
+    assert_eq!(desk.annotations(&reference).get(PERMISSIONS), None);
 }
 
 #[test]

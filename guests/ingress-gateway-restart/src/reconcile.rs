@@ -108,9 +108,9 @@ fn last_applied(istio: &Istio) -> Result<LastApplied, Stop> {
     Ok(last?.unwrap_or_default())
 }
 
-/// Returns the outcome while Istio is not installed. A restart for the settings begins already: once
-/// Istio is installed, it concerns workloads that were there before, and none that the installation
-/// makes.
+/// Returns the outcome while Istio is not installed. A restart for the settings begins already:
+/// once Istio is installed, it concerns workloads that were there before, and none that the
+/// installation makes.
 fn before(istio: &Istio, last_applied: &Settings, host: &Host) -> Outcome {
     let wanted = Settings::of(&istio.spec);
     let record = match Record::read(istio) {

@@ -39,14 +39,14 @@ pub trait Converts: Processor {
     fn convert(object: &Value, to: &str, config: &Self::Config) -> Result<Value, String>;
 }
 
-/// A processor that looks at objects before they are stored or deleted.
+/// A processor that reviews objects before they are stored or deleted.
 ///
 /// Exported with `export!(TYPE, admission)`.
 pub trait Admits: Processor {
     /// Returns the hooks. The same configuration must always give the same hooks.
     fn hooks(config: &Self::Config) -> Vec<Hook>;
 
-    /// Says what becomes of a request. An `Err` is a failure of the hook: its
+    /// Decides about a request. An `Err` is a failure of the hook: its
     /// [`on_failure`](Hook::on_failure) decides.
     fn admit(review: &Review, config: &Self::Config, host: &Host) -> Result<Answer, String>;
 }
@@ -64,8 +64,8 @@ impl Converted {
 // === impl Hook ===
 
 impl Hook {
-    /// Creates a hook that looks at these operations on the objects of a selection, changes
-    /// nothing, and refuses them when it fails. It has 10 seconds.
+    /// Creates a hook that reviews these operations on the objects of a selection, changes nothing,
+    /// and refuses them when it fails. It has 10 seconds.
     pub fn new(name: &str, of: Selection, operations: &[Operation]) -> Self {
         Self {
             name: name.to_owned(),

@@ -16,7 +16,7 @@ mod tests;
 #[derive(Debug, Parser)]
 #[command(name = "mortise", version, about, after_long_help = help::MORTISE)]
 pub struct Args {
-    /// What the program does.
+    /// The command of the program.
     #[command(subcommand)]
     pub command: Command,
     /// The options of every command.
@@ -24,7 +24,7 @@ pub struct Args {
     pub global: GlobalArgs,
 }
 
-/// What the program does.
+/// The command of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Runs the Processors of a cluster.
@@ -77,10 +77,10 @@ pub enum Command {
     Verify(VerifyArgs),
 }
 
-/// The registries that a command asks, and as whom.
+/// The options of a command that talks to registries.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct RegistryClientArgs {
-    /// How registries are reached.
+    /// The options of the registry client.
     #[command(flatten)]
     pub registry: RegistryArgs,
     /// The folder of Docker's configuration file, which holds the credentials for registries;
@@ -96,10 +96,10 @@ pub struct PushArgs {
     /// pushed as a library.
     #[arg(value_name = "FILE")]
     pub module: PathBuf,
-    /// Where to: a registry, a repository and a tag.
+    /// The target: a registry, a repository and a tag.
     #[arg(value_name = "REF")]
     pub reference: String,
-    /// What the component is for; what the guest's Cargo.toml says if absent.
+    /// The description of the component; the one in the guest's Cargo.toml if absent.
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
     /// The revision of the sources; that of the git checkout that holds the module, if there is
@@ -109,10 +109,10 @@ pub struct PushArgs {
     /// The processor's configuration: a YAML or JSON file. What it declares may depend on it.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// What the module is run with, to ask it what it declares.
+    /// The options of the call that asks the module what it declares.
     #[command(flatten)]
     pub with: ModuleArgs,
-    /// The registry, and who asks.
+    /// The options of the registry client, and its credentials.
     #[command(flatten)]
     pub client: RegistryClientArgs,
 }
@@ -120,30 +120,30 @@ pub struct PushArgs {
 /// `mortise pull`.
 #[derive(Debug, clap::Args)]
 pub struct PullArgs {
-    /// Where from: a registry, a repository, and a tag or a digest.
+    /// The source: a registry, a repository, and a tag or a digest.
     #[arg(value_name = "REF")]
     pub reference: String,
     /// The file to write; the last part of the repository with `.wasm` if absent.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// The registry, and who asks.
+    /// The options of the registry client, and its credentials.
     #[command(flatten)]
     pub client: RegistryClientArgs,
 }
 
-/// What a module is run with.
+/// The libraries of a module, and the limits of its calls.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ModuleArgs {
-    /// A component that answers an interface which the module imports, instead of the one that a
+    /// A component that implements an interface which the module imports, instead of the one that a
     /// guest names; may be repeated. The limits of its calls may follow:
     /// `,memory=256Mi,deadline=30s`.
     #[arg(long, value_name = "INTERFACE=FILE")]
     pub library: Vec<LibraryFile>,
-    /// The memory of a call, as in a Processor: `256Mi`; what the guest's manifest says, or 64Mi,
+    /// The memory of a call, as in a Processor: `256Mi`; the one in the guest's manifest, or 64Mi,
     /// if absent.
     #[arg(long, value_name = "QUANTITY")]
     pub memory: Option<String>,
-    /// How long a call may take, as in a Processor: `30s`; what the guest's manifest says, or 5s,
+    /// The time limit of a call, as in a Processor: `30s`; the one in the guest's manifest, or 5s,
     /// if absent.
     #[arg(long, value_name = "DURATION")]
     pub deadline: Option<String>,
@@ -152,7 +152,7 @@ pub struct ModuleArgs {
 /// The file of a library, with the limits of its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibraryFile {
-    /// The interface that it answers.
+    /// The interface that the library implements.
     pub interface: String,
     /// The component's file.
     pub path: PathBuf,
@@ -170,8 +170,8 @@ pub struct DevArgs {
     /// The port on 127.0.0.1; a free one if absent.
     #[arg(long, value_parser = value::port)]
     pub port: Option<u16>,
-    /// Where the kubeconfig is written; a temporary folder, removed at the end, if absent. A file
-    /// that holds other clusters is left alone.
+    /// The file to write the kubeconfig to; one in a temporary folder, removed at the end, if
+    /// absent. A file that holds other clusters is not overwritten.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The file or folder whose objects are applied at the start, instead of the guest's examples.
@@ -209,7 +209,7 @@ pub struct DevArgs {
     /// Prints the values of Secrets.
     #[arg(long)]
     pub show_secrets: bool,
-    /// What each guest is run with.
+    /// The libraries of the guests, and the limits of their calls.
     #[command(flatten)]
     pub with: ModuleArgs,
 }
@@ -244,16 +244,17 @@ pub struct SimulateArgs {
     /// Reconciles only this object; its kind may be the plural, in any case.
     #[arg(long, value_name = "KIND/NAMESPACE/NAME")]
     pub only: Option<String>,
-    /// At most this many rounds; 100 if absent. What is left to run then is said on standard error.
+    /// The maximum number of rounds; 100 if absent. Keys that are still queued then are reported on
+    /// standard error.
     #[arg(long, value_name = "N", value_parser = value::count)]
     pub rounds: Option<u32>,
-    /// How the end is printed: a coloured difference if absent.
+    /// The format of the result; a coloured difference if absent.
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<Output>,
     /// Prints the values of Secrets.
     #[arg(long)]
     pub show_secrets: bool,
-    /// What the module is run with.
+    /// The libraries of the module, and the limits of its calls.
     #[command(flatten)]
     pub with: ModuleArgs,
 }
@@ -298,13 +299,13 @@ pub struct InspectArgs {
     /// repeated.
     #[arg(long, value_name = "DIR")]
     pub crds: Vec<PathBuf>,
-    /// How it is printed: for people if absent.
+    /// The format of the output; text for people if absent.
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<Structured>,
-    /// What the module is run with.
+    /// The libraries of the module, and the limits of its calls.
     #[command(flatten)]
     pub with: ModuleArgs,
-    /// The registry, and who asks.
+    /// The options of the registry client, and its credentials.
     #[command(flatten)]
     pub client: RegistryClientArgs,
 }
@@ -316,7 +317,7 @@ pub struct DiffArgs {
     /// an artifact.
     #[arg(value_name = "FILE|REF")]
     pub before: PathBuf,
-    /// The one that is to run.
+    /// The module that replaces it.
     #[arg(value_name = "FILE|REF")]
     pub after: PathBuf,
     /// The configuration of both: a YAML or JSON file. What they declare may depend on it.
@@ -326,13 +327,13 @@ pub struct DiffArgs {
     /// repeated.
     #[arg(long, value_name = "DIR")]
     pub crds: Vec<PathBuf>,
-    /// How it is printed: for people if absent.
+    /// The format of the output; text for people if absent.
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<Output>,
-    /// What the modules are run with.
+    /// The libraries of the modules, and the limits of their calls.
     #[command(flatten)]
     pub with: ModuleArgs,
-    /// The registry, and who asks.
+    /// The options of the registry client, and its credentials.
     #[command(flatten)]
     pub client: RegistryClientArgs,
 }
@@ -354,7 +355,7 @@ pub struct SignArgs {
     /// The format of the signature.
     #[arg(long, value_name = "FORMAT", default_value = "bundle")]
     pub format: SignatureFormat,
-    /// The registry, and who asks.
+    /// The options of the registry client, and its credentials.
     #[command(flatten)]
     pub client: RegistryClientArgs,
 }
@@ -377,7 +378,7 @@ pub struct VerifyArgs {
     /// A public key (PEM), as in `spec.verification.keys`; a signature by one of several is enough.
     #[arg(long, value_name = "FILE", required = true)]
     pub key: Vec<PathBuf>,
-    /// The registry, and who asks.
+    /// The options of the registry client, and its credentials.
     #[command(flatten)]
     pub client: RegistryClientArgs,
 }
@@ -416,13 +417,13 @@ pub struct BenchArgs {
     /// are.
     #[arg(long)]
     pub no_validate: bool,
-    /// How long is measured, in all; each object is called once at least.
+    /// The time to measure, in all, in seconds; each object is called once at least.
     #[arg(long, value_name = "N", value_parser = value::count, default_value_t = 4)]
     pub seconds: u32,
-    /// How it is printed: for people if absent.
+    /// The format of the output; text for people if absent.
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<Output>,
-    /// What the modules are run with.
+    /// The libraries of the modules, and the limits of their calls.
     #[command(flatten)]
     pub with: ModuleArgs,
 }
@@ -430,7 +431,7 @@ pub struct BenchArgs {
 /// A machine-readable output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Structured {
-    /// One JSON document.
+    /// A JSON document.
     Json,
     /// YAML.
     Yaml,
@@ -441,8 +442,8 @@ pub enum Structured {
 pub struct NewArgs {
     /// The guest's name, as users will know it: `my-guest`.
     pub name: String,
-    /// What it reconciles: GROUP/VERSION/KIND, or VERSION/KIND for the core group; a kind of its
-    /// own, named as the guest, if absent.
+    /// The kind that it reconciles: GROUP/VERSION/KIND, or VERSION/KIND for the core group; a kind
+    /// of its own, named as the guest, if absent.
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
     /// The folder to make; one of the guest's name in the current folder if absent.
@@ -482,13 +483,13 @@ pub struct TestArgs {
     /// Writes what came out into expected.yaml where it differs.
     #[arg(long)]
     pub update: bool,
-    /// How the result is printed: lines for people if absent.
+    /// The format of the result; lines for people if absent.
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<TestOutput>,
     /// The file that --output goes to; standard output if absent.
     #[arg(long, value_name = "FILE", requires = "output")]
     pub output_file: Option<PathBuf>,
-    /// What the component is run with.
+    /// The libraries of the component, and the limits of its calls.
     #[command(flatten)]
     pub with: ModuleArgs,
 }
@@ -503,7 +504,7 @@ pub enum TestOutput {
 /// A machine-readable output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// One JSON document.
+    /// A JSON document.
     Json,
 }
 

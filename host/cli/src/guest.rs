@@ -70,8 +70,8 @@ pub enum Error {
     #[error("`package.metadata.mortise` in `{folder}/Cargo.toml`: {message}")]
     Limits { folder: PathBuf, message: String },
 
-    /// A file that a command makes, or one that it is made of, cannot be looked at.
-    #[error("cannot tell whether `{path}` has to be built")]
+    /// A file that a command makes, or one that it is made of, cannot be read.
+    #[error("cannot find out whether `{path}` has to be built")]
     Unreadable {
         path: PathBuf,
         #[source]
@@ -140,9 +140,9 @@ pub struct Guest {
 /// The way in which a component is built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Build {
-    /// By Cargo, from the target of this name.
+    /// Cargo builds the target of this name.
     Cargo { library: String },
-    /// By a command.
+    /// A command builds it.
     Command(Made),
 }
 

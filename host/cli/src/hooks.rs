@@ -38,7 +38,7 @@ const SUFFIX: &str = "default.mortise.dev";
 /// The hooks of the processors at work.
 pub struct Hooks {
     of: Mutex<BTreeMap<Arc<str>, Hooking>>,
-    /// True if requests are looked at, too.
+    /// True if requests are reviewed, too.
     admits: bool,
     /// The threads on which hooks run; `None` only while the value is dropped.
     runtime: Option<Runtime>,

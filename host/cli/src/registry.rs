@@ -166,11 +166,20 @@ pub fn reference(what: &Path) -> anyhow::Result<Option<Reference>> {
     let text = what.to_string_lossy();
     match text.parse() {
         Ok(reference) => Ok(Some(reference)),
-        // What ends as a file does was meant as one: that it is not there says more.
-        Err(_) if text.ends_with(".wasm") || !text.contains(['/', ':', '@']) => Ok(None),
-        Err(error) if text.contains([':', '@']) => Err(error.into()),
+        Err(error) if is_meant_as_reference(&text) => Err(error.into()),
         Err(_) => Ok(None),
     }
+}
+
+/// Returns whether a text that is neither a path that exists nor a reference was meant as a
+/// reference.
+fn is_meant_as_reference(text: &str) -> bool {
+    // A path is repeated in errors, and this may be a password.
+    let may_hold_password = text.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'));
+    let names_registry = text.split_once('/').is_some_and(|(first, _)| oci::is_registry(first));
+    // What ends as a file does was meant as one: that it is not there says more.
+    let is_file = Path::new(text).extension().is_some_and(|ending| ending == "wasm");
+    may_hold_password || !is_file && (names_registry || text.contains([':', '@']))
 }
 
 /// Returns the name by which a manifest is asked for: its digest, else its tag.

@@ -93,7 +93,6 @@ pub enum Again {
 /// A key that waits for its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delayed {
-    /// The key.
     pub key: Key,
     /// The time until the key is due.
     pub due_in: Duration,

@@ -290,7 +290,7 @@ impl View {
         forgets || matches!(error, Some(ReadError::Invalid(_)))
     }
 
-    /// Notes the bytes of the arguments of all reads of the call.
+    /// Records the bytes of the arguments of all reads of the call.
     pub fn asked_with(&mut self, bytes: usize) {
         self.reads.asked_with(bytes);
     }
@@ -345,8 +345,8 @@ impl View {
         Ok((objects, None))
     }
 
-    /// Makes this the view of a later call of the same run, which may be told what an earlier call
-    /// has read.
+    /// Makes this the view of a later call of the same run, whose request may contain what an
+    /// earlier call has read.
     #[must_use]
     pub fn after(mut self, earlier: &Reads) -> Self {
         self.reads.comes_after(earlier);
@@ -387,7 +387,7 @@ impl View {
         answering
     }
 
-    /// Notes a denial if a read is not declared.
+    /// Records a denial if a read is not declared.
     fn declared<T>(
         &mut self,
         verb: &'static str,

@@ -130,7 +130,7 @@ pub enum NotEstablished {
     Refused(String),
     /// The server did not establish it within this time.
     Late(Duration),
-    /// It could not be watched.
+    /// The definition could not be watched.
     Unwatched {
         /// The error in words.
         message: String,

@@ -423,8 +423,8 @@ impl Registration {
         there
     }
 
-    /// Sets the namespace and name of the Processor. The names of its field managers tell which
-    /// finalizers it has put on objects.
+    /// Sets the namespace and name of the Processor. The names of its field managers show
+    /// which finalizers it has put on objects.
     #[must_use]
     pub fn writing_as(self, namespace: &str, processor: &str) -> Self {
         Self { writes_as: Some(NamespacedName::new(namespace, processor)), ..self }

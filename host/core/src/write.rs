@@ -60,7 +60,7 @@ use memory::{Identity, ManagedObject, Memory};
 /// The source of the current time, for events.
 pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
 
-/// Tells the field managers whose key is gone from those that are alive.
+/// Decides whether the key of a field manager is gone.
 pub trait FieldOwners: Send + Sync {
     /// Returns whether the key behind one of our managers' names is gone for certain: its Processor
     /// is, or its object, or the reconciler. Fields of such a manager are nobody's.
@@ -375,7 +375,7 @@ impl Run<'_> {
     }
 
     /// Returns `None` if the next step must not be begun. While a namespace is terminating, later
-    /// writes, such as the status, would tell what is not true; but if the reconciled object is
+    /// writes, such as the status, would say what is not true; but if the reconciled object is
     /// itself being deleted, it must not wait for a namespace whose end may wait for that object.
     fn go_on(&self) -> Option<()> {
         let waits = !self.written.waits.is_empty() && !self.context.reconciled.is_deleting();

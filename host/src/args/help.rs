@@ -9,27 +9,27 @@ Examples:
 Exit codes:
   0  well
   1  bad input: the message says what would be accepted
-  3  with `run --once`: a reconcile failed, or a Processor is not at work
-  4  `run` was ended before all was done";
+  3  with `run --once`: a reconcile failed, or a Processor does not run
+  4  `run` was ended before all runs had ended";
 
 pub const RUN: &str = "\
-Every option can be given as an environment variable, too. SIGTERM and SIGINT end it: nothing new is run, what runs ends and is
-written, the Lease is given back. A second one ends it at once.
+Every option can be given as an environment variable, too. SIGTERM and SIGINT shut it down: no new runs start, running ones finish and
+are written, the Lease is released. A second one ends it at once.
 
-What lies in --cache spares the next start work: without it (no folder is named and there is no home, or nothing can be written there)
-each start compiles its modules and runs every key once, which writes nothing that is so already.
+The files in --cache save the next start work. Without them (no folder is named and there is no home, or it cannot be written to) each
+start compiles its modules and runs every key once, which writes nothing that is unchanged.
 
 Examples:
   mortise run --modules /modules                                    # in a pod
   mortise run --kubeconfig ~/.kube/config --modules modules/ --namespace shop
   mortise run --modules /modules --leader-elect --log-format json   # several of them: one leads
-  mortise run --modules modules/ --once                             # reconciles all that there is, and ends
+  mortise run --modules modules/ --once                             # reconciles every object once, and ends
 
 Exit codes:
-  0  ended by a signal, all that ran was ended; with --once: no reconcile failed
+  0  ended by a signal, after all runs had ended; with --once: no reconcile failed
   1  bad input: the message says what would be accepted; or the host failed: the Lease was lost, a task ended
-  3  with --once: the last run of a reconcile failed, or a Processor is not at work
-  4  ended before all that ran was ended: by a second signal, or since it took longer than --drain-seconds";
+  3  with --once: the last run of a reconcile failed, or a Processor does not run
+  4  ended before all runs had ended: by a second signal, or since they took longer than --drain-seconds";
 
 pub const CHECK_CONFIG: &str = "\
 A JSON object with the texts `schema` and `config` is read from standard input, the verdict written to standard output. It runs at a low

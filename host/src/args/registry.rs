@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use super::value;
 use crate::oci::{Options, Registries, Times};
 
-/// How registries are reached.
+/// The options of the registry client.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct RegistryArgs {
     /// Certificates of authorities (PEM) that are trusted for registries, besides the compiled-in

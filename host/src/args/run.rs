@@ -19,8 +19,8 @@ use mortise_core::key::NamespacedName;
 /// `mortise run`.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
-    /// The file that says where the cluster is and who we are there; if absent, those that
-    /// KUBECONFIG names or ~/.kube/config, else what a pod is given.
+    /// The kubeconfig: the address of the cluster and the credentials. If absent, the files that
+    /// KUBECONFIG names or ~/.kube/config, else the pod's account.
     #[arg(long, env = "MORTISE_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig; its current one if absent.
@@ -37,7 +37,7 @@ pub struct RunArgs {
     /// `unsigned: true`. What no rule covers is not loaded.
     #[arg(long, env = "MORTISE_REQUIRE_SIGNATURES", value_name = "FILE")]
     pub require_signatures: Option<PathBuf>,
-    /// How long after a tag in `spec.module.image` was resolved it is resolved again, in seconds.
+    /// The time after which a tag in `spec.module.image` is resolved again, in seconds.
     #[arg(
         long,
         env = "MORTISE_IMAGE_INTERVAL_SECONDS",
@@ -46,8 +46,8 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=86_400)
     )]
     pub image_interval_seconds: u32,
-    /// How much the modules from registries may take in --cache, in MiB. What Processors name, run
-    /// or may go back to stays; the rest goes by its last use.
+    /// The disk space of modules from registries in --cache, in MiB. Modules that Processors name,
+    /// run or may roll back to stay; the others are removed, the least recently used first.
     #[arg(
         long,
         env = "MORTISE_MAX_MODULES_MIB",
@@ -56,7 +56,7 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(64..=1 << 20)
     )]
     pub max_modules_mib: u32,
-    /// How registries are reached.
+    /// The options of the registry client.
     #[command(flatten)]
     pub registry: RegistryArgs,
     /// Answers `/livez`, `/readyz` and `/metrics` there; port 0: a free one.
@@ -90,8 +90,8 @@ pub struct RunArgs {
         requires = "webhooks"
     )]
     pub webhook_paths: Vec<Alias>,
-    /// How many threads run processors and all else but the watches of what these read, which have
-    /// one of their own; as many as there are CPUs for us if absent.
+    /// The number of threads, on which processors and all else of the host run; the number of CPUs
+    /// that the host may use if absent.
     #[arg(
         long,
         env = "MORTISE_WORKERS",
@@ -99,16 +99,16 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u16).range(1..=1024)
     )]
     pub workers: Option<u16>,
-    /// How the log is written: lines for people, or one JSON object a line.
+    /// The format of the log: lines for people, or one JSON object a line.
     #[arg(long, env = "MORTISE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
-    /// Reconciles all that there is, until nothing is ready to run, and ends.
+    /// Reconciles every object, until no key is ready to run, and ends.
     #[arg(long, env = "MORTISE_ONCE")]
     pub once: bool,
-    /// How long running calls and their writes may take to end once the host is told to.
+    /// The time for running calls and their writes to end on shutdown, in seconds.
     #[arg(long, env = "MORTISE_DRAIN_SECONDS", value_name = "N", default_value_t = 25, value_parser = value::count)]
     pub drain_seconds: u32,
-    /// How much memory it may take to compile a module, in MiB: a process of its own does it, and
+    /// The memory limit for compiling a module, in MiB. Each compiler is a process of its own, and
     /// two may run at once. A module that takes more is not loaded.
     #[arg(
         long,
@@ -118,8 +118,8 @@ pub struct RunArgs {
         value_parser = value::mebibytes()
     )]
     pub compile_memory_mib: u32,
-    /// How much CPU time it may take to compile a module, in seconds. A module that takes more is
-    /// not loaded.
+    /// The limit on CPU time for compiling a module, in seconds. A module that takes more is not
+    /// loaded.
     #[arg(
         long,
         env = "MORTISE_COMPILE_SECONDS",
@@ -128,8 +128,8 @@ pub struct RunArgs {
         value_parser = value::compile_seconds()
     )]
     pub compile_seconds: u32,
-    /// How many watches one processor may have, of what it declares and reads; one that several
-    /// share counts for each. Past it its reads are answered as unavailable.
+    /// The maximum number of watches of one processor, of what it declares and reads; a watch that
+    /// several share counts for each. Past it the processor's reads are answered as unavailable.
     #[arg(
         long,
         env = "MORTISE_MAX_WATCHES",
@@ -138,8 +138,8 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=100_000)
     )]
     pub max_watches: u32,
-    /// How many MiB the objects may take that are kept for one processor; what is kept for several
-    /// counts for each. Past it its reads are answered as unavailable.
+    /// The maximum size of the objects that are kept for one processor, in MiB; objects that are
+    /// kept for several count for each. Past it the processor's reads are answered as unavailable.
     #[arg(
         long,
         env = "MORTISE_MAX_STORE_MIB",
@@ -148,8 +148,8 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=1 << 20)
     )]
     pub max_store_mib: u32,
-    /// How much memory all calls together may have, in MiB. One processor's calls get no more of it
-    /// than is left for others. If absent: what the container may have, less that of two compilers
+    /// The memory of all calls together, in MiB. One processor's calls get no more of it than is
+    /// left for others. If absent: the memory limit of the container, less that of two compilers
     /// and 256 MiB for the host itself, 256 at least; 1024 where there is no limit.
     #[arg(
         long,
@@ -192,7 +192,7 @@ pub struct RunArgs {
     /// others are ready to.
     #[arg(long, env = "MORTISE_LEADER_ELECT")]
     pub leader_elect: bool,
-    /// Which Lease, and how long what takes.
+    /// The name of the Lease, and its times.
     #[command(flatten)]
     pub lease: LeaseArgs,
 }
@@ -206,7 +206,7 @@ pub struct LeaseArgs {
     /// The name of the Lease.
     #[arg(long, env = "MORTISE_LEASE_NAME", value_name = "NAME", default_value = "mortise")]
     pub lease_name: String,
-    /// After so long without a renewal another host takes the Lease.
+    /// The time without a renewal after which another host takes the Lease, in seconds.
     #[arg(
         long,
         env = "MORTISE_LEASE_SECONDS",
@@ -215,11 +215,11 @@ pub struct LeaseArgs {
         value_parser = clap::value_parser!(u32).range(1..=3600)
     )]
     pub lease_seconds: u32,
-    /// After so long without a renewal the host that holds it ends; the difference is what a write
-    /// may take.
+    /// The time without a renewal after which the host that holds the Lease ends, in seconds; the
+    /// difference to --lease-seconds is the time for a write.
     #[arg(long, env = "MORTISE_LEASE_RENEW_SECONDS", value_name = "N", default_value_t = 10, value_parser = value::count)]
     pub lease_renew_seconds: u32,
-    /// So long after an attempt to get or to renew the Lease the next one is made.
+    /// The time between two attempts to get or renew the Lease, in seconds.
     #[arg(long, env = "MORTISE_LEASE_RETRY_SECONDS", value_name = "N", default_value_t = 2, value_parser = value::count)]
     pub lease_retry_seconds: u32,
 }

@@ -1,4 +1,4 @@
-//! Removes the files of a folder that were used longest ago.
+//! Removes the least recently used files of a folder.
 
 use std::{
     fs::File,
@@ -16,7 +16,7 @@ const UNFINISHED_FILE_AGE: Duration = Duration::from_hours(1);
 
 /// The files of a folder that may be removed.
 pub struct Trim<'a> {
-    /// Bytes that all files may have together.
+    /// The maximum total size of the files, in bytes.
     pub limit: u64,
     /// Returns whether a file of this name belongs to the cache. All others are left alone.
     pub is_entry: &'a dyn Fn(&str) -> bool,
@@ -33,7 +33,7 @@ struct Entry {
 // === impl Trim ===
 
 impl Trim<'_> {
-    /// Removes the entries used longest ago until the total is within the limit, and abandoned
+    /// Removes the least recently used entries until the total is within the limit, and abandoned
     /// unfinished files. A process that has an entry open keeps its content. Returns the bytes that
     /// are left.
     pub fn run(&self, dir: &CacheDir) -> u64 {

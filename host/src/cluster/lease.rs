@@ -13,7 +13,7 @@
 //!
 //! A waiting host watches the Lease, which client-go does not do. So it sees a renewal when it
 //! happens and not at its next attempt, and takes a Lease when the Lease expires, or at once when
-//! it is released. The watch says when to look at the Lease, and decides nothing.
+//! it is released. The watch says when to read the Lease, and decides nothing.
 
 use std::{future::pending, time::Duration};
 

@@ -97,7 +97,7 @@ impl Host {
         all.iter().map(|(name, hooking)| (Arc::clone(name), hooking.clone())).collect()
     }
 
-    /// Sets the port that serves the hooks, or tells that its state has changed: the statuses of
+    /// Sets the port that serves the hooks, or reports that its state has changed: the statuses of
     /// processors are computed anew.
     pub fn hooks_served_at(&self, port: Port) {
         *self.shared.hooks.port.lock() = Some(port);

@@ -136,7 +136,7 @@ impl HostState {
             self.registry.lock().current().filter(has_changed).cloned().collect();
         for active in affected {
             let processor = &active.version.processor;
-            tracing::info!(%processor, "what its account may do has changed");
+            tracing::info!(%processor, "the rights of its account have changed");
             active.log_missing_rights();
             self.dispatch.rights_changed(processor);
             self.moved();

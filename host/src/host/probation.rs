@@ -71,7 +71,7 @@ impl Probation {
         Self { expected, exempt, ..Self::default() }
     }
 
-    /// Notes that a call begins. The first call starts the minute.
+    /// Records that a call begins. The first call starts the minute.
     pub(super) fn begins(&mut self, now: Instant) {
         self.began.get_or_insert(now);
     }

@@ -99,7 +99,7 @@ impl Active {
         conduct.probation.as_mut().map_or(Trust::Proven, |probation| probation.trust(now))
     }
 
-    /// Notes the end of a call. Returns whether the trust in the version may have changed.
+    /// Records the end of a call. Returns whether the trust in the version may have changed.
     pub(super) fn called(&self, report: &Report, at: Timestamp, now: Instant) -> bool {
         if report.record.ran_on.is_none() {
             return false;

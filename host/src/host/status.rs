@@ -1,4 +1,4 @@
-//! The status of the processors of a running host, and counters that tell when it changes.
+//! The status of the processors of a running host, and counters of its changes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -66,7 +66,8 @@ pub struct ProcessorStatus {
     pub denied: Vec<String>,
     /// The limits of the host that the processor meets now.
     pub limits_met: Vec<LimitMet>,
-    /// Whether its hooks are served; `None` if it has none, or if the host has no port for them.
+    /// The state of its hooks: served or not; `None` if it has none, or if the host has no port for
+    /// them.
     pub hooks: Option<Result<(), NotServed>>,
 }
 

@@ -92,7 +92,7 @@ impl Host {
     /// From then on it is on probation; see [`Host::trust`]. Without a former version there is
     /// nothing to protect, and nothing is tried.
     ///
-    /// The trial ends after three calls that tell something about the version, and makes nine calls
+    /// The trial ends after three calls that count for or against the version, and makes nine calls
     /// at most; each call lasts as long as its deadline at most. Conversions are tried for half a
     /// minute at most.
     ///
@@ -175,7 +175,7 @@ impl Host {
     }
 
     /// Tries a version with a few objects, one after the other. Objects that broke the former
-    /// version are not tried: they tell nothing about the new one.
+    /// version are not tried: they prove nothing about the new one.
     async fn try_out(&self, former: &Active, new: &Prepared) -> Result<Probation, NotSwapped> {
         let broken = former.broken();
         let stores = self.shared.dispatch.stores();

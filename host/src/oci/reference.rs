@@ -81,16 +81,30 @@ impl FromStr for Reference {
     type Err = InvalidReference;
 
     fn from_str(text: &str) -> Result<Self, InvalidReference> {
-        parse(text).map_err(|found| {
-            // What stands before an `@` may be a password.
-            let shown = if found == CREDENTIALS { "the reference" } else { text };
-            InvalidReference { text: shown.to_owned(), found: found.to_owned() }
-        })
+        if may_hold_credentials(text) {
+            let (text, found) = ("the reference".to_owned(), CREDENTIALS.to_owned());
+            return Err(InvalidReference { text, found });
+        }
+        let invalid =
+            |found: &str| InvalidReference { text: text.to_owned(), found: found.to_owned() };
+        parse(text).map_err(invalid)
     }
 }
 
-const CREDENTIALS: &str =
-    "holds credentials, which belong into a pull secret or into the Docker configuration file";
+const CREDENTIALS: &str = "holds credentials, which belong into a pull secret or into the Docker configuration file (after an `@`, only a digest is accepted)";
+
+/// Returns whether a text may hold credentials, as `user:password@example.com/a` does. Such a text
+/// is repeated nowhere. An `@` with a digest after it holds none, be the digest valid or not.
+fn may_hold_credentials(text: &str) -> bool {
+    let is_digest = |part: &str| {
+        part.split_once(':').is_some_and(|(algorithm, hex)| {
+            let known = ["sha256", "sha512"];
+            known.iter().any(|known| algorithm.eq_ignore_ascii_case(known))
+                && hex.chars().all(|sign| sign.is_ascii_hexdigit())
+        })
+    };
+    !text.split('@').skip(1).all(is_digest)
+}
 
 fn parse(text: &str) -> Result<Reference, &'static str> {
     if text.contains("://") {
@@ -99,9 +113,6 @@ fn parse(text: &str) -> Result<Reference, &'static str> {
     let Some((registry, rest)) = text.split_once('/') else {
         return Err("names no registry and repository");
     };
-    if registry.contains('@') {
-        return Err(CREDENTIALS);
-    }
     if !is_registry(registry) {
         return Err("names no registry: the part before the first `/` is no host");
     }
@@ -208,7 +219,6 @@ mod tests {
             ("a", "names no registry and repository"),
             ("team/a:1", "names no registry: "),
             ("https://example.com/a:1", "begins with a scheme"),
-            ("user:password@example.com/a:1", "holds credentials"),
             ("example.com/a", "names neither a tag nor a digest"),
             ("example.com:0/a:1", "names no registry"),
             ("example.com:x/a:1", "names no registry"),
@@ -225,7 +235,8 @@ mod tests {
             ("example.com/a:1 ", "has a tag that is none"),
             ("example.com/a@sha256:12", "has a digest that is none"),
             ("example.com/a@sha512:12", "has a digest that is none"),
-            ("example.com/a:1@", "has a digest that is none"),
+            ("example.com/a:1@sha256:", "has a digest that is none"),
+            ("example.com@sha256:12", "names no registry and repository"),
             (&format!("example.com/a@{}", DIGEST.to_uppercase()), "has a digest that is none"),
             (&format!("example.com/{}:1", "a".repeat(256)), "has a repository that is none"),
             (&format!("example.com/a:{}", "a".repeat(129)), "has a tag that is none"),
@@ -233,7 +244,29 @@ mod tests {
         for (text, expected) in cases {
             let message = text.parse::<Reference>().unwrap_err().to_string();
             assert!(message.contains(expected) && message.ends_with(FORM), "{text}: {message}");
-            assert!(!message.contains("password@"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_reference_that_may_hold_credentials_is_never_repeated() {
+        let texts: [&str; 12] = [
+            "user:password@example.com/a:1",
+            "password@example.com/a:1",
+            "https://user:password@example.com/a:1",
+            "https://password@example.com/a:1",
+            "user:pass/word@example.com/a:1",
+            "user:p@ss/word@example.com:5000/a:1",
+            "user:password@sha256:5000/a:1",
+            "user:password@example.com:5000",
+            "user:password@",
+            "example.com/user:password@a:1",
+            &format!("https://user:password@example.com/a@{DIGEST}"),
+            &format!("user:pass/word@example.com/a:1@{DIGEST}"),
+        ];
+        for text in texts {
+            let error = text.parse::<Reference>().unwrap_err();
+            assert_eq!(error.to_string(), format!("`the reference` {CREDENTIALS}; {FORM}"));
+            assert_eq!(error.text, "the reference", "{text}");
         }
     }
 }

@@ -48,8 +48,9 @@ pub struct Repository {
 /// What the registry has shown of itself.
 #[derive(Debug, Default, Clone)]
 struct State {
-    /// The header that the registry accepts.
-    authorization: Option<HeaderValue>,
+    /// The header that the registry accepts, and the origin that asked for it. It goes nowhere
+    /// else: not to the same host without TLS either.
+    authorization: Option<(String, HeaderValue)>,
     /// Whether the registry, which is this machine, speaks no TLS.
     is_plain: bool,
 }
@@ -280,7 +281,9 @@ impl Repository {
             let is_own = to.origin() == from.origin();
             self.check_scheme(&to)?;
             let mut headers = asked.headers.clone();
-            if is_own && let Some(authorization) = self.state.lock().authorization.clone() {
+            let known = self.state.lock().authorization.clone();
+            let known = known.filter(|(origin, _)| is_own && *origin == to.origin());
+            if let Some((_, authorization)) = known {
                 headers.insert(AUTHORIZATION, authorization);
             }
             let has_body = headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");
@@ -298,7 +301,7 @@ impl Repository {
                 asked_for_token = true;
                 let (is_loopback, headers) = (answer.is_loopback, answer.headers);
                 let authorization = self.authorization((&to, is_loopback), &headers).await?;
-                self.state.lock().authorization = Some(authorization);
+                self.state.lock().authorization = Some((to.origin(), authorization));
                 continue;
             }
             if is_read && status.is_redirection() {

@@ -2,7 +2,8 @@
 //! of manifests, and who may use what.
 //!
 //! *Guarantees.* A file that is given out has the digest that it is named by. What is kept is never
-//! removed, however full the folder is.
+//! removed, however full the folder is. Blobs that are written at the same time do not take each
+//! other's room.
 //!
 //! *Access.* A registry asks who pulls; a file in a folder does not. So it is recorded for which
 //! namespace a repository has given a manifest out: others ask the registry first.
@@ -11,10 +12,14 @@ use std::{
     collections::BTreeSet,
     fs::File,
     io::{self, Read as _, Seek as _, Write as _},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 use ring::digest::{Context, SHA256};
 use tracing::warn;
 
@@ -40,6 +45,23 @@ const ACCESS: &str = "access-";
 pub struct Store {
     dir: CacheDir,
     limit: u64,
+    reserved: Arc<Reserved>,
+}
+
+/// The bytes of blobs that have room and are not written yet.
+#[derive(Debug, Default)]
+struct Reserved {
+    bytes: AtomicU64,
+    /// Held while room is made, so that no two blobs are given the same.
+    turn: Mutex<()>,
+}
+
+/// Room for a blob, which no other blob is given. Dropping it gives the rest back.
+#[derive(Debug)]
+pub struct Room {
+    reserved: Arc<Reserved>,
+    /// The bytes that are not written yet.
+    bytes: u64,
 }
 
 /// A module in a file that does not change.
@@ -56,6 +78,7 @@ pub struct Stored {
 /// A blob that is being written.
 pub struct Writer {
     store: Store,
+    room: Option<Room>,
     /// `None` while a part is written elsewhere, and after that failed.
     file: Option<Unfinished>,
     waiting: BytesMut,
@@ -73,7 +96,7 @@ impl Store {
     /// Fails if other users may write to the folder.
     pub fn open(dir: &CacheDir, limit: u64) -> Result<Option<Self>, cache_dir::Error> {
         match dir.subdir(FOLDER) {
-            Ok(dir) => Ok(Some(Self { dir, limit })),
+            Ok(dir) => Ok(Some(Self { dir, limit, reserved: Arc::default() })),
             Err(error) if error.is_unwritable() => {
                 let error = mortise_core::error_chain::whole(&error);
                 warn!(error, "modules from registries are not kept");
@@ -173,33 +196,42 @@ impl Store {
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// Begins a blob.
+    /// Begins a blob, for which room was made if it has to fit.
     ///
     /// # Errors
     ///
     /// Nothing can be written.
-    pub async fn begin(&self) -> Result<Writer, Error> {
+    pub async fn begin(&self, room: Option<Room>) -> Result<Writer, Error> {
         let store = self.clone();
         let begin = move || {
             let file = store.dir.begin_file().map_err(|error| store.failed(error))?;
-            Ok(Writer { store, file: Some(file), waiting: BytesMut::new(), written: 0 })
+            Ok(Writer { store, room, file: Some(file), waiting: BytesMut::new(), written: 0 })
         };
         elsewhere(begin).await.unwrap_or_else(|| Err(broken_off()))
     }
 
-    /// Removes what was used longest ago, until there is room for so many bytes. `kept` are digests
-    /// of manifests, which stay with their modules and signatures.
+    /// Returns room for so many bytes: what was used longest ago is removed until there is some.
+    /// `kept` are digests of manifests, which stay with their modules and signatures.
     ///
     /// # Errors
     ///
     /// Fails if what is kept leaves no such room.
-    pub async fn make_room(&self, bytes: u64, kept: BTreeSet<Digest>) -> Result<(), Error> {
+    pub async fn make_room(&self, bytes: u64, kept: BTreeSet<Digest>) -> Result<Room, Error> {
         let store = self.clone();
-        let trim = move || store.trim(store.limit.saturating_sub(bytes), &kept);
-        let left = elsewhere(trim).await.unwrap_or_default();
-        if left.saturating_add(bytes) <= self.limit {
-            return Ok(());
+        let reserved = elsewhere(move || store.reserve(bytes, &kept)).await;
+        reserved.unwrap_or_else(|| Err(broken_off()))
+    }
+
+    fn reserve(&self, bytes: u64, kept: &BTreeSet<Digest>) -> Result<Room, Error> {
+        let _turn = self.reserved.turn.lock();
+        let reserved = self.reserved.bytes.load(Relaxed);
+        let wanted = reserved.saturating_add(bytes);
+        let left = self.trim(self.limit.saturating_sub(wanted), kept);
+        if left.saturating_add(wanted) <= self.limit {
+            self.reserved.bytes.fetch_add(bytes, Relaxed);
+            return Ok(Room { reserved: Arc::clone(&self.reserved), bytes });
         }
+        let left = left.saturating_add(reserved);
         let what = format!(
             "the folder of modules has room for {} MiB, and what Processors name, run or may go back to takes {} (--max-modules-mib)",
             self.limit >> 20,
@@ -282,6 +314,23 @@ impl Store {
     }
 }
 
+// === impl Room ===
+
+impl Room {
+    /// Gives bytes back that are written: they count as those of a file.
+    fn shrink(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.reserved.bytes.fetch_sub(bytes, Relaxed);
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.shrink(self.bytes);
+    }
+}
+
 // === impl Writer ===
 
 impl Writer {
@@ -308,10 +357,12 @@ impl Writer {
         let (Some(mut file), part) = (self.file.take(), self.waiting.split()) else {
             return Err(broken_off());
         };
-        self.written += part.len() as u64;
+        let length = part.len() as u64;
+        self.written += length;
         let write = move || file.file().write_all(&part).map(|()| file);
         let written = elsewhere(write).await.unwrap_or_else(|| Err(io::Error::other("broken off")));
         self.file = Some(written.map_err(|error| self.store.failed(error))?);
+        self.room.iter_mut().for_each(|room| room.shrink(length));
         Ok(())
     }
 }

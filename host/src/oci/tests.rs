@@ -355,6 +355,25 @@ async fn a_password_is_sent_over_tls_and_to_the_registry_only() {
 }
 
 #[tokio::test]
+async fn what_tls_was_given_is_not_sent_to_the_same_registry_without_tls() {
+    let mut place = Place::tls().await;
+    place.put();
+    place.fake.set_mood(wants_password);
+    let repository = place.as_user(false);
+    repository.resolve("1").await.unwrap();
+    let told = |seen: &[Request]| seen.iter().any(|of| of.headers.contains_key("authorization"));
+    assert!(told(&place.fake.seen()), "over TLS");
+
+    place.fake.stop().await;
+    place.fake.forget();
+    place.fake.resume_plain().await;
+    let error = repository.resolve("1").await.unwrap_err().to_string();
+    assert!(error.contains("which are sent over TLS only"), "{error}");
+    let seen = place.fake.seen();
+    assert!(!seen.is_empty() && !told(&seen), "{seen:?}");
+}
+
+#[tokio::test]
 async fn a_token_is_asked_for_where_the_registry_says() {
     let place = Place::tls().await;
     place.put();

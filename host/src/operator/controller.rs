@@ -363,7 +363,7 @@ impl Controller {
             return;
         }
         if let Err(error) = self.shared.host.remove(&self.name).await {
-            tracing::warn!(processor = %self.name, error = %format!("{error:#}"), "not removed");
+            tracing::warn!(processor = %self.name, error = %format!("{error:#}"), "a processor could not be removed");
         }
     }
 

@@ -29,6 +29,8 @@ pub enum Former {
     GoesOn,
     /// The version is removed, since it may not run any longer.
     Ends,
+    /// The version that the spec asks for keeps running, though it is broken.
+    StaysBroken,
 }
 
 /// The reason of a fault that is not shown in a condition.

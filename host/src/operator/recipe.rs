@@ -54,7 +54,7 @@ pub(super) struct LibraryRecipe {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Digests {
     pub(super) module: Digest,
-    /// Those of the libraries, in the order of the spec.
+    /// The digests of the libraries, in the order of the spec.
     pub(super) libraries: Vec<Digest>,
 }
 

@@ -24,11 +24,10 @@ pub(super) enum Source {
     Image(Reference),
 }
 
-/// The identity of what a source held: if the bytes or a signature that is needed change, it
-/// changes.
+/// The identity of a source's content: it changes if the bytes or a required signature change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stamp {
-    /// That of a file, and that of its signature if there is one.
+    /// The stamps of a file and of its signature, if any.
     File(FileStamp, Option<FileStamp>),
     /// The digest of the manifest.
     Image(Digest),

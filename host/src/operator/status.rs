@@ -9,7 +9,7 @@ use crate::{
     host,
     oci::Reference,
     operator::{
-        Away, Fault,
+        Away, Fault, Former,
         api::{
             Condition, Counts, HeldFinalizer, LastFailure, LibraryStatus, ModuleStatus,
             ProcessorStatus, ReconciledKind,
@@ -186,6 +186,9 @@ fn loaded(known: &Known<'_>) -> Finding {
             let message = format!("{}{}", fault.message, goes_on.unwrap_or_default());
             Finding::unknown(fault.reason, message)
         }
+        (Some(fault), Some(_)) if fault.former == Former::StaysBroken => {
+            Finding::no(fault.reason, fault.message.clone())
+        }
         (Some(fault), Some(running)) => {
             let version = &running.status.version.version;
             // Rules stand at the end, a line each, ready to be copied.
@@ -327,7 +330,7 @@ fn works(known: &Known<'_>, running: &Running<'_>, missing: &[String]) -> Findin
     if !missing.is_empty() {
         message = format!("{message}; not served by the cluster: {}", listed(missing));
     }
-    if let Some(fault) = known.fault {
+    if let Some(fault) = known.fault.filter(|fault| fault.former != Former::StaysBroken) {
         let version = &running.status.version.version;
         return Finding::yes(
             "FormerVersion",

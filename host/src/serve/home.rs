@@ -200,7 +200,7 @@ async fn config(args: &RunArgs) -> anyhow::Result<Config> {
             kubeconfig = kubeconfig.map_or("by default".into(), Path::to_string_lossy).as_ref(),
             context = args.context.as_deref().unwrap_or("the current one"),
             cluster = %config.cluster_url,
-            "the certificate of the API server is not verified (insecure-skip-tls-verify): whoever is on the way to it can read and change all that this host asks for, its token too"
+            "the certificate of the API server is not verified (insecure-skip-tls-verify): anybody between can read and change all requests of this host, and read its token"
         );
     }
     // The host retries by itself, and needs to see when it is asked to wait.

@@ -38,7 +38,7 @@ fn log_report(report: &Report) {
         warn!(attempt = report.attempt, failure, "a reconcile failed");
     }
     for note in &report.notes {
-        info!(note, "of a reconcile");
+        info!(note, "note of a reconcile");
     }
     log_lines(&report.log);
 }

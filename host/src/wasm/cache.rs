@@ -45,7 +45,7 @@ pub(super) struct Cache {
     warned: AtomicBool,
 }
 
-/// The result of looking for an entry.
+/// The result of looking up an entry.
 pub(super) enum Found {
     /// A file of code as this program wrote it.
     Code(Verified),

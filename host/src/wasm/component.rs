@@ -93,9 +93,9 @@ pub(super) struct Linked {
 /// The exports of a component that are called.
 pub(super) struct Exports {
     pub(super) reconciliation: reconciliation::GuestIndices,
-    /// `None`: the component converts nothing.
+    /// The exports for conversion; `None` if the component converts nothing.
     pub(super) conversion: Option<conversion::GuestIndices>,
-    /// `None`: the component has no hooks.
+    /// The exports for admission; `None` if the component has no hooks.
     pub(super) admission: Option<admission::GuestIndices>,
 }
 
@@ -117,7 +117,7 @@ const WASI: [&str; 6] =
 const WASI_TRACK: &str = "0.2.";
 const ACCEPTED: &str = "`mortise:host@0.1.0` (cluster, clock, log, types), WASI 0.2 (io, clocks, random, cli, filesystem, sockets), and the interfaces of the libraries that are named beside it (`spec.libraries`, `--library`)";
 
-/// The result of looking for a module's code before compiling.
+/// The result of looking up a module's code before compiling.
 pub(super) enum Found {
     /// The code was in the cache.
     Compiled(Compiled),
@@ -156,7 +156,7 @@ pub(super) fn find(
             Ok(found) => (Some(found), "hit"),
             Err(error) => {
                 let error = format!("{error:#}");
-                warn!(%digest, error, "useless entry of the code cache, compiling again");
+                warn!(%digest, error, "wasmtime refuses an entry of the code cache, compiling again");
                 (None, REFUSED)
             }
         },

@@ -92,7 +92,7 @@ pub enum Error {
     )]
     Cancelled { processor: String },
 
-    /// All places for calls of hooks were taken for as long as the caller waits.
+    /// The slots for calls of hooks were all taken for as long as the caller waits.
     #[error(
         "a hook of processor `{processor}` was not called within {limit:?}: too many calls of hooks run"
     )]

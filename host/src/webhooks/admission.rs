@@ -85,12 +85,12 @@ fn review(hook: &str, request: Request<'_>) -> Result<hooks::Review, Refused> {
         "DELETE" => Operation::Delete,
         other => {
             let message =
-                format!("operation {}: CREATE, UPDATE and DELETE are looked at", short(other));
+                format!("operation {}: CREATE, UPDATE and DELETE are reviewed", short(other));
             return Err(Refused::bad(message));
         }
     };
     if !request.sub_resource.is_empty() {
-        let message = format!("hooks look at no subresource: {}", short(&request.sub_resource));
+        let message = format!("hooks review no subresource: {}", short(&request.sub_resource));
         return Err(Refused::bad(message));
     }
     let GroupVersionKind { group, version, kind } = request.kind;

@@ -1,7 +1,8 @@
-//! Tells the host whether the API server gets answers from hooks, whenever that may have changed.
+//! Reports to the host whether the API server gets answers from hooks, whenever that may have
+//! changed.
 //!
 //! Definitions are read again when one of them has changed. Nobody announces that a webhook
-//! configuration changes, or that a certificate expires: they are looked at each minute.
+//! configuration changes, or that a certificate expires: they are checked each minute.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,9 +17,9 @@ use super::{
 use crate::host::{Hooking, Host, NotServed, Port};
 use mortise_core::{contract::hooks::Hooks, write::Clock};
 
-/// The longest time between two looks.
+/// The longest time between two checks.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_mins(1);
-/// The shortest time between two looks: many definitions may change at once.
+/// The shortest time between two checks: many definitions may change at once.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The knowledge about the callers of the hooks of a host.

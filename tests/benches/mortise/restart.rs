@@ -18,7 +18,7 @@ use crate::{
 
 /// The time after which every rule has had a resync.
 pub(crate) const PAST_RESYNC: Duration = Duration::from_mins(31);
-const BUDGET: &str = "no run, no write, < 1 s of CPU for 5,000";
+const BUDGET: &str = "no run, no write, < 2.5 s of CPU for 5,000";
 
 /// Number of starts with the same cache directory.
 const RESTARTS: usize = 5;

@@ -1,4 +1,4 @@
-//! The export of processors that look at objects before they are stored.
+//! The export of processors that review objects before they are stored.
 
 wit_bindgen::generate!({
     path: "../../wit",

@@ -9,18 +9,18 @@ use serde_json::Value;
 use super::{Stub, identity};
 use crate::{Admits, Converts, Denial, Operation, Processor, Review, hooks::admitted, processor};
 
-/// The fate of a request that a hook looked at.
+/// The decision about a request that a hook has reviewed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reviewed {
     /// The refusal; `None` if the request is allowed.
     pub denial: Option<Denial>,
     /// The object as it is stored; `None` in a deletion and after a refusal.
     pub object: Option<Value>,
-    /// The warnings for whoever asked.
+    /// The warnings for the client of the request.
     pub warnings: Vec<String>,
 }
 
-/// A request that a hook looks at.
+/// A request that a hook reviews.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked<'a> {
     /// The name of the hook.
@@ -61,12 +61,12 @@ impl Stub {
         parsed(&given.converted(&target, &answer)?)
     }
 
-    /// Asks a hook of the processor, as the host does: it is shown no managed fields, and what it
-    /// may not change is an error. Reads see the objects of the stub.
+    /// Calls a hook of the processor, as the host does: it is shown no managed fields, and a change
+    /// that it may not make is an error. Reads see the objects of the stub.
     ///
     /// # Errors
     ///
-    /// Fails if the hook fails, does not look at such requests, or breaks a rule.
+    /// Fails if the hook fails, does not review such requests, or breaks a rule.
     pub fn review<P: Admits>(&self, asked: &Asked<'_>, config: &str) -> Result<Reviewed, String> {
         let admission = P::hooks(&processor::parse_config(config)?);
         let admission = admission.into_iter().map(Into::into).collect();

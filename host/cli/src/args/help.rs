@@ -12,8 +12,8 @@ Examples:
 Exit codes:
   0  well
   1  bad input: the message says what would be accepted
-  3  a reconcile failed, or with `run --once` a Processor is not at work
-  4  `run` was ended before all was done
+  3  a reconcile failed, or with `run --once` a Processor does not run
+  4  `run` was ended before all runs had ended
   5  `diff`: the second module asks for more";
 
 pub(super) const DEV: &str = "\

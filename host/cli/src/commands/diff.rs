@@ -37,18 +37,18 @@ pub struct Difference {
     pub modules: [ModuleEntry; 2],
     /// True if the second asks for more.
     pub asks_for_more: bool,
-    /// What only the second asks for.
+    /// The requests of the second alone.
     pub more: Asked,
-    /// What only the first asked for.
+    /// The requests of the first alone.
     pub less: Asked,
 }
 
-/// One of the modules.
+/// A compared module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ModuleEntry {
     /// The file or reference.
     pub module: String,
-    /// The version that it says it has.
+    /// The version that it declares.
     pub version: String,
     /// The WIT package for which it was built.
     pub contract: String,
@@ -56,7 +56,7 @@ pub struct ModuleEntry {
     pub size: u64,
 }
 
-/// What a module asks for beyond another.
+/// The requests of a module that another does not make.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Asked {
@@ -66,7 +66,7 @@ pub struct Asked {
     pub grants: Vec<String>,
     /// Kinds that it reconciles.
     pub reconciles: Vec<String>,
-    /// What it imports.
+    /// Interfaces that it imports.
     pub imports: Vec<String>,
 }
 
@@ -175,5 +175,97 @@ impl Difference {
         let size = |of: &ModuleEntry| page::size(of.size);
         let _ = writeln!(text, "{BOLD}size{BOLD:#}\n  {} → {}", size(before), size(after));
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_core::contract::GrantedRule;
+
+    use super::*;
+
+    const CLOCK: &str = "mortise:host/clock@0.1.0";
+    const LOG: &str = "mortise:host/log@0.1.0";
+    const SHOUT: &str = "example:shouting/shout@1.0.0";
+
+    /// Returns a module that hands on these verbs on Pods.
+    fn side(shown: &str, verbs: &[&str], imports: &[&str], size: u64) -> Side {
+        let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
+        let grant = GrantedRule {
+            api_groups: texts(&[""]),
+            resources: texts(&["pods"]),
+            resource_names: Vec::new(),
+            verbs: texts(verbs),
+            non_resource_urls: Vec::new(),
+        };
+        let description = Description {
+            name: "a".to_owned(),
+            version: "1.0.0".to_owned(),
+            reconcilers: Vec::new(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+            grants: vec![grant],
+            config_schema: None,
+        };
+        let inspection = Inspection {
+            name: description.name.clone(),
+            version: description.version.clone(),
+            file: None,
+            image: None,
+            digest: "sha256:00".to_owned(),
+            size,
+            contract: "mortise:host@0.1.0".to_owned(),
+            imports: texts(imports),
+            libraries: Vec::new(),
+            reconcilers: Vec::new(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+            grants: Vec::new(),
+            config_schema: None,
+        };
+        Side { shown: shown.to_owned(), inspection, description, roles: Roles::default() }
+    }
+
+    const PAGE: &str = "\
+- a.wasm 1.0.0
++ b.wasm 1.0.0
+permissions
+  as before
+hands on
+- - {\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"verbs\":[\"get\"]}
++ - {\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"verbs\":[\"list\"]}
+reconciles
+  as before
+imports
+- mortise:host/clock@0.1.0
++ example:shouting/shout@1.0.0
+contract
+  mortise:host@0.1.0 as before
+size
+  2 KiB (2048 bytes) → 5 KiB (4097 bytes)
+";
+
+    #[test]
+    fn grants_imports_and_sizes_that_differ_are_shown() {
+        let before = side("a.wasm", &["get", "watch"], &[CLOCK, LOG], 2048);
+        let after = side("b.wasm", &["list", "watch"], &[LOG, SHOUT], 4097);
+        let page = Difference::of(&before, &after).for_people();
+        let page = anstream::adapter::strip_str(&page).to_string();
+        assert_eq!(page, PAGE, "\n{page}");
+    }
+
+    #[test]
+    fn a_grant_or_an_import_more_asks_for_more_and_a_larger_module_does_not() {
+        let before = side("a.wasm", &["get"], &[LOG], 1);
+        let cases = [
+            ("the same", side("b.wasm", &["get"], &[LOG], 1), false),
+            ("larger", side("b.wasm", &["get"], &[LOG], 2), false),
+            ("another grant", side("b.wasm", &["get", "list"], &[LOG], 1), true),
+            ("another import", side("b.wasm", &["get"], &[LOG, CLOCK], 1), true),
+            ("fewer of both", side("b.wasm", &[], &[], 1), false),
+        ];
+        for (case, after, expected) in cases {
+            assert_eq!(Difference::of(&before, &after).asks_for_more, expected, "{case}");
+        }
     }
 }

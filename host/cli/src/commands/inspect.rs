@@ -72,7 +72,6 @@ pub struct Inspection {
     /// The libraries that it is run with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<LibraryEntry>,
-    /// The reconcilers.
     pub reconcilers: Vec<ReconcilerEntry>,
     /// The selections that are read besides the reconciled objects.
     pub reads: Vec<Selected>,
@@ -95,18 +94,16 @@ pub struct ImageEntry {
     pub annotations: Annotations,
 }
 
-/// A library.
 #[derive(Debug, Clone, Serialize)]
 pub struct LibraryEntry {
-    /// The interface that it answers.
+    /// The interface that it implements.
     pub interface: String,
     /// The digest of its module.
     pub digest: String,
-    /// The functions that it answers, with their types as WIT writes them.
+    /// The functions that it implements, with their types as WIT writes them.
     pub functions: Vec<String>,
 }
 
-/// A reconciler.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReconcilerEntry {
@@ -132,7 +129,6 @@ pub struct ReconcilerEntry {
 pub struct Selected {
     /// The API version: `v1` or `apps/v1`.
     pub api_version: String,
-    /// The kind.
     pub kind: String,
     /// The namespace; `None` for all namespaces.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -154,9 +150,7 @@ pub struct Selected {
 /// A value that objects must have at a path.
 #[derive(Debug, Clone, Serialize)]
 pub struct Match {
-    /// The path.
     pub path: String,
-    /// The value.
     pub value: String,
 }
 

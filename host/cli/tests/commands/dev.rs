@@ -108,24 +108,21 @@ impl Drop for Dev {
     }
 }
 
-fn virtual_service() -> ApiResource {
-    ApiResource::from_gvk(&GroupVersionKind::gvk(
-        "networking.istio.io",
-        "v1beta1",
-        "VirtualService",
-    ))
+fn secrets() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Secret"))
 }
 
 #[tokio::test]
 async fn dev_repairs_what_somebody_deletes_or_edits_and_says_why() {
-    let dev = Dev::start(&["guests/api-rule"]);
-    dev.line("create VirtualService");
+    let dev = Dev::start(&["guests/secret-copy"]);
+    dev.line("create Secret ");
     let client = dev.client().await;
-    let all: Api<DynamicObject> = Api::all_with(client.clone(), &virtual_service());
-    let made = all.list(&ListParams::default()).await.unwrap().items.remove(0);
+    let all: Api<DynamicObject> = Api::all_with(client.clone(), &secrets());
+    let copies = ListParams::default().labels("copy.mortise.dev/of");
+    let made = all.list(&copies).await.unwrap().items.remove(0);
     let name = made.metadata.name.clone().unwrap();
     let namespace = made.metadata.namespace.clone().unwrap();
-    let api: Api<DynamicObject> = Api::namespaced_with(client, &namespace, &virtual_service());
+    let api: Api<DynamicObject> = Api::namespaced_with(client, &namespace, &secrets());
 
     api.delete(&name, &DeleteParams::default()).await.unwrap();
     let is_back = |object: Option<&DynamicObject>| {
@@ -135,18 +132,18 @@ async fn dev_repairs_what_somebody_deletes_or_edits_and_says_why() {
         .await
         .unwrap()
         .unwrap();
-    assert!(dev.line("deleted").contains(&name));
+    dev.line(&format!("{namespace}/{name} deleted"));
 
-    let edit = json!({"spec": {"hosts": ["edited.example.com"]}});
+    let edit = json!({"data": {"password": "ZWRpdGVk"}});
     api.patch(&name, &PatchParams::default(), &Patch::Merge(&edit)).await.unwrap();
     let is_repaired = |object: Option<&DynamicObject>| {
-        object.is_some_and(|object| object.data["spec"]["hosts"] == made.data["spec"]["hosts"])
+        object.is_some_and(|object| object.data["data"] == made.data["data"])
     };
     tokio::time::timeout(MAX_REPAIR_WAIT, await_condition(api, &name, is_repaired))
         .await
         .unwrap()
         .unwrap();
-    assert!(dev.line("changed").contains(&name));
+    dev.line(&format!("{namespace}/{name} changed"));
 
     let folder = dev.kubeconfig.parent().unwrap().to_owned();
     assert!(dev.interrupt().success());

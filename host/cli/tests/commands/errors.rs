@@ -179,7 +179,7 @@ const SIMULATE: [Case; 20] = [
     ),
 ];
 
-const INSPECT: [Case; 20] = [
+const INSPECT: [Case; 23] = [
     ("inspect", &["<FILE|REF>"]),
     ("inspect absent", &["`absent`", "a guest's folder or a component's .wasm file"]),
     ("inspect empty", &["`empty`", "Cargo.toml", "`mortise new NAME`"]),
@@ -198,6 +198,15 @@ const INSPECT: [Case; 20] = [
     ("inspect MODULE --deadline soon", &["--deadline is `soon`", DEADLINE]),
     ("inspect MODULE --library shout.wasm", &["'shout.wasm'", LIBRARY]),
     ("inspect localhost:1/a", &["`localhost:1/a` names neither a tag nor a digest", REFERENCE]),
+    (
+        "inspect registry.example.com/team/a",
+        &["`registry.example.com/team/a` names neither a tag nor a digest", REFERENCE],
+    ),
+    ("inspect localhost/a", &["`localhost/a` names neither a tag nor a digest", REFERENCE]),
+    (
+        "inspect https://user:pass@localhost:1/a.wasm",
+        &["`the reference` holds credentials", REFERENCE],
+    ),
     ("inspect localhost:1/a:1 --registry-ca absent", &["cannot read `--registry-ca absent`"]),
     (
         "inspect localhost:1/a:1 --registry-ca list.yaml",
@@ -214,10 +223,11 @@ const INSPECT: [Case; 20] = [
     ("inspect localhost:1/a:1 --docker-config list.yaml", &["cannot use `list.yaml/config.json`"]),
 ];
 
-const PUSH: [Case; 13] = [
+const PUSH: [Case; 14] = [
     ("push", &["<FILE>", "<REF>"]),
     ("push MODULE a:1", &["`a:1` names no registry and repository", REFERENCE]),
     ("push MODULE user:pass@localhost:1/a:1", &["the reference` holds credentials", REFERENCE]),
+    ("push MODULE user:p/pass@localhost:1/a:1", &["the reference` holds credentials", REFERENCE]),
     ("push absent localhost:1/a:1", &["`absent`", COMPONENT]),
     (
         "push garbage.wasm localhost:1/a:1 --description a --revision b",
@@ -251,7 +261,7 @@ const PUSH: [Case; 13] = [
     ),
 ];
 
-const PULL: [Case; 8] = [
+const PULL: [Case; 9] = [
     ("pull", &["<REF>"]),
     (
         "pull localhost:1/a:1 --output b.wasm",
@@ -261,6 +271,7 @@ const PULL: [Case; 8] = [
         "pull localhost:1/a@sha256:12",
         &["`localhost:1/a@sha256:12` has a digest that is none", REFERENCE],
     ),
+    ("pull https://user:pass@localhost:1/a:1", &["`the reference` holds credentials", REFERENCE]),
     ("pull localhost:1/a:1 --registry-ca absent", &["cannot read `--registry-ca absent`"]),
     ("pull localhost:1/a:1 --registry-ca list.yaml", &["it holds no certificate; PEM is accepted"]),
     (
@@ -572,8 +583,10 @@ fn fault(output: &Output, parts: &[&str]) -> Option<String> {
         Err(rule) => return Some(format!("{rule}: {text}")),
     };
     let missing = parts.iter().find(|part| !told.contains(**part));
-    let for_us =
-        [" { ", "Error(", "Some(", "panicked"].into_iter().find(|part| told.contains(part));
+    // The last is the password of some command lines.
+    let for_us = [" { ", "Error(", "Some(", "panicked", "pass@"]
+        .into_iter()
+        .find(|part| told.contains(part));
     match (output.status.code(), missing, for_us) {
         (Some(1), None, None) if text.starts_with("error: ") => None,
         (Some(1), Some(part), _) => Some(format!("`{part}` is missing in: {told}")),

@@ -1,9 +1,9 @@
 //! The names of our field managers: `mortise/<namespace>/<processor>/<letter><hash>`.
 //!
 //! The hash covers the processor, the reconciler and the reconciled object, and is the same across
-//! versions and restarts; the letter tells what the fields are owned for. So the name of another
-//! manager tells whether it applied an object or only patched it, and whether it is of the same
-//! reconciled object.
+//! versions and restarts; the letter stands for the kind of write. So the name of another manager
+//! shows whether it applied an object or only patched it, and whether it is of the same reconciled
+//! object.
 //!
 //! Managers are compared with namespace and processor, not by the hash alone: tenants choose names,
 //! and the fast hash can be made to collide. If namespace and processor do not fit and are cut, the

@@ -17,7 +17,7 @@ pub use served::serve_converted;
 
 use super::{ObjectRef, Selection, display_kind_in_any_version};
 
-/// What a component exports beside `reconciliation`: the kinds that it converts, and its hooks.
+/// The exports of a component beside `reconciliation`: the kinds that it converts, and its hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hooks {
     pub conversions: Vec<Converted>,
@@ -58,7 +58,7 @@ pub enum Otherwise {
     LetPass,
 }
 
-/// Requests that are looked at before they are carried out.
+/// A hook of admission: the requests that it reviews before they are carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
     pub name: String,

@@ -71,7 +71,7 @@ impl Declared {
         matches_kind(&self.kind, kind)
     }
 
-    /// Returns whether the object is in the selection as far as kind and names tell.
+    /// Returns whether the object is in the selection by its kind and names alone.
     pub fn could_hold(&self, object: &ObjectRef) -> bool {
         object.cluster.is_empty()
             && matches_kind(&self.kind, &object.kind)
@@ -95,7 +95,7 @@ impl Declared {
     }
 
     /// Returns whether every object of `narrower` is in this selection, as far as the two
-    /// selections alone tell: the labels and the matching of this one must stand in `narrower` too.
+    /// selections alone show: the labels and the matching of this one must stand in `narrower` too.
     /// `labels` are those of `narrower`.
     pub fn covers(&self, narrower: &Selection, labels: &LabelSelector) -> bool {
         // The cheapest checks come first: most declarations are of another kind.

@@ -14,7 +14,7 @@ use crate::contract::GrantedRule;
 /// The wildcard in a rule.
 const ANY: &str = "*";
 
-/// One right of a rule: a verb, on a resource or on a path that is no resource. Wildcards stand for
+/// A right of a rule: a verb, on a resource or on a non-resource path. Wildcards stand for
 /// themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Right<'a> {

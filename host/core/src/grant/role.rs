@@ -194,7 +194,7 @@ impl Roles {
         self.0.retain(|_, allowed| !allowed.is_empty());
     }
 
-    /// Returns the questions that tell whether an account has all of these rights.
+    /// Returns the questions whose answers decide whether an account has all of these rights.
     pub fn questions(&self) -> Vec<Question> {
         let of_place = self.0.iter().flat_map(|(namespace, allowed)| {
             allowed.iter().map(move |one| Question {

@@ -246,6 +246,7 @@ fn a_description_that_cannot_be_read_names_the_place() {
             "`reads[1].matching`",
         ),
         (with_read(Selection { cluster: "a/b/c".into(), ..config_maps() }), "`reads[1].cluster`"),
+        (with_read(Selection { cluster: "*".into(), ..config_maps() }), "`reads[1].cluster`"),
         (with_read(whole(v1("*", "Role"))), "`reads[1].kind`"),
         (with_read(whole(v1("", ""))), "`reads[1].kind`"),
         (

@@ -56,7 +56,6 @@ pub enum Fault {
     /// A field that no write rule lets be written.
     #[error("`{field}` is not declared; {accepted}")]
     FieldNotDeclared {
-        /// The field.
         field: String,
         /// The fields that would be accepted, in words.
         accepted: String,
@@ -64,7 +63,6 @@ pub enum Fault {
     /// A field that must not stand here.
     #[error("`{field}` is refused: {reason}")]
     FieldRefused {
-        /// The field.
         field: String,
         /// The reason, and what to do instead.
         reason: String,
@@ -75,7 +73,6 @@ pub enum Fault {
          in this run, with its uid"
     )]
     Owner {
-        /// The owner.
         owner: String,
         /// The reason why the owner is refused.
         reason: String,

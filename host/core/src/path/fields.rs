@@ -32,7 +32,7 @@ pub struct Fields {
     root: Node,
 }
 
-/// The extent of the selected fields that is looked at.
+/// The extent of the selected fields that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
     /// The whole selection.

@@ -7,7 +7,6 @@ use super::{Cause, Key};
 /// A key and its state in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The key.
     pub key: Key,
     /// True if the key could run now.
     pub ready: bool,

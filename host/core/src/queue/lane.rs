@@ -86,7 +86,7 @@ impl Lane {
         self.gone = false;
     }
 
-    /// Notes that the processor is removed.
+    /// Marks the processor as removed.
     pub(super) fn leave(&mut self) {
         self.gone = true;
     }

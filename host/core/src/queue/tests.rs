@@ -126,6 +126,22 @@ async fn a_time_that_stands_still_moves_when_it_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_renewed_key_and_a_share_go_by_the_clock_that_stands_still() {
+    let queue = Queue::new();
+    queue.stand_still();
+    let subject = key("p", "a");
+    queue.set_min_interval(subject.processor(), subject.reconciler(), ms(10));
+    queue.add(&subject, Cause::Start, Priority::Change);
+    let run = queue.next().await;
+    queue.done(&run.key, success());
+    advance(ms(20)).await;
+    queue.renew(&subject, Cause::Asked, Priority::Change);
+    assert_eq!(queue.share_of("p").state, State { ready: 0, running: 0, delayed: 1 });
+    queue.advance(ms(10));
+    assert_eq!(queue.share_of("p").state, State { ready: 1, running: 0, delayed: 0 });
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_has_time_waits_until_nothing_else_is_ready_or_runs() {
     let queue = Queue::new();
     let idle = |name: &str| queue.add(&key("p", name), Cause::Confirmation, Priority::Idle);

@@ -15,8 +15,8 @@ use crate::{
 
 /// The most answers that are remembered: more lists than the keys of a processor have in common.
 const MAX_CACHED_ANSWERS: usize = 1024;
-/// The most objects that are looked at one by one, which is then quicker than to find a remembered
-/// answer.
+/// The maximum number of objects that are compared one by one, which is then quicker than to find
+/// a remembered answer.
 const MAX_UNCACHED_OBJECTS: usize = 16;
 
 /// The answers to lists, for all keys of one version of a processor: a list that many keys read is
@@ -62,7 +62,7 @@ impl View {
     }
 
     /// Asks a recorded question once more, and returns the digest of its answer now. The read is
-    /// noted and recorded as in a run.
+    /// recorded as in a run.
     ///
     /// Returns `None` if the question cannot be asked, since only a run knows its texts, or if it
     /// is now refused whatever objects there are.

@@ -162,7 +162,7 @@ impl Reads {
         record.finalizers = self.finalizers.take();
     }
 
-    /// Notes the bytes of the arguments of all reads of a call.
+    /// Records the bytes of the arguments of all reads of a call.
     pub(super) fn asked_with(&mut self, bytes: usize) {
         self.asked_bytes += bytes;
     }
@@ -186,7 +186,7 @@ impl Reads {
 
     /// Adds the dependencies on what an earlier run has written and pruned, from its record.
     ///
-    /// The record also tells what that run owned, since none of its digests is keyed.
+    /// The record also holds the fields that the run owned, since none of its digests is keyed.
     pub fn resume(&mut self, record: &record::Record) {
         for wrote in record.wrote.iter().filter(|wrote| wrote.subresource.is_empty()) {
             let record::Object { kind, namespace, name, .. } = &wrote.of;
@@ -216,8 +216,8 @@ impl Reads {
         secrets.map(|(_, entry)| &**entry)
     }
 
-    /// Notes that this call follows `earlier` in the same run. It is told of failed writes, which
-    /// may hold what `earlier` has read.
+    /// Records that this call follows `earlier` in the same run. Its request names failed writes,
+    /// which may hold what `earlier` has read.
     pub(super) fn comes_after(&mut self, earlier: &Self) {
         self.saw_secret |= earlier.saw_secret;
     }
@@ -252,7 +252,7 @@ impl Reads {
         self.answered.iter().find(is_it).map(|(_, entry)| entry)
     }
 
-    /// Notes that the run wrote an object under a manager.
+    /// Records that the run wrote an object under a manager.
     ///
     /// `own` are the digests of what the manager owns of the object since then. Without them only
     /// the object's existence counts.
@@ -262,7 +262,7 @@ impl Reads {
         self.record_wrote(of, manager, "", own);
     }
 
-    /// Notes that the run wrote the status of its object under a manager.
+    /// Records that the run wrote the status of its object under a manager.
     ///
     /// A later change of the status by others does not trigger the run; the verification of its
     /// record finds it.
@@ -270,19 +270,19 @@ impl Reads {
         self.record_wrote(of, self.shared_manager(manager), "status", own);
     }
 
-    /// Notes that the object which was written last must not have some fields.
+    /// Records that the object which was written last must not have some fields.
     pub fn must_be_absent(&mut self) {
         if let Some(last) = self.wrote.last_mut() {
             last.absent = true;
         }
     }
 
-    /// Notes that the run wanted an object gone.
+    /// Records that the run deleted an object, or found it absent.
     pub fn removed(&mut self, of: &ObjectRef) {
         self.removed.push(record::Object::of(of, self.stores.shared_kind(&of.kind)));
     }
 
-    /// Notes which finalizers the run decided that its object holds.
+    /// Records the finalizers that the object holds by the decision of the run.
     pub fn finalized(&mut self, finalizers: record::Finalizers) {
         self.finalizers = Some(finalizers);
     }
@@ -308,7 +308,7 @@ impl Reads {
         same.map_or_else(|| manager.into(), |wrote| Arc::clone(&wrote.manager))
     }
 
-    /// Notes that the run pruned a selection.
+    /// Records that the run pruned a selection.
     ///
     /// An object in the selection that the manager has applied, and that the run did not write, is
     /// one to be pruned. A selection that does not parse selects nothing.
@@ -323,8 +323,8 @@ impl Reads {
         }
     }
 
-    /// Notes that the run could not write an object of a kind since something was not there, maybe
-    /// the kind.
+    /// Records that the run could not write an object of a kind since something was not there,
+    /// maybe the kind.
     pub fn not_written(&mut self, kind: &Kind) {
         let kind = self.stores.shared_kind(kind);
         self.waits_for(&kind, true);
@@ -437,7 +437,7 @@ impl Reads {
         self.records.push(record::Read { question, answer, kept, stood, live, objects, bytes });
     }
 
-    /// Notes that the answer which was recorded last came from the API server, not from a store.
+    /// Records that the answer which was recorded last came from the API server, not from a store.
     pub(super) fn was_live(&mut self) {
         if let Some(last) = self.records.last_mut() {
             last.live = true;
@@ -460,10 +460,9 @@ impl Reads {
         std::mem::take(&mut self.demands)
     }
 
-    /// Notes a denial. The number of denials that are kept does not grow with what the guest asks
-    /// for.
+    /// Records a denial. The number of denials that are kept does not grow with the guest's reads.
     ///
-    /// Returns whether the denial is kept: it is one of the first few, and not noted before.
+    /// Returns whether the denial is kept: it is one of the first few, and not recorded before.
     pub fn denied(&mut self, denial: Denial) -> bool {
         if self.denials.contains(&denial) {
             return false;

@@ -1,8 +1,8 @@
-//! Run records: what one run read, what came back, and what it wrote, as plain data.
+//! Run records: the reads of one run, their answers, and its writes, as plain data.
 //!
-//! A record holds questions and digests, never what an object holds. It tells whether a run would
-//! see anything else than the last one did. Explanations, replays and comparisons of versions are
-//! made from records. No I/O.
+//! A record holds questions and digests, never the content of an object. It decides whether a run
+//! would see anything else than the last one did. Explanations, replays and comparisons of versions
+//! are made from records. No I/O.
 
 mod digest;
 mod last;
@@ -30,8 +30,8 @@ use crate::{
 
 /// The record of one run of a key.
 ///
-/// A run that was told of refused writes and called once more is one run: its record holds the
-/// reads of both calls, and the outcome of the last.
+/// A run in which the processor was called once more, with the refused writes, is one run: its
+/// record holds the reads of both calls, and the outcome of the last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
@@ -95,7 +95,6 @@ pub struct Basis {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Read {
-    /// The question.
     pub question: Question,
     /// The digest of the answer, without what does not count as a change.
     pub answer: Digest,
@@ -152,7 +151,6 @@ pub enum Question {
 pub struct Object {
     /// The cluster; empty for the home cluster.
     pub cluster: Box<str>,
-    /// The kind.
     pub kind: Arc<Kind>,
     /// The namespace; `None` if the object is cluster-scoped.
     pub namespace: Option<Box<str>>,

@@ -85,7 +85,7 @@ impl Reconciler {
         let done = match &first.answer {
             Err(refused) => Some(refused.done()),
             Ok(_) if !written.failures.is_empty() => None,
-            // The processor is not told of a failure: the key runs again and reads anew.
+            // The processor is not called with a failure: the key runs again and reads anew.
             Ok(_) if !written.stale.is_empty() => Some(Done::Failure(Again::BackOff)),
             Ok(_) if !written.waits.is_empty() => {
                 Some(Done::Success { requeue: Some((TERMINATING_RETRY_DELAY, Cause::Requeue)) })
@@ -313,7 +313,7 @@ pub(super) fn again(retry_after: Option<Duration>) -> Again {
     retry_after.map_or(Again::BackOff, Again::NotBefore)
 }
 
-/// Notes the objects that a plan wrote, pruned or removed: they count as read.
+/// Records the objects that a plan wrote, pruned or removed: they count as read.
 fn record_written(written: &Written, plan: &Plan, turn: &mut Turn<'_>) {
     let reads = &mut turn.reads;
     for write::Wrote { of, manager, own, absent } in &written.wrote {

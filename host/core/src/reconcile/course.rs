@@ -18,7 +18,7 @@ use crate::{
 /// The course of a run that was not skipped. A run that called the processor has a first round, and
 /// a second one if writes of the first were refused.
 pub(super) struct Course {
-    /// When the key runs again.
+    /// The result for the queue: when the key runs again.
     pub(super) done: Done,
     /// The reason why the object was left as it is, if it was.
     pub(super) left: Option<String>,

@@ -11,7 +11,7 @@ use crate::{
 
 /// The end of a run, for the queue.
 pub struct Ended {
-    /// The result of the run, which tells the queue what to do with the key.
+    /// The result of the run, by which the queue decides what to do with the key.
     pub done: Done,
     /// The causes that arose while the key ran: changes of what it had read.
     pub causes: Vec<Cause>,

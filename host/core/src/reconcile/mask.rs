@@ -17,8 +17,8 @@ use crate::store::Entry;
 /// The fewest bytes of a value that is masked: shorter ones, as `true` and `8080`, are in every
 /// other text.
 const MIN_VALUE_BYTES: usize = 6;
-/// The most bytes of Secrets that are looked through for one run. If the run has read more, none of
-/// its texts is shown.
+/// The maximum number of bytes of Secrets that are searched for one run. If the run has read more,
+/// none of its texts is shown.
 const MAX_SECRET_BYTES: usize = 4 << 20;
 /// The most different values that may stand in the texts of one run, before none of them is shown.
 const MAX_VALUES: usize = 256;

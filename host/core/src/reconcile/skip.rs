@@ -33,7 +33,7 @@ struct Verified {
 
 /// A key that has to run.
 pub(super) struct NotSkipped {
-    /// The beginning of the run, if the triggers were already told of it.
+    /// The beginning of the run, if the triggers were already notified of it.
     pub(super) began: Option<Began>,
     /// The reason, if the key was due.
     pub(super) why: Option<MustRun>,
@@ -51,7 +51,7 @@ impl Reconciler {
         let held = self.parts.records.held(&run.key);
         let is_former = held.as_ref().is_some_and(|held| held.is_former);
         let is_known = held.is_some() && !is_former;
-        // `ran` tells at the end which later changes the verification did not see.
+        // `ran` finds the later changes, which the verification did not see, at the end.
         let began = is_former.then(|| self.parts.dispatch.begin(run));
         if !self.parts.skips || !is_due(run, is_known) {
             return Err(NotSkipped { began, why: None });
@@ -123,7 +123,7 @@ impl Reconciler {
 
     fn verify_written(&self, wrote: &WriteRecord, view: &View) -> Result<(), MustRun> {
         let record::Object { kind, namespace, name, .. } = &wrote.of;
-        // The object as it was just read, or as the store has it now: a change in between is told
+        // The object as it was just read, or as the store has it now: a change in between is found
         // at the end.
         let entry =
             view.answered(kind, namespace.as_deref(), name).cloned().or_else(|| {
@@ -170,33 +170,39 @@ impl Reconciler {
         verified: Verified,
         began: Option<Began>,
     ) -> (Report, Ended) {
-        let Verified { record, reads } = verified;
+        let Verified { record, mut reads } = verified;
         let resync = self.description(&record.key).map_or(0, |reconciler| reconciler.resync);
         let again = (record.resync && resync > 0).then(|| Duration::from_millis(resync));
         let done = Done::Success { requeue: again.map(|after| (after, Cause::Resync)) };
+        let mut ended = Ended { done, ..Ended::nothing() };
+        let (mut denied, mut notes) = (Vec::new(), Vec::new());
+        if let (Some(began), Some(reads)) = (began, &mut reads) {
+            reads.resume(&record);
+            ended.causes = self.parts.dispatch.end(began, reads);
+            ended.demands = reads.take_demands(&self.version.readable);
+            (denied, notes) = few(Vec::new(), reads.take_denials());
+            self.parts.records.adopt(&run.key);
+            self.introduce(&run.key, reference);
+        }
+        debug!("skipped");
         let report = Report {
             version: Some(Arc::clone(&self.version.identity)),
             kind: reference.kind.clone(),
             again,
             skipped: true,
-            record: Arc::clone(&record),
+            notes,
+            denied,
+            record,
             ..Report::new(run)
         };
-        debug!("skipped");
-        let (Some(began), Some(mut reads)) = (began, reads) else {
-            return (report, Ended { done, ..Ended::nothing() });
+        let report = match &reads {
+            Some(reads) => report.masked(reads),
+            None => report,
         };
-        reads.resume(&record);
-        let causes = self.parts.dispatch.end(began, &mut reads);
-        let demands = reads.take_demands(&self.version.readable);
-        let (denied, notes) = few(Vec::new(), reads.take_denials());
-        self.parts.records.adopt(&run.key);
-        self.introduce(&run.key, reference);
-        let report = Report { notes, denied, ..report }.masked(&reads);
-        (report, Ended { done, causes, demands, confirm: false })
+        (report, ended)
     }
 
-    /// Tells the writer which key these field managers belong to, so that a conflict over their
+    /// Registers the key of these field managers with the writer, so that a conflict over their
     /// fields can name the key.
     fn introduce(&self, key: &Key, reference: &ObjectRef) {
         let reconciled = Reconciled { reference: reference.clone(), object: None };
@@ -207,7 +213,7 @@ impl Reconciler {
     /// runs of it can be skipped.
     ///
     /// That is so if the run asked for the time, which the next one may not do when nothing has
-    /// changed; if it was told that earlier runs had failed; or if it read what it then wrote
+    /// changed; if it was given a count of failed runs; or if it read what it then wrote
     /// itself.
     pub(super) async fn is_to_be_confirmed(
         &self,

@@ -1,8 +1,8 @@
 //! Fields that must be absent from the objects of one kind: the field managers that demand this,
 //! and the check whether such a field has come back.
 //!
-//! No processor asks for a field that must be absent, so the kept part of an object cannot tell
-//! whether the field is there. The check is made on the object while it is still whole.
+//! No processor asks for a field that must be absent, so the kept part of an object does not
+//! show whether the field is there. The check is made on the object while it is still whole.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -69,7 +69,7 @@ impl Shape {
         Arc::new(Self { fields, matching })
     }
 
-    /// Returns whether the kept parts of an object tell its values at a path.
+    /// Returns whether the kept parts of an object hold its values at a path.
     pub fn can_match(&self, path: &Path) -> bool {
         self.fields.covers(path) || self.matching.contains(path)
     }
@@ -147,7 +147,6 @@ impl Entry {
         Some(&*self.place.namespace).filter(|namespace| !namespace.is_empty())
     }
 
-    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.place.name
     }
@@ -184,7 +183,6 @@ impl Entry {
         self.finalizers.iter().any(|held| **held == *name)
     }
 
-    /// Returns the resource version.
     pub fn resource_version(&self) -> &str {
         &self.resource_version
     }

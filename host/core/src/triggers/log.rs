@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::store::Event;
 
-/// The most events that are kept for one slow run: past that, its key is run again instead.
+/// The maximum number of events that are kept while a run is under way; a run that misses one is
+/// queued again.
 const MAX_EVENTS: usize = 50_000;
 
 /// The events since the oldest run began.

@@ -148,7 +148,11 @@ impl Run<'_> {
         let before = self.known(target.to);
         let answer = self.apply_by_force_if_need_be(target, object).await?;
         let own = self.applied(&target, object, &answer.body);
-        let is_new = !matches!(&before, Known::Present(entry) if Some(entry.resource_version()) == resource_version(&answer.body));
+        let answered = resource_version(&answer.body);
+        let is_new = !matches!(
+            &before,
+            Known::Present(entry) if Some(entry.resource_version()) == answered
+        );
         if is_new {
             let action = match (answer.created, target.subresource) {
                 (true, _) => Action::Create,

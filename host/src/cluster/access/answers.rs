@@ -179,7 +179,7 @@ impl Answers {
     }
 }
 
-// === impl Told ===
+// === impl Answered ===
 
 impl Answered {
     pub(super) fn now(answer: Answer) -> Self {

@@ -9,11 +9,12 @@ use std::{
 use parking_lot::Mutex;
 
 use mortise_core::{
+    contract::display_kind,
     grant::rights::{Account, Denial, Lack},
     key::Key,
 };
 
-/// The maximum number of distinct denials kept and reported for a processor. A reader mends the
+/// The maximum number of distinct denials kept and reported for a processor. An operator fixes the
 /// first few; a guest can make up any number.
 const MAX_DENIALS: usize = 64;
 /// The maximum number of denials kept for one key: there may be many keys.
@@ -57,7 +58,7 @@ impl Denials {
         let new = self.replace(key, &distinct);
         // Outside of the lock: the log's reader may be slow.
         for Denial { lack, kind } in new {
-            let (verb, kind) = (lack.verb(), &kind.kind);
+            let (verb, kind) = (lack.verb(), display_kind(&kind));
             tracing::warn!(processor = %key.processor(), %account, verb, kind, %key, "denied: {lack}");
         }
     }
@@ -207,7 +208,7 @@ mod tests {
             ("processor", "shop/painter"),
             ("account", "shop/painter"),
             ("verb", "get"),
-            ("kind", "Secret"),
+            ("kind", "Secret v1"),
         ];
         for (field, value) in expected {
             assert_eq!(lines[0][field], value, "{field}: {:#}", lines[0]);

@@ -1,10 +1,10 @@
 //! The trial of the conversions of a version: objects are converted to each version and back, and
 //! compared with what they were.
 //!
-//! *Guarantees.* Objects that the processor's account may not read are not tried: what becomes of
-//! them is told in a message. An object that the former version breaks in the same way is no fault
-//! of the new one. Time, memory and the message are bounded, whatever the objects are; what there
-//! was no time for counts as tried.
+//! *Guarantees.* Objects that the processor's account may not read are not tried, since a message
+//! says how a field changed. An object that the former version breaks in the same way is no fault
+//! of the new one. Time, memory and the message are bounded, whatever the objects are; an object
+//! for which there was no time counts as passed.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ const TRIAL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The conversions of a version and those of the former one.
 struct Trial<'a> {
     new: &'a Hooking,
-    /// `None` if the former version converts nothing.
+    /// The conversions of the former version; `None` if it converts nothing.
     former: Option<&'a Hooking>,
     ends: Instant,
 }
@@ -188,7 +188,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Returns whether an error tells something about the version.
+    /// Returns whether the version is the cause of an error.
     fn is_of_version(&self, error: &NoAnswer) -> bool {
         match error {
             NoAnswer::Failed(error) => error.fault() == Fault::Processor && !self.is_over(),

@@ -21,7 +21,7 @@ impl Fixture {
         let layer = Descriptor::of(LAYER, module);
         let names = (Vec::new(), Vec::new());
         let artifact = Artifact::build(layer.clone(), names, Annotations::new()).unwrap();
-        let mut writer = self.store.begin().await.unwrap();
+        let mut writer = self.store.begin(None).await.unwrap();
         for part in module.chunks(100) {
             writer.take(Bytes::copy_from_slice(part)).await.unwrap();
         }
@@ -80,7 +80,7 @@ async fn what_was_stored_is_found_again_until_it_is_changed() {
 #[tokio::test]
 async fn half_a_blob_is_not_seen_and_leaves_nothing() {
     let fixture = Fixture::new(1 << 20);
-    let mut writer = fixture.store.begin().await.unwrap();
+    let mut writer = fixture.store.begin(None).await.unwrap();
     let large = Bytes::from(vec![1; CHUNK_BYTES + 1]);
     writer.take(large).await.unwrap();
     let names = fixture.names();
@@ -117,6 +117,30 @@ async fn what_was_used_longest_ago_makes_room_and_what_is_kept_stays() {
     assert!(has(0).await && fixture.store.module(&layer).await.is_some(), "nothing of it went");
     fixture.store.make_room(3600, BTreeSet::new()).await.unwrap();
     assert_eq!(fixture.names(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn blobs_that_are_written_at_the_same_time_do_not_take_the_same_room() {
+    // Room for two modules, and not for three.
+    let fixture = Fixture::new(2500);
+    let make_room = async |bytes: u64| fixture.store.make_room(bytes, BTreeSet::new()).await;
+    let (first, second) = (make_room(1000).await.unwrap(), make_room(1000).await.unwrap());
+    let error = make_room(1000).await.unwrap_err();
+    assert!(error.to_string().contains("may go back to takes 1 "), "{error}");
+    drop(second);
+
+    let digest = Digest::of(&module(1));
+    let mut writer = fixture.store.begin(Some(first)).await.unwrap();
+    writer.take(module(1).into()).await.unwrap();
+    writer.finish(digest).await.unwrap();
+    // One that is broken off gives its room back, too.
+    for _ in 0..2 {
+        let room = make_room(1500).await.unwrap();
+        drop(fixture.store.begin(Some(room)).await.unwrap());
+    }
+    assert!(fixture.path(digest).exists(), "what is written is counted once, as a file");
+    make_room(1501).await.unwrap();
+    assert!(!fixture.path(digest).exists());
 }
 
 #[tokio::test]

@@ -101,6 +101,12 @@ impl Fake {
         self.tasks.spawn(accept(listener, self.tls.clone(), Arc::clone(&self.state)));
     }
 
+    /// Opens the port again, with the same content and without TLS.
+    pub async fn resume_plain(&mut self) {
+        self.tls = None;
+        self.resume().await;
+    }
+
     /// Returns host and port.
     pub fn host(&self) -> String {
         self.address.to_string()

@@ -105,7 +105,7 @@ impl Reports {
     }
 }
 
-// === impl Told ===
+// === impl Reported ===
 
 impl Reported {
     fn of(report: &Report, at: Timestamp) -> Self {

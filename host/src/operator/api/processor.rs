@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::schema;
 use mortise_core::contract::{Kind, Selection};
 
-/// What is run, as whom, and how.
+/// The spec of a Processor: the module, the account, the configuration and the limits.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "mortise.dev",
@@ -34,9 +34,9 @@ pub struct ProcessorSpec {
     /// The component: exactly one of `image` and `path`.
     #[schemars(transform = schema::one_module)]
     pub module: Module,
-    /// The components that answer the interfaces which the module imports beside those of the host.
-    /// A library is a pure function: it imports nothing but `mortise:host/log`, and its answers are
-    /// remembered. Another library is another version of the Processor.
+    /// The components that implement the interfaces which the module imports beside those of the
+    /// host. A library is a pure function: it imports nothing but `mortise:host/log`, and its
+    /// results are cached. Another library is another version of the Processor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::libraries)]
     pub libraries: Vec<Library>,
@@ -55,13 +55,13 @@ pub struct ProcessorSpec {
     /// `mortise.dev/processor` with the Processor's name, or the annotation with `*`.
     #[schemars(transform = schema::object_name)]
     pub service_account_name: String,
-    /// What the processor is configured with. It is checked against the schema that the processor
+    /// The configuration of the processor. It is validated against the schema that the processor
     /// declares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::any_object")]
     pub config: Option<Map<String, Value>>,
-    /// Reconcile: what the processor wants is written. Observe: it runs and its runs are recorded;
-    /// nothing but this Processor's status is written.
+    /// Reconcile: the outcomes of the processor are written. Observe: the processor runs and its
+    /// runs are recorded; nothing but this Processor's status is written.
     #[serde(default)]
     pub mode: Mode,
     /// Origins (scheme, host, port) that the processor may call. Not supported yet: a Processor
@@ -74,25 +74,25 @@ pub struct ProcessorSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::managers)]
     pub take_over: Vec<String>,
-    /// What happens to what the processor holds when this Processor is deleted. Finalize: objects
-    /// that hold one of its finalizers are reconciled as if they were being deleted, until they
-    /// hold none. Release: the finalizers are dropped, all else is left.
+    /// The handling of the processor's finalizers when this Processor is deleted. Finalize: objects
+    /// that hold one of them are reconciled as if they were being deleted, until they hold none.
+    /// Release: the finalizers are removed, all else is left.
     #[serde(default)]
     pub on_delete: OnDelete,
-    /// What a call of the processor may use, and how many there are.
+    /// The limits of one call of the processor, and on the number of calls.
     #[serde(default)]
     pub limits: Limits,
-    /// Whether no runs begin. What is known and what waits is kept. The deletion of this Processor
-    /// is carried out nevertheless.
+    /// Suspends the processor: no runs begin. Its stores and its queue are kept. The deletion of
+    /// this Processor is carried out nevertheless.
     #[serde(default)]
     pub suspend: bool,
-    /// Why what is stored is no spec of this host's version of the kind, and all else here is
-    /// empty: no part of the resource.
+    /// The reason why the stored spec cannot be parsed by this version of the host; all other
+    /// fields are empty then. Not a part of the resource.
     #[serde(skip)]
     pub unreadable: Option<String>,
 }
 
-/// Where the component comes from.
+/// The source of a component: an OCI artifact or a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Module {
     /// An OCI artifact, as `mortise push` makes it, by digest or tag:
@@ -109,7 +109,7 @@ pub struct Module {
     pub path: Option<String>,
 }
 
-/// A component that answers one interface.
+/// A component that implements one interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Library {
     /// The interface with its package and version, as the module imports it:
@@ -119,21 +119,21 @@ pub struct Library {
     /// The component: exactly one of `image` and `path`.
     #[schemars(transform = schema::one_module)]
     pub module: Module,
-    /// What a call of the library may use.
+    /// The limits of one call of the library.
     #[serde(default)]
     pub limits: LibraryLimits,
 }
 
-/// What a call of a library may use. Its memory and its time on the CPU are those of the Processor;
-/// the calling call waits for it no longer than until its own deadline, and the answer is kept for
-/// the next one.
+/// The limits of one call of a library. Its memory and its CPU time count for the Processor; the
+/// calling call waits for it no longer than until its own deadline, and the result is kept for the
+/// next one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LibraryLimits {
     /// The memory of one call, as Kubernetes writes quantities: `64Mi`. From 1Mi to 4Gi.
     #[schemars(transform = schema::memory)]
     pub memory: String,
-    /// How long a call may take: `500ms`, `5s`, `1m`. At most 10m.
+    /// The time limit of one call: `500ms`, `5s`, `1m`. At most 10m.
     #[schemars(transform = schema::deadline)]
     pub deadline: String,
 }
@@ -150,84 +150,84 @@ pub struct Verification {
 /// A Secret, by its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SecretReference {
-    /// Its name.
+    /// The name of the Secret.
     #[schemars(transform = schema::object_name)]
     pub name: String,
 }
 
-/// What becomes of what a processor wants.
+/// The handling of a processor's outcomes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = schema::plain_enum)]
 pub enum Mode {
-    /// It is written.
+    /// Outcomes are written.
     #[default]
     Reconcile,
-    /// It is recorded.
+    /// Outcomes are recorded, and not written.
     Observe,
 }
 
-/// What becomes of what a processor holds when its Processor is deleted.
+/// The handling of a processor's finalizers when its Processor is deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = schema::plain_enum)]
 pub enum OnDelete {
-    /// Its deletions are run first.
+    /// Objects that hold a finalizer are reconciled as deleted first.
     #[default]
     Finalize,
-    /// Its finalizers are dropped.
+    /// The finalizers are removed.
     Release,
 }
 
-/// What a call may use, and how many calls there are.
+/// The limits of one call, and on the number of calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Limits {
     /// The memory of one call, as Kubernetes writes quantities: `64Mi`. From 1Mi to 4Gi.
     #[schemars(transform = schema::memory)]
     pub memory: String,
-    /// How long a call may take: `500ms`, `5s`, `1m`. At most 10m.
+    /// The time limit of one call: `500ms`, `5s`, `1m`. At most 10m.
     #[schemars(transform = schema::deadline)]
     pub deadline: String,
-    /// How many calls run at the same time.
+    /// The maximum number of calls at the same time.
     #[schemars(transform = schema::concurrency)]
     pub concurrency: u32,
-    /// How many runs begin in a second at most. None: as many as come.
+    /// The maximum number of runs that begin in a second. None: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(transform = schema::rate)]
     pub rate: Option<u32>,
 }
 
-/// How the processor stands.
+/// The status of the processor.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProcessorStatus {
-    /// The generation of the spec that this status is about.
+    /// The generation of the spec that this status describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The module that runs. Where a newer one cannot be loaded, that is the former one.
+    /// The module that runs: the former one if a newer one cannot be loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<ModuleStatus>,
-    /// The libraries that it calls.
+    /// The libraries that the module calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::atomic)]
     pub libraries: Vec<LibraryStatus>,
-    /// What the processor reconciles.
+    /// The kinds that the processor reconciles.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::atomic)]
     pub reconciles: Vec<ReconciledKind>,
-    /// The finalizers that the processor holds, and of which objects: no other Processor may put
-    /// them there. The first that claims one has it, also after a restart of the host, which reads
-    /// that here.
+    /// The finalizers that the processor holds, and the objects that it may put them on: no other
+    /// Processor may. The first that claims one has it, also after a restart of the host, which
+    /// reads the claims here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::atomic)]
     pub finalizers: Vec<HeldFinalizer>,
-    /// How many objects there are.
+    /// The number of objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
     /// The last run that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<LastFailure>,
-    /// Loaded: what the spec asks for is at work. Synced: all objects are as the processor wants
-    /// them. Ready: the processor runs, and has what it needs.
+    /// Loaded: the version that the spec names runs. Synced: all objects are as the processor wants
+    /// them. Ready: the processor runs, and has the rights and kinds that it needs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::by_type)]
     pub conditions: Vec<Condition>,
@@ -237,11 +237,11 @@ pub struct ProcessorStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ModuleStatus {
-    /// The SHA-256 of its bytes.
+    /// The SHA-256 of the component's bytes.
     pub digest: String,
-    /// As the processor calls itself.
+    /// The name that the processor declares.
     pub name: String,
-    /// The version that the processor says it has.
+    /// The version that the processor declares.
     pub version: String,
     /// The artifact that it comes from, with the digest of its manifest. None: a file.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -252,16 +252,16 @@ pub struct ModuleStatus {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LibraryStatus {
-    /// The interface that it answers.
+    /// The interface that the library implements.
     pub interface: String,
-    /// The SHA-256 of its bytes.
+    /// The SHA-256 of the component's bytes.
     pub digest: String,
     /// The artifact that it comes from, with the digest of its manifest. None: a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 }
 
-/// One kind that is reconciled.
+/// A kind that is reconciled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ReconciledKind {
@@ -302,14 +302,14 @@ pub struct HeldFinalizer {
     pub labels: String,
 }
 
-/// How many objects there are.
+/// The number of objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Counts {
     /// Objects that are reconciled.
     #[schemars(transform = schema::count)]
     pub objects: u64,
-    /// Of those, the ones whose last run failed.
+    /// Objects whose last run failed.
     #[schemars(transform = schema::count)]
     pub failing: u64,
 }
@@ -318,16 +318,16 @@ pub struct Counts {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LastFailure {
-    /// What was reconciled: the reconciler, and the object's namespace and name.
+    /// The key of the run: the reconciler, and the object's namespace and name.
     pub object: String,
-    /// When it ended.
+    /// The time at which the run ended.
     #[schemars(transform = schema::time)]
     pub time: String,
-    /// Why it failed.
+    /// The failure of the run.
     pub message: String,
 }
 
-/// One aspect of how the processor stands.
+/// A condition of the processor.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["type"]))]
@@ -337,14 +337,14 @@ pub struct Condition {
     pub type_: String,
     /// True, False or Unknown.
     pub status: String,
-    /// Why, in one word.
+    /// The reason of the status, in one word.
     pub reason: String,
-    /// Why, in a sentence.
+    /// The reason of the status, in a sentence.
     pub message: String,
-    /// Since when the status is so.
+    /// The time of the last change of the status.
     #[schemars(transform = schema::time)]
     pub last_transition_time: String,
-    /// The generation of the spec that this is about.
+    /// The generation of the spec that the condition describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
@@ -366,7 +366,7 @@ impl HeldFinalizer {
         }
     }
 
-    /// The kind of the objects.
+    /// Returns the kind of the objects.
     pub fn of_kind(&self) -> Kind {
         let Self { group, version, kind, .. } = self.clone();
         Kind { group, version, kind }
@@ -376,7 +376,7 @@ impl HeldFinalizer {
 // === impl Library ===
 
 impl Library {
-    /// The place of the library in messages.
+    /// Returns the field of the library, for messages.
     pub fn field(&self) -> String {
         format!("spec.libraries[{}]", self.interface)
     }

@@ -18,7 +18,7 @@ use crate::{
     operator::{
         api::Processor,
         claims::Claim,
-        fault::Fault,
+        fault::{Fault, Former},
         load::load,
         recipe::{Pace, Recipe},
         resource::Finalizer,
@@ -38,7 +38,7 @@ pub(super) struct Served {
     pub(super) origins: Origins,
 }
 
-/// A version that was rolled back.
+/// A version that was rolled back, or would have been if the former one could come back.
 #[derive(Debug)]
 pub(super) struct Refused {
     recipe: Recipe,
@@ -207,7 +207,15 @@ impl Controller {
         // Another Processor holds a finalizer that this one gave up, or could not claim before:
         // this version must not run beside that one.
         claimed.map_err(Fault::ending_what_runs)?;
-        self.hold(newest, ending).await
+        self.hold(newest, ending).await?;
+        let Some(running) = &self.running else { return Ok(()) };
+        match &self.refused {
+            // The version runs on though it is broken: the former one could not come back.
+            Some(refused) if refused.is(&running.served.recipe, newest) => {
+                Err(refused.fault.clone())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Puts the host's finalizer on the resource before a version runs, so that the resource stays
@@ -278,6 +286,7 @@ impl Controller {
         }
         if let Err(fault) = self.may_come_back(&former.origins) {
             tracing::error!(processor = %self.name, error = fault.message, "the former version does not come back");
+            self.keep_broken(verdict, &former, &fault);
             return;
         }
         let Some(running) = &mut self.running else { return };
@@ -288,14 +297,36 @@ impl Controller {
             return;
         }
         let fault = Fault::rolled_back(&running.served.loaded.description.version, verdict);
-        let recipe = running.served.recipe.clone();
-        let generation = self.seen.as_ref().and_then(|seen| seen.generation);
-        self.refused = Some(Refused { recipe, generation, fault: fault.clone() });
         self.before = Some(running.served.origins.clone());
+        self.refuse(&fault);
         self.running = Some(Running::new(former, pace, None));
         self.claim_for_running();
         self.keep_images();
         self.record(Some(fault));
+    }
+
+    /// Records that the running version has failed its probation and runs on, since the former one
+    /// is not signed as it has to be.
+    fn keep_broken(&mut self, verdict: &Verdict, former: &Served, fault: &Fault) {
+        let Some(running) = &self.running else { return };
+        let broken = &running.served.loaded.description.version;
+        let former = &former.loaded.description.version;
+        let Verdict { objects, broke, .. } = verdict;
+        let message = format!(
+            "version {broken} broke on {broke} of the first {objects} objects that it was called for, and version {former} does not come back: {}",
+            fault.message
+        );
+        let fault = Fault { former: Former::StaysBroken, ..Fault::new(fault.reason, message) };
+        self.refuse(&fault);
+        self.record(Some(fault));
+    }
+
+    /// Refuses the running version until the spec or the module changes.
+    fn refuse(&mut self, fault: &Fault) {
+        let Some(running) = &self.running else { return };
+        let recipe = running.served.recipe.clone();
+        let generation = self.seen.as_ref().and_then(|seen| seen.generation);
+        self.refused = Some(Refused { recipe, generation, fault: fault.clone() });
     }
 
     /// Lets the running version finalize its objects, if the version of the spec does not run.

@@ -312,8 +312,7 @@ impl Followed {
         let Some(known) = states.get_mut(self.at) else { return };
         let is_known = match (&known, &state) {
             (Some(Image::Here { pulled: one, away }), Image::Here { pulled: other, away: new }) => {
-                one.manifest == other.manifest
-                    && away.as_ref().map(|away| away.since) == new.as_ref().map(|away| away.since)
+                one.manifest == other.manifest && away == new
             }
             (Some(Image::Failed(one)), Image::Failed(other)) => one == other,
             _ => false,

@@ -98,11 +98,12 @@ impl Puller {
             let what = "the module".to_owned();
             return Err(Error::TooLarge { what, found: layer.size, limit: MAX_MODULE_BYTES }.into());
         }
+        let mut room = None;
         if let Some(mut kept) = self.images.kept() {
             kept.insert(manifest);
-            store.make_room(layer.size, kept).await?;
+            room = Some(store.make_room(layer.size, kept).await?);
         }
-        let mut writer = store.begin().await?;
+        let mut writer = store.begin(room).await?;
         repository.blob(layer, MAX_MODULE_BYTES, &mut writer).await?;
         let stored = writer.finish(layer.digest).await?;
         tracing::info!(image = %self.reference, %manifest, module = %layer.digest, bytes = layer.size, "pulled");

@@ -31,17 +31,17 @@ pub(in crate::wasm) struct Answers {
     core: Mutex<Core>,
 }
 
-/// What a function returned.
+/// The results of a function.
 #[derive(Clone)]
 pub(super) struct Answer(Arc<[Val]>);
 
-/// How a call begins.
+/// The way in which a call gets its answer.
 pub(super) enum Begun {
-    /// It need not: another caller was faster, and this is its answer.
+    /// The remembered answer of an earlier call.
     Remembered(Answer),
-    /// It need not: another caller has begun it.
+    /// The same call, under way for another caller.
     ByOther(Flight),
-    /// Now, by this caller.
+    /// A new call, made by this caller.
     Now(Landing),
 }
 

@@ -231,7 +231,7 @@ mod tests {
         let error = ask("mark", &rule("v1", &json!({"do": "rename"}))).unwrap_err();
         assert!(error.contains("changes metadata.name"), "{error}");
         let error = ask("mark", &rule("v2", &json!({}))).unwrap_err();
-        assert!(error.contains("looks at Rule example.com/v1, not at Rule"), "{error}");
+        assert!(error.contains("reviews Rule example.com/v1, not Rule"), "{error}");
         let error = ask("marks", &small).unwrap_err();
         assert!(error.contains("no hook `marks`"), "{error}");
     }

@@ -130,6 +130,29 @@ impl Scene {
         self.place.restart().await;
     }
 
+    /// Starts another host in place of this one, with an empty folder that has room for modules of
+    /// so many bytes.
+    async fn restart_with_room(&mut self, bytes: usize) {
+        let folder = CacheDir::open(&self.cache.path().join("small")).unwrap();
+        self.place.images.store = Store::open(&folder, bytes as u64).unwrap();
+        self.place.restart().await;
+    }
+
+    /// Waits until a registry says nothing about this tag, for this reason, and what runs goes on.
+    async fn until_away(&self, name: &str, image: &str, why: &str) {
+        let says = format!("nobody says what `{image}` names: ");
+        let found = |processor: &Processor| {
+            condition(processor, "Loaded").is_some_and(|loaded| {
+                loaded.reason == "RegistryUnavailable"
+                    && loaded.status == "True"
+                    && loaded.message.contains(&says)
+                    && loaded.message.contains(why)
+            })
+        };
+        self.place.until(name, &format!("{why} is said"), found).await;
+        assert_eq!(self.place.reason(name, "Ready", "Runs").await.0, "True");
+    }
+
     /// Starts another host, and waits until it runs this module, from this artifact.
     async fn restart_and_run(&mut self, keeps_cache: bool, module: &[u8], manifest: Digest) {
         self.restart(keeps_cache).await;
@@ -227,31 +250,26 @@ async fn a_registry_that_is_away_changes_nothing_and_the_condition_says_since_wh
 
 #[tokio::test]
 async fn what_a_registry_answers_about_the_tag_that_runs_is_said_and_changes_nothing() {
-    let scene = Scene::new().await;
+    let mut scene = Scene::new().await;
     let one = module("");
-    let first = scene.fake.push("stable", &one);
-    scene.processor("rules", &scene.fake.image(":stable"), &json!({})).await;
+    let (first, image) = (scene.fake.push("stable", &one), scene.fake.image(":stable"));
+    scene.processor("rules", &image, &json!({})).await;
     scene.until_runs("rules", &one, first).await;
-    for status in [401, 403, 404, 429, 500] {
+    // Each answer follows the one before, without a good one between them.
+    scene.fake.stop().await;
+    scene.until_away("rules", &image, "does not answer: ").await;
+    for status in [404, 401, 403, 429, 500] {
         scene.fake.set_mood(move |request| {
             let is_manifest = request.target.contains("/manifests/");
             is_manifest.then(|| Answer::error(status, "UNKNOWN", "x"))
         });
-        let says = format!("nobody says what `{}` names: ", scene.fake.image(":stable"));
-        let (answers, what) = (format!("answers {status} to "), format!("{status} is said"));
-        let found = |processor: &Processor| {
-            condition(processor, "Loaded").is_some_and(|loaded| {
-                loaded.reason == "RegistryUnavailable"
-                    && loaded.status == "True"
-                    && loaded.message.contains(&says)
-                    && loaded.message.contains(&answers)
-            })
-        };
-        scene.place.until("rules", &what, found).await;
-        assert_eq!(scene.place.reason("rules", "Ready", "Runs").await.0, "True");
-        scene.fake.behave();
-        scene.place.reason("rules", "Loaded", "Loaded").await;
+        if status == 404 {
+            scene.fake.resume().await;
+        }
+        scene.until_away("rules", &image, &format!("answers {status} to ")).await;
     }
+    scene.fake.behave();
+    scene.place.reason("rules", "Loaded", "Loaded").await;
     scene.until_runs("rules", &one, first).await;
 }
 
@@ -448,6 +466,58 @@ async fn what_is_wrong_with_a_new_version_is_said_and_the_former_goes_on() {
     }
     scene.place.edit("rules", json!({"module": {"image": scene.fake.image(":2")}})).await;
     scene.until_runs("rules", &two, second).await;
+}
+
+#[tokio::test]
+async fn a_folder_without_room_keeps_what_runs_and_takes_the_next_once_there_is_room() {
+    let (one, two) = (module(""), module("2"));
+    let mut scene = Scene::new().await;
+    // Room for one module, and not for two.
+    scene.restart_with_room(one.len() * 3 / 2).await;
+    let first = scene.fake.push("1", &one);
+    let second = scene.fake.push("2", &two);
+    scene.processor("rules", &scene.fake.image(":1"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+
+    let image = scene.fake.image(":2");
+    scene.place.edit("rules", json!({"module": {"image": &image}})).await;
+    let (status, message) = scene.place.reason("rules", "Loaded", "CacheFull").await;
+    assert_eq!(status, "False", "{message}");
+    let says = format!("`{image}`: the folder of modules has room for ");
+    assert!(message.starts_with(&says) && message.contains("(--max-modules-mib)"), "{message}");
+    assert!(message.ends_with("; the former version 1.0.0 goes on"), "{message}");
+    assert_eq!(scene.place.reason("rules", "Ready", "FormerVersion").await.0, "True");
+
+    // Nobody names the first any more.
+    scene.place.delete("rules").await;
+    scene.place.until_gone("rules").await;
+    scene.processor("others", &image, &json!({})).await;
+    scene.until_runs("others", &two, second).await;
+}
+
+#[tokio::test]
+async fn a_version_that_may_be_gone_back_to_makes_no_room_for_the_next() {
+    let (one, two) = (module(""), module("2"));
+    let mut scene = Scene::new().await;
+    // Room for two modules, and not for three.
+    scene.restart_with_room(one.len() * 5 / 2).await;
+    let first = scene.fake.push("1", &one);
+    let second = scene.fake.push("2", &two);
+    scene.fake.push("3", &module("3"));
+    scene.processor("rules", &scene.fake.image(":1"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+    scene.place.edit("rules", json!({"module": {"image": scene.fake.image(":2")}})).await;
+    scene.until_runs("rules", &two, second).await;
+
+    scene.place.edit("rules", json!({"module": {"image": scene.fake.image(":3")}})).await;
+    let (status, message) = scene.place.reason("rules", "Loaded", "CacheFull").await;
+    assert_eq!(status, "False", "{message}");
+    assert!(message.contains("run or may go back to takes "), "{message}");
+
+    scene.fake.stop().await;
+    let back = scene.fake.image(&format!(":1@{first}"));
+    scene.place.edit("rules", json!({"module": {"image": back}})).await;
+    scene.until_runs("rules", &one, first).await;
 }
 
 #[tokio::test]

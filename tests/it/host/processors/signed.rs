@@ -1,6 +1,6 @@
 //! Signatures that are required: nothing without one is loaded, on any path.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mortise_host::oci::{
@@ -23,6 +23,9 @@ use super::{
 /// The bytes before the point of a public key.
 const SPKI: &[u8] =
     b"\x30\x59\x30\x13\x06\x07\x2a\x86\x48\xce\x3d\x02\x01\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07\x03\x42\x00";
+
+/// Longer than a controller takes to look at its Processor and to write the status.
+const LONG: Duration = Duration::from_secs(10);
 
 /// A key, and its public half in PEM.
 struct Key {
@@ -242,8 +245,17 @@ async fn a_version_comes_back_only_if_it_is_signed_as_required_now() {
         } else {
             place.until_at_work_are(&["2.0.0"]).await;
             place.reason("rules", "Synced", "ObjectsFail").await;
+            let (status, message) = place.reason("rules", "Loaded", "SignatureMissing").await;
+            assert_eq!(status, "False", "{message}");
+            assert!(message.starts_with("version 2.0.0 broke on 4 of the first "), "{message}");
+            let says = "and version 1.0.0 does not come back: `/modules/puppet.wasm`: ";
+            assert!(message.contains(says), "{message}");
             place.until_idle().await;
             place.until_at_work_are(&["2.0.0"]).await;
+            // Another account has the controller look at the Processor again.
+            place.account("others", &json!({})).await;
+            tokio::time::sleep(LONG).await;
+            assert_eq!(place.reason("rules", "Loaded", "SignatureMissing").await.1, message);
         }
     }
 }

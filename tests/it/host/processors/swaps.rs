@@ -10,6 +10,8 @@ use super::*;
 
 const POD: &str = "v1/Pod";
 const WIDGET: &str = "x.dev/v1/Widget";
+/// The kind that the guest `hooks` converts to another version.
+const RULE: &str = "example.com/v1/Rule";
 
 /// Returns a puppet that makes `<name>-made` of each of its objects, with the puppet's version in
 /// it.
@@ -128,6 +130,52 @@ async fn a_version_that_breaks_when_it_is_tried_is_refused_and_leaves_nothing_be
     place.until_made_by("a", "3.0.0").await;
     assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 3.0.0 is at work");
     assert_eq!(place.versions(), ["1.0.0", "3.0.0"]);
+}
+
+/// Returns the definition of Rules.
+fn rules() -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "rules.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"kind": "Rule", "plural": "rules", "singular": "rule", "listKind": "RuleList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    })
+}
+
+/// Returns a Processor of the guest `hooks`, whose conversions misbehave like this.
+fn converts(deed: &str) -> Value {
+    let spec = json!({
+        "module": {"path": "hooks.wasm"}, "serviceAccountName": "puppet", "config": {"do": deed},
+    });
+    object("mortise.dev/v1alpha1/Processor", "rules", &json!({"spec": spec}))
+}
+
+/// In real time, in which conversions are tried.
+#[tokio::test]
+async fn a_version_whose_conversions_lose_a_field_is_refused_and_the_object_is_named() {
+    let place = Place::new().await;
+    place.put("hooks.wasm", "tests/guests/hooks");
+    let rule = |name: &str, spec: Value| object(RULE, name, &json!({"spec": spec}));
+    let noted = rule("noted", json!({"size": 2, "note": "kept"}));
+    place.apply(&[rules()]).await;
+    place.apply(&[rule("bare", json!({"size": 1})), noted, converts("")]).await;
+    place.reason("rules", "Synced", "Synced").await;
+
+    place.apply(&[converts("forget")]).await;
+    let (status, message) = place.reason("rules", "Loaded", "TrialFailed").await;
+    assert_eq!(status, "False");
+    let expected = "version 0.1.0 breaks Rule example.com/v1 `a/noted` on the way to example.com/v2 and back: `spec.note` is not as it was; the former version 0.1.0 goes on";
+    assert_eq!(message, expected);
+    let (status, message) = place.reason("rules", "Ready", "FormerVersion").await;
+    assert_eq!(status, "True");
+    assert!(message.contains("(TrialFailed)"), "{message}");
+
+    // An annotation that is added is no loss.
+    place.apply(&[converts("annotate")]).await;
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "hooks 0.1.0 is at work");
 }
 
 #[tokio::test(start_paused = true)]

@@ -53,7 +53,7 @@ pub enum Question {
         /// The version, without the group.
         to: String,
     },
-    /// A request that a hook looks at.
+    /// A request that a hook reviews.
     Review {
         /// The name of the hook.
         hook: String,

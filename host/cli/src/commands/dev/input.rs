@@ -25,7 +25,7 @@ pub(super) struct Input {
     pub(super) save: Option<PathBuf>,
     /// The guests' configurations, in the order of the guests.
     pub(super) configs: Vec<String>,
-    /// What each guest is run with.
+    /// The libraries of the guests, and the limits of their calls.
     pub(super) with: ModuleArgs,
     /// True if workloads are marked ready.
     pub(super) ready: bool,

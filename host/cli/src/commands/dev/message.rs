@@ -28,7 +28,7 @@ pub(super) enum Message {
     Unchanged(usize),
     /// The guest was built, and waits for the other guests' first builds.
     Waiting(usize),
-    /// A version runs from now on.
+    /// A version has been loaded or swapped in.
     Running(Running),
     /// A reconcile has ended.
     Ran(Box<Ran>),
@@ -36,7 +36,7 @@ pub(super) enum Message {
     Status(Vec<ProcessorStatus>),
 }
 
-/// A version that runs from now on.
+/// A version that has just been loaded or swapped in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Running {
     /// The guest's place in the command line.

@@ -132,7 +132,7 @@ fn of_several(guests: &[String], processor: &str, line: String) -> String {
     format!("{DIM}{name}{DIM:#}  {line}")
 }
 
-/// Returns the line that a version runs: `greeter 0.1.0 1a2b3c4d loaded, built in 2.5s`.
+/// Returns the line that reports a loaded version: `greeter 0.1.0 1a2b3c4d loaded, built in 2.5s`.
 fn version(running: &Running) -> String {
     let Running { name, version, digest, built, taken_up, .. } = running;
     let how = match &running.former {

@@ -15,7 +15,7 @@ use self::pods::Pods;
 use super::message::{Message, Sender};
 use crate::print;
 use mortise_core::{
-    contract::Kind,
+    contract::{Kind, display_kind},
     resource::{Method, Outgoing},
     write::Clock,
 };
@@ -60,8 +60,8 @@ async fn watch(
     pods: &Pods<'_>,
 ) -> anyhow::Result<()> {
     let resource = cluster.resolve(&kind).await?;
-    let resource =
-        resource.with_context(|| format!("--ready: the API does not serve {}", kind.kind))?;
+    let resource = resource
+        .with_context(|| format!("--ready: the API does not serve {}", display_kind(&kind)))?;
     let api: Api<DynamicObject> =
         Api::all_with(cluster.client().clone(), &mortise_host::cluster::api_resource(&resource));
     // A closed channel means that the program ends.
@@ -73,7 +73,7 @@ async fn watch(
             Ok(watcher::Event::Delete(object)) => (object, false),
             Ok(watcher::Event::Init | watcher::Event::InitDone) => continue,
             Err(error) => {
-                tracing::warn!(kind = kind.kind, %error, "--ready: the watch is begun again");
+                tracing::warn!(kind = display_kind(&kind), %error, "--ready: the watch is begun again");
                 continue;
             }
         };

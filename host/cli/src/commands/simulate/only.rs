@@ -20,7 +20,7 @@ pub struct Only {
     name: String,
 }
 
-/// The chosen object. Several reconciled kinds may have an object of this name.
+/// The objects that `--only` selects: one namespace and name, in one or more reconciled kinds.
 #[derive(Debug, Clone)]
 pub struct Chosen {
     kinds: Vec<Kind>,

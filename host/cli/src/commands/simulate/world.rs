@@ -25,12 +25,10 @@ use mortise_host::{
     cluster::Cluster,
     host::{Host, Loaded},
 };
+use mortise_sdk::testing::identity::Identity;
 
 /// The seed of uids.
 const UID_SEED: u64 = 0;
-
-/// The identity of an object, whatever its version: group, kind, namespace, name.
-type Identity = [String; 4];
 
 /// A cluster in memory, with a record of the objects that the user gave.
 pub struct World {
@@ -233,13 +231,9 @@ fn namespace(object: &Value) -> Option<String> {
 /// Returns an object's identity. Objects without a namespace are loaded into `default` if their
 /// kind has namespaces.
 fn identity(object: &Value) -> Identity {
-    let text = |pointer: &str| {
-        object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let kind = local::kind_of(object);
-    let namespace = match text("/metadata/namespace") {
-        none if none.is_empty() => "default".to_owned(),
-        namespace => namespace,
-    };
-    [kind.group, kind.kind, namespace, text("/metadata/name")]
+    let mut of = Identity::of(object);
+    if of.namespace.is_empty() {
+        "default".clone_into(&mut of.namespace);
+    }
+    of
 }

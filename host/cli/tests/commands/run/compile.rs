@@ -73,7 +73,7 @@ async fn a_module_that_takes_too_much_to_compile_harms_no_other() {
     let api = Api::with_secret_copy().await;
     add(&api, "hostile", &modules::hostile(component(), 6_000, 6_000));
     let run = Run::start(&api, &["--once", "--compile-memory-mib", "400"]);
-    let done = run.event("all is reconciled");
+    let done = run.event("all objects are reconciled");
     assert_eq!((&done["processors"], &done["faulty"]), (&1.into(), &1.into()), "{done}");
     let (status, said) = run.wait();
     assert_eq!(status.code(), Some(3), "{said}");
@@ -96,7 +96,7 @@ async fn a_schema_that_takes_for_ever_harms_no_other() {
         add_with(&api, name, puppet(), &config);
     }
     let run = Run::start(&api, &["--once", "--workers", "2"]);
-    let done = run.event("all is reconciled");
+    let done = run.event("all objects are reconciled");
     assert_eq!((&done["processors"], &done["faulty"]), (&1.into(), &2.into()), "{done}");
     let (status, said) = run.wait();
     assert_eq!(status.code(), Some(3), "{said}");

@@ -34,10 +34,10 @@ async fn met(api: &Api) {
 async fn once_reconciles_all_that_there_is_and_ends() {
     let api = Api::with_secret_copy().await;
     let elsewhere = Run::start(&api, &["--once", "--namespace", "shop"]);
-    assert_eq!(elsewhere.event("all is reconciled")["processors"], 0);
+    assert_eq!(elsewhere.event("all objects are reconciled")["processors"], 0);
     assert_eq!(elsewhere.wait().0.code(), Some(0));
     let run = Run::start(&api, &["--once"]);
-    let done = run.event("all is reconciled");
+    let done = run.event("all objects are reconciled");
     assert_eq!((&done["processors"], &done["failing"]), (&1.into(), &0.into()));
     let (status, said) = run.wait();
     assert_eq!(status.code(), Some(0), "{said}");
@@ -68,13 +68,13 @@ async fn once_ends_with_3_where_a_reconcile_fails_or_a_processor_is_not_at_work(
     assert_eq!((&span["namespace"], &span["name"]), (&"platform".into(), &"registry".into()));
     assert_eq!(span["kind"], "SecretCopy copy.mortise.dev/v1");
     assert!(span["digest"].as_str().unwrap().starts_with("sha256:"));
-    assert_eq!(run.event("all is reconciled")["failing"], 1);
+    assert_eq!(run.event("all objects are reconciled")["failing"], 1);
     assert_eq!(run.wait().0.code(), Some(3));
 
     api.embedded.faults().clear();
     std::fs::remove_file(api.modules().join("secret-copy.wasm")).unwrap();
     let run = Run::start(&api, &["--once"]);
-    assert_eq!(run.event("all is reconciled")["faulty"], 1);
+    assert_eq!(run.event("all objects are reconciled")["faulty"], 1);
     assert_eq!(run.wait().0.code(), Some(3));
 }
 
@@ -90,7 +90,7 @@ async fn what_runs_is_written_before_a_host_ends() {
     assert_eq!(copies(&api).len(), 2);
     assert_eq!(api.of_kind("SecretCopy")[0]["status"]["conditions"][0]["status"], "True");
     let released = said.find("released the Lease").expect("it is given back");
-    assert!(released > said.find("what runs is ended").unwrap(), "{said}");
+    assert!(released > said.find("no new runs start").unwrap(), "{said}");
     assert_eq!(api.of_kind("Lease")[0]["spec"]["holderIdentity"], Value::Null);
 }
 
@@ -101,7 +101,7 @@ async fn a_second_signal_and_a_drain_that_takes_too_long_end_a_host_at_once() {
     let run = Run::start(&api, &["--drain-seconds", "600"]);
     met(&api).await;
     run.signal("-TERM");
-    run.event("ending: what runs is ended, nothing new is begun");
+    run.event("shutting down: no new runs start, running ones finish");
     run.signal("-INT");
     assert_eq!(run.event("ended at once")["running"], 1);
     assert_eq!(run.wait().0.code(), Some(4));
@@ -113,7 +113,7 @@ async fn a_second_signal_and_a_drain_that_takes_too_long_end_a_host_at_once() {
     }
     let told = Instant::now();
     run.signal("-TERM");
-    run.event("not all that ran was ended in time");
+    run.event("runs did not finish within --drain-seconds");
     assert_eq!(run.wait().0.code(), Some(4));
     assert!(told.elapsed() >= Duration::from_secs(1));
 }
@@ -126,7 +126,7 @@ async fn a_call_that_still_computes_is_cancelled_before_a_host_ends() {
     let admin = run.event("listening")["admin"].as_str().unwrap().to_owned();
     until(&admin, 1, 0).await;
     run.signal("-TERM");
-    assert_eq!(run.event("what still computes is cancelled")["running"], 1);
+    assert_eq!(run.event("calls that still run are cancelled")["running"], 1);
     let (status, said) = run.wait();
     assert_eq!(status.code(), Some(0), "{said}");
     assert_eq!(api.of_kind("Event").len(), 0, "nothing is said of it on the object");

@@ -73,7 +73,7 @@ async fn a_host_that_fails_gives_the_lease_back() {
     cluster.embedded.faults().clear();
     let no = Fault::Refused { code: 403, message: "not you".into() };
     cluster.embedded.faults().inject(no, watches, usize::MAX);
-    run.event("a part of the host has failed: what runs is ended, nothing new is begun");
+    run.event("a part of the host has failed: no new runs start, running ones finish");
     let (status, said) = run.wait();
     assert_eq!(status.code(), Some(1), "{said}");
     let released = said.find("released the Lease").expect(&said);

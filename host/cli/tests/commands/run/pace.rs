@@ -65,11 +65,11 @@ async fn so_many_calls_of_a_processor_run_at_once_as_its_limits_say_also_when_th
     until(&admin, 2, COPIES - 2).await;
     limit(&cluster, 4).await;
     until(&admin, 4, COPIES - 4).await;
-    // What runs is not ended; nothing new is begun.
+    // Running calls go on; no new ones start.
     limit(&cluster, 1).await;
     until(&admin, 4, COPIES - 4).await;
     run.signal("-TERM");
-    run.event("ending: what runs is ended, nothing new is begun");
+    run.event("shutting down: no new runs start, running ones finish");
     run.signal("-TERM");
     assert_eq!(run.event("ended at once")["running"], 4);
     assert_eq!(run.wait().0.code(), Some(4));

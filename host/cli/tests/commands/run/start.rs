@@ -6,6 +6,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 use serde_json::{Value, json};
 
 use super::{Api, Run, bare, command, get};
+use crate::root;
 
 /// Runs it to its end: the code is 1, and the last line is an error, the only one. What it says.
 pub(super) fn refused(command: &mut Command) -> String {
@@ -273,4 +274,17 @@ async fn a_kubeconfig_without_verification_of_the_server_is_warned_of() {
     let text = said();
     let warning = text.lines().find(|line| line.contains(WARNING)).expect(&text);
     holds(warning, &["WARN", api.kubeconfig().to_str().unwrap(), &api.address]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_requires_signatures_runs_no_module_without_one() {
+    let api = Api::with_secret_copy().await;
+    let key = fs::read_to_string(root().join("host/src/oci/signature/recorded/cosign.pub"));
+    let policy = api.folder().join("policy.yaml");
+    fs::write(&policy, json!({"rules": [{"keys": [key.unwrap()]}]}).to_string()).unwrap();
+    let run = Run::start(&api, &["--require-signatures", policy.to_str().unwrap()]);
+    let refused = run.event("not run as asked for");
+    assert_eq!(refused["reason"], "SignatureMissing", "{refused}");
+    let (status, said) = run.terminate();
+    assert_eq!(status.code(), Some(0), "{said}");
 }

@@ -1,4 +1,4 @@
-//! What becomes of a request that a hook has looked at.
+//! The decision about a request that a hook has reviewed: refusal, patch and warnings.
 
 use json_patch::Patch;
 use serde_json::Value;
@@ -9,23 +9,23 @@ use crate::{
     labels::LabelSelector,
 };
 
-/// The fate of a request.
+/// The decision about a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// The refusal; `None` if the request is allowed.
     pub denial: Option<Denial>,
     /// The changes of the object; `None` if it is stored as it is.
     pub patch: Option<Patch>,
-    /// The warnings for whoever asked.
+    /// The warnings for the client of the request.
     pub warnings: Vec<String>,
 }
 
 /// The fields of metadata that a hook may change.
 const OF_COMPONENT: [&str; 4] = ["labels", "annotations", "finalizers", "ownerReferences"];
 
-/// Returns whether a hook looks at a request: it is within the namespace and the labels that the
+/// Returns whether a hook reviews a request: it is within the namespace and the labels that the
 /// hook declares, with the object or with the one that it replaces. A hook that changes objects
-/// does not look at changes of one that is being deleted, as its configuration says.
+/// does not review changes of one that is being deleted, as its configuration says.
 ///
 /// # Errors
 ///
@@ -35,7 +35,7 @@ pub fn matches(hook: &Hook, review: &Review) -> Result<bool, String> {
     let (wanted, found) = (&hook.of.kind, &review.ref_.kind);
     if wanted != found {
         return Err(format!(
-            "hook `{}` looks at {}, not at {}",
+            "hook `{}` reviews {}, not {}",
             hook.name,
             display_kind(wanted),
             display_kind(found)
@@ -43,7 +43,7 @@ pub fn matches(hook: &Hook, review: &Review) -> Result<bool, String> {
     }
     if !hook.operations.contains(&review.operation) {
         return Err(format!(
-            "hook `{}` looks at {:?}, not at {:?}",
+            "hook `{}` reviews {:?}, not {:?}",
             hook.name, hook.operations, review.operation
         ));
     }
@@ -225,11 +225,9 @@ mod tests {
         let (hook, review) = (hook(), review());
         assert_eq!(matches(&hook, &review), Ok(true));
         let other = Review { ref_: reference("Pod", "a"), ..review.clone() };
-        assert!(
-            matches(&hook, &other).unwrap_err().contains("looks at Rule g/v1, not at Pod g/v1")
-        );
+        assert!(matches(&hook, &other).unwrap_err().contains("reviews Rule g/v1, not Pod g/v1"));
         let update = Review { operation: Operation::Update, ..review.clone() };
-        assert!(matches(&hook, &update).unwrap_err().contains("not at Update"));
+        assert!(matches(&hook, &update).unwrap_err().contains("not Update"));
         let labelled = Hook { of: labelled(all("Rule"), "a=b"), ..hook };
         assert_eq!(matches(&labelled, &review), Ok(false));
         let mut old = rule();

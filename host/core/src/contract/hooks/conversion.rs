@@ -34,7 +34,7 @@ pub struct Given<'a> {
     name: String,
 }
 
-/// The fields that tell an object's kind.
+/// The fields that hold an object's kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TypeMeta {

@@ -1,4 +1,4 @@
-//! The comparison of an object with what a conversion to another version and back makes of it.
+//! The comparison of an object with the result of its conversion to another version and back.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,11 @@ use serde_json::Value;
 use super::conversion::OF_COMPONENT;
 use crate::contract::bounds::{PATH, text};
 
-/// Returns the path of the first field that is not as it was before a conversion to another version
-/// and back.
+/// Returns the path of the first field that a conversion to another version and back has changed.
 ///
-/// Labels and annotations that were added do not count: a version keeps there what it has no field
-/// for. Nor do fields that are not as they were in `former` either, which another converter made of
-/// the same object.
+/// Labels and annotations that were added do not count: a version stores there what it has no field
+/// for. Nor do fields that differ in `former` too, the result of another converter for the same
+/// object.
 pub fn first_difference(
     object: &Value,
     mut back: Value,
@@ -45,8 +44,8 @@ fn drop_added(before: &Value, after: &mut Value) {
     }
 }
 
-/// Returns whether a value is not as it was, though that of `former` is. `path` is that of the
-/// value, and then that of the first difference.
+/// Returns whether `after` differs from `before` where `former`, the former version's value, does
+/// not. `path` is the path of the value, and then that of the first difference.
 fn differs(
     before: Option<&Value>,
     after: Option<&Value>,
@@ -89,7 +88,7 @@ fn differs_at(
     differs
 }
 
-/// Returns a key as a path has it; a key of a stranger may be any text.
+/// Returns the step of a path for a key; the keys of an object may be any text.
 fn step(key: &str, is_first: bool) -> String {
     let is_word = |sign: char| sign.is_ascii_alphanumeric() || sign == '_' || sign == '-';
     match key {

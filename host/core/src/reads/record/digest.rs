@@ -1,7 +1,7 @@
 //! The digests in run records.
 //!
 //! Digests of what a Secret may hold are keyed (HMAC-SHA256), so that nobody who finds a record can
-//! tell by trying what a value was. The key is generated when the process starts and is never
+//! find a value by trying. The key is generated when the process starts and is never
 //! written to disk: kept beside the records, it would keep nothing secret. So a keyed digest never
 //! equals one of another start; that costs the keys which read Secrets one run after a restart.
 

@@ -1,5 +1,5 @@
 //! Decides by a run record alone whether the next run of its key may be skipped. Changes since the
-//! run are found in `reconciler/skip.rs`.
+//! run are found in `reconcile/skip.rs`.
 
 use super::{Digest, Ending, Own, Question, Record, is_digest};
 
@@ -7,13 +7,13 @@ use super::{Digest, Ending, Own, Question, Record, is_digest};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotSkippable {
     /// The processor was not called.
-    #[error("it was not called the last time")]
+    #[error("its last run did not call the processor")]
     NotCalled,
     /// The last run failed.
     #[error("its last run failed")]
     Failed,
-    /// The last run was told that those before it had failed: a run that is not told so may return
-    /// something else.
+    /// The last run was given a count of failed attempts: a run without one may return something
+    /// else.
     #[error("its last run came after a failure")]
     AfterFailure,
     /// Some of the last run's writes were refused, though that was no failure.
@@ -39,14 +39,14 @@ pub enum NotSkippable {
 /// The reason why a key that was due had to run, though nothing had changed that the host knew of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MustRun {
-    /// No run of the key is known.
-    #[error("no run of it is known")]
+    /// The key has no run record.
+    #[error("it has no run record")]
     NoRecord,
-    /// The last run cannot stand for another.
+    /// The last run cannot be reused.
     #[error(transparent)]
     Record(#[from] NotSkippable),
     /// The module is another one.
-    #[error("its last run was one of another module")]
+    #[error("its last run used another module")]
     Module,
     /// The configuration is another one.
     #[error("its last run had another configuration")]
@@ -56,33 +56,33 @@ pub enum MustRun {
     Grant,
     /// Another setting of the Processor is different: its namespace, name, account or mode, or the
     /// field managers that it takes over.
-    #[error("its Processor said something else of how it runs")]
+    #[error("a setting of its Processor has changed")]
     Settings,
-    /// The processor only observes, or is to go.
-    #[error("what its processor wants is not written")]
+    /// The processor only observes, or is being deleted.
+    #[error("its processor only observes, or is being deleted")]
     Mode,
     /// The object cannot be read, or is paused.
     #[error("its object cannot be read, or is paused")]
     Unreadable,
-    /// The object is not as the run was given it.
+    /// The object differs from the one that the last run was given.
     #[error("its object has changed")]
     Object,
-    /// A question would have another answer.
-    #[error("what it read has changed")]
+    /// A read would have another answer.
+    #[error("one of its reads would have another answer")]
     Read,
-    /// A question was made of text from a Secret.
-    #[error("it asked with what it had read of a Secret")]
+    /// The arguments of a read contain text from a Secret.
+    #[error("one of its reads used text from a Secret")]
     Secret,
-    /// An object that the last run wrote is not as the run left it.
-    #[error("what it wrote has changed")]
+    /// An object that the last run wrote has changed since.
+    #[error("an object that it wrote has changed")]
     Written,
-    /// An object exists that the last run wanted gone.
-    #[error("what it wanted gone is there")]
+    /// An object exists that the last run deleted, or found absent.
+    #[error("an object that it would delete exists")]
     Removed,
     /// An object exists that the run would prune.
-    #[error("there is something that it would prune")]
+    #[error("an object that it would prune exists")]
     Pruned,
-    /// The finalizers of the object are not as the last run left them.
+    /// The finalizers of the object have changed since the last run.
     #[error("the finalizers of its object have changed")]
     Finalizers,
 }
@@ -110,7 +110,7 @@ impl Record {
         reasons.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, reason)| Err(reason))
     }
 
-    /// Returns whether another start of the host can tell by the record what has changed.
+    /// Returns whether another start of the host can decide by the record whether a run is needed.
     ///
     /// The record must be skippable and hold no digest that is keyed with the key of this start,
     /// and no field may have to be absent: whether a field is absent is known only of objects that
