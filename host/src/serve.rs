@@ -247,17 +247,18 @@ impl Server {
         }
     }
 
-    /// Returns the readiness check: the host is ready once all Processors have been handled,
-    /// until it ends.
+    /// Returns the readiness check: the host is ready once all Processors have been handled, but
+    /// for those that wait for lists that this host converts, until it ends.
     fn readiness(&self) -> Also {
         let (progress, stop) = (self.progress.clone(), self.stop_before.clone());
+        let host = Arc::clone(&self.host);
         let is_loaded = AtomicBool::new(false);
         Arc::new(move || {
             if stop.is_cancelled() {
                 return Some("the host is ending");
             }
             let Progress { listed, pending, .. } = *progress.borrow();
-            if listed && pending == 0 {
+            if listed && pending <= host.waiting_for_own_conversions() {
                 is_loaded.store(true, Ordering::Relaxed);
             }
             (!is_loaded.load(Ordering::Relaxed)).then_some("not all Processors are loaded yet")

@@ -5,7 +5,14 @@
 //! API server may need it to answer them. Requests that a swap falls into end on the version that
 //! they began on.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -18,7 +25,7 @@ use super::{Host, HostState, Loaded, NotServed, swap::Prepared};
 use crate::wasm::{self, Line, Moment, Processor};
 use mortise_core::{
     contract::{
-        Level,
+        Kind, Level,
         hooks::{self, Conversion, Decision, Given, Hooks, Review, Target},
     },
     error_chain,
@@ -81,7 +88,12 @@ pub(super) struct Serving {
     /// The state of the port, if the host has one.
     port: Mutex<Option<Port>>,
     calls: TaskTracker,
+    /// The number of versions that wait for nothing but lists that this host converts.
+    waiting: AtomicUsize,
 }
+
+/// A version that waits for lists that this host converts, counted until it is dropped.
+pub(super) struct Waiting<'a>(&'a AtomicUsize);
 
 // === impl Host ===
 
@@ -102,6 +114,12 @@ impl Host {
     pub fn hooks_served_at(&self, port: Port) {
         *self.shared.hooks.port.lock() = Some(port);
         self.shared.moved();
+    }
+
+    /// Returns the number of versions that wait for nothing but lists that this host converts: the
+    /// API server may reach the host, and so answer, only once it is ready.
+    pub fn waiting_for_own_conversions(&self) -> usize {
+        self.shared.hooks.waiting.load(Ordering::Relaxed)
     }
 
     /// Returns the source of the kinds that are converted here, each as group and kind.
@@ -166,10 +184,32 @@ impl Serving {
         self.of.lock().contains_key(processor).then(|| port(processor).map_or(Ok(()), Err))
     }
 
+    /// Returns whether all these kinds are converted here.
+    pub(super) fn converts(&self, kinds: &[&Kind]) -> bool {
+        let converted = self.converted();
+        kinds
+            .iter()
+            .all(|of| converted.iter().any(|(group, kind)| (group, kind) == (&of.group, &of.kind)))
+    }
+
+    /// Counts a version that waits for nothing but lists that this host converts.
+    pub(super) fn wait(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(&self.waiting)
+    }
+
     fn converted(&self) -> Vec<(String, String)> {
         let all = self.of.lock();
         let kinds = all.values().flat_map(|hooking| &hooking.hooks().conversions);
         kinds.map(|of| (of.group.clone(), of.kind.clone())).collect()
+    }
+}
+
+// === impl Waiting ===
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

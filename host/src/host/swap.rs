@@ -83,6 +83,7 @@ impl Host {
         let claim = Claim { shared: &self.shared, user: Some(prepared.active.id), processor };
         if claim.is_first() {
             self.shared.hooks.begin(prepared);
+            self.shared.moved();
         }
         prepared.ask_rights().await;
         let watches = self.open([prepared]);

@@ -28,6 +28,7 @@ use crate::{
     metrics::Metrics,
 };
 use mortise_core::{
+    contract::Kind,
     dispatch::Dispatch,
     grant::rights::Rights as _,
     queue::Run,
@@ -146,10 +147,26 @@ impl HostState {
     /// their keys run again when the list is complete.
     pub(super) async fn listed(&self, watches: &[Watch]) {
         let stores = self.dispatch.stores();
-        let mut progress = stores.progress();
+        let (mut progress, mut activity) = (stores.progress(), self.activity.subscribe());
         let complete = async {
-            while !watches.iter().all(|watch| stores.is_settled(&watch.kind, &watch.scope)) {
-                if progress.changed().await.is_err() {
+            let mut waits = None;
+            loop {
+                let open = watches.iter().filter(|of| !stores.is_settled(&of.kind, &of.scope));
+                let kinds: Vec<&Kind> = open.map(|watch| &watch.kind).collect();
+                if kinds.is_empty() {
+                    return;
+                }
+                waits = match waits {
+                    waits @ Some(_) if self.hooks.converts(&kinds) => waits,
+                    None if self.hooks.converts(&kinds) => Some(self.hooks.wait()),
+                    _ => None,
+                };
+                let changed = tokio::select! {
+                    changed = progress.changed() => changed,
+                    // The hooks of another processor may be served by now.
+                    changed = activity.changed() => changed,
+                };
+                if changed.is_err() {
                     return;
                 }
             }

@@ -17,7 +17,10 @@ use mortise_tests::{cluster, definitions, loaded};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::ground::{Ground, TIMEOUT, client_with};
+use super::{
+    ground::{Ground, TIMEOUT, client_with},
+    strict,
+};
 
 const GUEST: &str = "guests/api-gateway";
 /// The name of the Processor and of its account.
@@ -48,6 +51,21 @@ const PARTS: [(&str, &str, Option<&str>, &str); 17] = [
     ("v1", "ServiceAccount", KYMA, "oathkeeper-maester-account"),
     ("v1", "ServiceAccount", KYMA, "ory-oathkeeper"),
 ];
+/// The parts besides them in a large cluster of Gardener, which knows vertical autoscalers.
+const PARTS_OF_GARDENER: [(&str, &str, Option<&str>, &str); 6] = [
+    ("autoscaling/v2", "HorizontalPodAutoscaler", KYMA, "ory-oathkeeper"),
+    ("cert.gardener.cloud/v1alpha1", "Certificate", ISTIO, "kyma-tls-cert"),
+    ("dns.gardener.cloud/v1alpha1", "DNSEntry", KYMA, "kyma-gateway"),
+    ("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", KYMA, "api-gateway-controller-manager-vpa"),
+    ("networking.istio.io/v1beta1", "Gateway", KYMA, "kyma-gateway"),
+    ("networking.istio.io/v1beta1", "VirtualService", ISTIO, "istio-healthz"),
+];
+const CHECKPOINT: (&str, &str, Option<&str>, &str) = (
+    "autoscaling.k8s.io/v1",
+    "VerticalPodAutoscalerCheckpoint",
+    KYMA,
+    "api-gateway-controller-manager-vpa-manager",
+);
 const KYMA: Option<&str> = Some("kyma-system");
 const ISTIO: Option<&str> = Some("istio-system");
 const GATEWAY: (&str, &str, Option<&str>, &str) =
@@ -66,11 +84,12 @@ struct Site {
 // === impl Site ===
 
 impl Site {
-    /// Makes the account, without rights. Returns `None` without Go.
-    async fn open() -> Option<Self> {
+    /// Makes the account, without rights, in a cluster that knows more kinds, too. Returns `None`
+    /// without Go.
+    async fn open(more: Vec<Value>) -> Option<Self> {
         let plane = cluster::own().await.unwrap()?;
         let istio = cluster::istio().await.unwrap()?;
-        let kinds = [istio, definitions(GUEST).unwrap()].concat();
+        let kinds = [istio, definitions(GUEST).unwrap(), more].concat();
         plane.install(&kinds).await.unwrap();
         let ground = Ground::on(&plane, NAME).await;
         ground.let_act_as(&[NAME.to_owned()]).await;
@@ -138,6 +157,22 @@ impl Site {
         Some(json!([secret["metadata"]["uid"], secret["data"]]))
     }
 
+    /// Scales Oathkeeper to no Pods: there are no nodes for them. The number of Pods is not the
+    /// processor's, so it stays at none.
+    async fn run_no_pods(&self) {
+        let none = Patch::Merge(json!({"spec": {"replicas": 0}}));
+        self.api(DEPLOYMENT).patch(DEPLOYMENT.3, &PatchParams::default(), &none).await.unwrap();
+    }
+
+    /// Deletes the APIGateway, and waits until it and these parts are gone.
+    async fn remove(&self, parts: &[(&str, &str, Option<&str>, &str)]) {
+        self.api(GATEWAY).delete(GATEWAY.3, &DeleteParams::default()).await.unwrap();
+        for part in [GATEWAY].iter().chain(parts) {
+            let what = format!("{part:?} is gone");
+            self.ground.until(&what, async || self.get(*part).await.is_none()).await;
+        }
+    }
+
     async fn until_state(&self, state: &str) {
         let what = format!("the APIGateway is {state}");
         let holds = async || {
@@ -156,7 +191,7 @@ async fn until_whole(host: &Host) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_module_is_installed_with_the_rights_that_are_printed() {
-    let Some(site) = Site::open().await else { return };
+    let Some(site) = Site::open(Vec::new()).await else { return };
     site.grant(Some("apigateways/status")).await;
     let host = site.host().await;
     let gateway = json!({
@@ -177,20 +212,60 @@ async fn the_module_is_installed_with_the_rights_that_are_printed() {
     for part in PARTS {
         assert!(site.get(part).await.is_some(), "{part:?}");
     }
-    // There are no nodes for Pods. The number of Pods is not the processor's, so it stays at none.
-    let none = Patch::Merge(json!({"spec": {"replicas": 0}}));
-    site.api(DEPLOYMENT).patch(DEPLOYMENT.3, &PatchParams::default(), &none).await.unwrap();
+    site.run_no_pods().await;
     site.until_state("Ready").await;
     assert_eq!(site.get(DEPLOYMENT).await.unwrap()["spec"]["replicas"], 0);
     assert_eq!(site.key().await, Some(key));
 
-    let gateways = site.api(GATEWAY);
-    gateways.delete(GATEWAY.3, &DeleteParams::default()).await.unwrap();
-    site.ground.until("the APIGateway is gone", async || site.get(GATEWAY).await.is_none()).await;
-    for part in PARTS {
-        let what = format!("{part:?} is gone");
-        site.ground.until(&what, async || site.get(part).await.is_none()).await;
+    site.remove(&PARTS).await;
+    let requests = site.ground.requests().await;
+    assert_eq!(site.ground.beyond_installed(&requests), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_cluster_of_gardener_needs_no_more_rights_than_are_printed() {
+    let Some(site) = Site::open(strict::foreign()).await else { return };
+    site.grant(None).await;
+    let address = ("v1", "Service", ISTIO, "istio-ingressgateway");
+    let objects = vec![
+        json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "large"},
+            "status": {"capacity": {"cpu": "16", "memory": "64Gi"}},
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "shoot-info", "namespace": "kube-system"},
+            "data": {"domain": "a.example.com"},
+        }),
+        json!({
+            "apiVersion": address.0, "kind": address.1,
+            "metadata": {"name": address.3, "namespace": address.2},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 443}]},
+        }),
+        json!({
+            "apiVersion": CHECKPOINT.0, "kind": CHECKPOINT.1,
+            "metadata": {"name": CHECKPOINT.3, "namespace": CHECKPOINT.2},
+        }),
+        json!({
+            "apiVersion": GATEWAY.0, "kind": GATEWAY.1, "metadata": {"name": GATEWAY.3},
+            "spec": {"enableKymaGateway": true},
+        }),
+    ];
+    site.ground.apply(objects).await;
+    let balancer = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.10"}]}});
+    let status = Patch::Merge(json!({"status": balancer}));
+    site.api(address).patch_status(address.3, &PatchParams::default(), &status).await.unwrap();
+    let host = site.host().await;
+    site.ground.until("Oathkeeper is there", async || site.get(DEPLOYMENT).await.is_some()).await;
+    site.run_no_pods().await;
+    site.until_state("Ready").await;
+    until_whole(&host).await;
+    for part in PARTS_OF_GARDENER {
+        assert!(site.get(part).await.is_some(), "{part:?}");
     }
+    let labels = site.get(CHECKPOINT).await.unwrap()["metadata"]["labels"].take();
+    assert_eq!(labels["kyma-project.io/module"], "api-gateway");
+    site.remove(&PARTS_OF_GARDENER).await;
     let requests = site.ground.requests().await;
     assert_eq!(site.ground.beyond_installed(&requests), Vec::<String>::new());
 }

@@ -19,6 +19,7 @@ use mortise_sdk::testing::case;
 use mortise_tests::cluster;
 use serde_json::{Value, json};
 
+pub(super) use produced::foreign;
 use produced::{Produced, Said, Way};
 
 /// Fields that only one server or one test knows.

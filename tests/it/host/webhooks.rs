@@ -10,6 +10,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 pub(crate) use certificate::Issued;
 use certificate::{Server, issue::issue};
 use mortise_core::key::NamespacedName;
+use mortise_embedded_api::{Fault, Filter};
 use mortise_host::{
     host::{Host, Loaded, Options, Settings},
     metrics::Sample,
@@ -205,6 +206,23 @@ fn definition(service: &str, bundle: &str) -> Value {
             "conversion": {"strategy": "Webhook", "webhook": webhook},
         },
     })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_waits_for_what_only_it_can_convert_is_known_to_do_so() {
+    let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
+    let cluster = super::cluster(&api);
+    mortise::local::apply(&cluster, vec![definition("hooks", "")]).await.unwrap();
+    let host = Host::start(&cluster, Vec::new(), &Options::default()).unwrap();
+    let loaded = hooks_with(r#"{"reports": true}"#).await;
+    let requests = Filter::resource("rules");
+    api.faults().inject(Fault::Latency(Duration::from_hours(1)), requests, usize::MAX);
+    let mut swap = std::pin::pin!(host.swap(loaded));
+    assert_eq!(host.waiting_for_own_conversions(), 0);
+    timeout(Duration::from_secs(5), &mut swap).await.unwrap_err();
+    assert_eq!(host.waiting_for_own_conversions(), 1, "readiness does not wait for it");
+    swap.await.unwrap();
+    assert_eq!(host.waiting_for_own_conversions(), 0);
 }
 
 /// A certificate may be good, and yet not the one that the API server expects.

@@ -133,7 +133,7 @@ pub(super) fn all() -> All {
 }
 
 /// Returns definitions, without a schema, of kinds that are no part of Kubernetes or Istio.
-fn foreign() -> Vec<Value> {
+pub(in crate::cluster) fn foreign() -> Vec<Value> {
     let kinds = [
         ("autoscaling.k8s.io", "v1", "VerticalPodAutoscaler", "verticalpodautoscalers"),
         (
