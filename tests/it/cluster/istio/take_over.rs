@@ -173,6 +173,16 @@ impl Mesh {
 
     /// Returns the workloads of Istio as they are.
     async fn workloads(&self) -> Workloads {
+        self.until("autoscalers have set the replicas", async || {
+            let scalers = self.list("autoscaling/v2/HorizontalPodAutoscaler").await;
+            let deployments = self.list("apps/v1/Deployment").await;
+            scalers.iter().map(|scaler| &scaler["spec"]).all(|scaler| {
+                let target = &scaler["scaleTargetRef"]["name"];
+                let mut scaled = deployments.iter().filter(|of| of["metadata"]["name"] == *target);
+                scaled.all(|of| of["spec"]["replicas"].as_u64() >= scaler["minReplicas"].as_u64())
+            })
+        })
+        .await;
         let mut all = Workloads::new();
         for of in WORKLOADS {
             for object in self.list(of).await {
