@@ -14,8 +14,8 @@ mod trial;
 mod watches;
 mod work;
 
-pub(crate) use hooks::log_lines;
 pub use hooks::{Hooking, NoAnswer, Port};
+pub(crate) use hooks::{is_converted, log_lines};
 pub use mortise_core::reconcile::{Ending, Mode, Settings, Version};
 pub use options::{Bounds, Drive, Options, Skip};
 pub use probation::{Trust, Verdict};

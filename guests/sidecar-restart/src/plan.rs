@@ -316,7 +316,7 @@ impl Due {
             if is_awaited(at) {
                 let object = match workloads.action(&pod)? {
                     Action::RollOut(workload) => workload,
-                    // Its Pods count one by one.
+                    // Evicted Pods count one by one, as replacements.
                     Action::Remove(_) => continue,
                     _ => Object { kind: owner.kind, namespace: owner.namespace, name: owner.name },
                 };

@@ -75,7 +75,7 @@ pub struct Survey {
 /// Pods that may have taken the place of evicted ones, by owner: one of them, reduced to its name
 /// and its first owner, and the times of their creation in Unix time in milliseconds.
 ///
-/// Nothing in such a Pod says so. All Pods count whose owner is of a kind whose Pods are evicted.
+/// A Pod does not say so: all Pods count whose owner is of a kind whose Pods are evicted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Replacements(pub(crate) BTreeMap<Owner, (Pod, Vec<u64>)>);
 

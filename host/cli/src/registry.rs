@@ -177,7 +177,7 @@ fn is_meant_as_reference(text: &str) -> bool {
     // A path is repeated in errors, and this may be a password.
     let may_hold_password = text.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'));
     let names_registry = text.split_once('/').is_some_and(|(first, _)| oci::is_registry(first));
-    // What ends as a file does was meant as one: that it is not there says more.
+    // A text that ends as a file does was meant as one: the error that it is missing says more.
     let is_file = Path::new(text).extension().is_some_and(|ending| ending == "wasm");
     may_hold_password || !is_file && (names_registry || text.contains([':', '@']))
 }

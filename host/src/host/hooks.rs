@@ -95,6 +95,11 @@ pub(super) struct Serving {
 /// A version that waits for lists that this host converts, counted until it is dropped.
 pub(super) struct Waiting<'a>(&'a AtomicUsize);
 
+/// Returns whether a kind is one of the converted ones, each of which is a group and a kind.
+pub(crate) fn is_converted(of: &Kind, converted: &[(String, String)]) -> bool {
+    converted.iter().any(|(group, kind)| (group, kind) == (&of.group, &of.kind))
+}
+
 // === impl Host ===
 
 impl Host {
@@ -184,21 +189,14 @@ impl Serving {
         self.of.lock().contains_key(processor).then(|| port(processor).map_or(Ok(()), Err))
     }
 
-    /// Returns whether all these kinds are converted here.
-    pub(super) fn converts(&self, kinds: &[&Kind]) -> bool {
-        let converted = self.converted();
-        kinds
-            .iter()
-            .all(|of| converted.iter().any(|(group, kind)| (group, kind) == (&of.group, &of.kind)))
-    }
-
     /// Counts a version that waits for nothing but lists that this host converts.
     pub(super) fn wait(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Waiting(&self.waiting)
     }
 
-    fn converted(&self) -> Vec<(String, String)> {
+    /// Returns the kinds that are converted here, each as group and kind.
+    pub(super) fn converted(&self) -> Vec<(String, String)> {
         let all = self.of.lock();
         let kinds = all.values().flat_map(|hooking| &hooking.hooks().conversions);
         kinds.map(|of| (of.group.clone(), of.kind.clone())).collect()

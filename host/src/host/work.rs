@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Bounds,
-    hooks::Serving,
+    hooks::{Serving, is_converted},
     open::Opened,
     registry::{Active, Registry},
     watches::{User, Watches},
@@ -144,7 +144,8 @@ impl HostState {
 
     /// Waits for the first lists, so that the first runs do not see half of a cluster. Reads of a
     /// kind whose list takes longer than [`FIRST_LISTS_TIMEOUT`] are answered as unavailable, and
-    /// their keys run again when the list is complete.
+    /// their keys run again when the list is complete. While only lists are missing that this host
+    /// converts, the caller counts as [`Waiting`](super::hooks::Waiting).
     pub(super) async fn listed(&self, watches: &[Watch]) {
         let stores = self.dispatch.stores();
         let (mut progress, mut activity) = (stores.progress(), self.activity.subscribe());
@@ -156,11 +157,9 @@ impl HostState {
                 if kinds.is_empty() {
                     return;
                 }
-                waits = match waits {
-                    waits @ Some(_) if self.hooks.converts(&kinds) => waits,
-                    None if self.hooks.converts(&kinds) => Some(self.hooks.wait()),
-                    _ => None,
-                };
+                let converted = self.hooks.converted();
+                let is_own = kinds.iter().all(|of| is_converted(of, &converted));
+                waits = if is_own { waits.or_else(|| Some(self.hooks.wait())) } else { None };
                 let changed = tokio::select! {
                     changed = progress.changed() => changed,
                     // The hooks of another processor may be served by now.

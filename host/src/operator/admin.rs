@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cluster::{Reach, lease::Guard, watch::Watch},
-    host::{Host, Source},
+    host::{Host, Source, is_converted},
     metrics::{MEDIA_TYPE, Metrics, Sample},
 };
 use mortise_core::{contract::display_kind, queue::Queue, store::Stores};
@@ -117,11 +117,8 @@ impl Admin {
     /// Returns the kinds of which not all objects are known yet.
     fn waits_for(&self) -> Vec<String> {
         let (watches, converted) = ((self.watches)(), (self.converted)());
-        let is_converted = |of: &Watch| {
-            converted.iter().any(|(group, kind)| (group, kind) == (&of.kind.group, &of.kind.kind))
-        };
         let waits = watches.iter().filter(|of| !self.stores.is_settled(&of.kind, &of.scope));
-        let waits = waits.filter(|of| !is_converted(of));
+        let waits = waits.filter(|of| !is_converted(&of.kind, &converted));
         waits.map(|watch| display_kind(&watch.kind)).collect()
     }
 

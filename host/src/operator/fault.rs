@@ -37,6 +37,11 @@ pub enum Former {
 const SUPERSEDED: &str = "Superseded";
 const PULLING: &str = "Pulling";
 
+/// Says on how many objects a version broke.
+fn broke(Verdict { objects, broke, .. }: &Verdict) -> String {
+    format!("broke on {broke} of the first {objects} objects that it was called for")
+}
+
 // === impl Fault ===
 
 impl Fault {
@@ -151,12 +156,25 @@ impl Fault {
 
     /// Creates the fault of a version that was swapped in and rolled back.
     pub(super) fn rolled_back(version: &str, verdict: &Verdict) -> Self {
-        let Verdict { objects, broke, first } = verdict;
-        let (key, why) = (&first.key, &first.message);
+        let (broke, key, why) = (broke(verdict), &verdict.first.key, &verdict.first.message);
         let message = format!(
-            "version {version} was taken back: it broke on {broke} of the first {objects} objects that it was called for; the first, {key}: {why}; it is tried again when the Processor or the module is changed"
+            "version {version} was taken back: it {broke}; the first, {key}: {why}; it is tried again when the Processor or the module is changed"
         );
         Self::new("RolledBack", message)
+    }
+
+    /// Creates the fault of a version that broke and keeps running, since the former one must not
+    /// come back.
+    pub(super) fn stays_broken(
+        version: &str,
+        verdict: &Verdict,
+        former: &str,
+        refused: &Self,
+    ) -> Self {
+        let (broke, why) = (broke(verdict), &refused.message);
+        let message =
+            format!("version {version} {broke}, and version {former} does not come back: {why}");
+        Self { former: Former::StaysBroken, ..Self::new(refused.reason, message) }
     }
 
     /// Creates the fault of a component that does not describe itself.

@@ -18,7 +18,7 @@ use crate::{
     operator::{
         api::Processor,
         claims::Claim,
-        fault::{Fault, Former},
+        fault::Fault,
         load::load,
         recipe::{Pace, Recipe},
         resource::Finalizer,
@@ -208,13 +208,11 @@ impl Controller {
         // this version must not run beside that one.
         claimed.map_err(Fault::ending_what_runs)?;
         self.hold(newest, ending).await?;
-        let Some(running) = &self.running else { return Ok(()) };
-        match &self.refused {
-            // The version runs on though it is broken: the former one could not come back.
-            Some(refused) if refused.is(&running.served.recipe, newest) => {
-                Err(refused.fault.clone())
-            }
-            _ => Ok(()),
+        // A broken version keeps running if the former one could not come back.
+        let runs = self.running.as_ref().map(|running| &running.served.recipe);
+        match self.refused.as_ref().filter(|of| runs.is_some_and(|runs| of.is(runs, newest))) {
+            Some(refused) => Err(refused.fault.clone()),
+            None => Ok(()),
         }
     }
 
@@ -311,12 +309,7 @@ impl Controller {
         let Some(running) = &self.running else { return };
         let broken = &running.served.loaded.description.version;
         let former = &former.loaded.description.version;
-        let Verdict { objects, broke, .. } = verdict;
-        let message = format!(
-            "version {broken} broke on {broke} of the first {objects} objects that it was called for, and version {former} does not come back: {}",
-            fault.message
-        );
-        let fault = Fault { former: Former::StaysBroken, ..Fault::new(fault.reason, message) };
+        let fault = Fault::stays_broken(broken, verdict, former, fault);
         self.refuse(&fault);
         self.record(Some(fault));
     }

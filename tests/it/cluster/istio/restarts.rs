@@ -33,7 +33,7 @@ const RESTARTED_AT: &str = "istio-operator.kyma-project.io/restartedAt";
 /// The time in which all restarts are done; a roll-out that hangs counts for two minutes.
 const RESTARTS_TIMEOUT: Duration = Duration::from_mins(20);
 
-/// What was seen of the restarts.
+/// The restarts that were seen.
 #[derive(Debug, Default)]
 struct Seen {
     /// The times of the restarts of each workload.

@@ -35,9 +35,9 @@ type Workloads = BTreeMap<(&'static str, String), (Value, Value)>;
 
 /// The objects that the original operator leaves.
 struct Original {
-    /// What Istio's installer renders.
+    /// The objects that Istio's installer renders.
     of_istio: Vec<Value>,
-    /// What the installer makes for the default tag.
+    /// The objects that the installer makes for the default tag.
     of_tag: Vec<Value>,
     /// The module's own objects.
     own: Vec<Value>,
@@ -171,8 +171,9 @@ impl Mesh {
             })
     }
 
-    /// Returns the workloads of Istio as they are.
-    async fn workloads(&self) -> Workloads {
+    /// Waits until autoscalers have set the replicas of what they scale, which makes another
+    /// generation.
+    async fn until_scaled(&self) {
         self.until("autoscalers have set the replicas", async || {
             let scalers = self.list("autoscaling/v2/HorizontalPodAutoscaler").await;
             let deployments = self.list("apps/v1/Deployment").await;
@@ -183,6 +184,10 @@ impl Mesh {
             })
         })
         .await;
+    }
+
+    /// Returns the workloads of Istio as they are.
+    async fn workloads(&self) -> Workloads {
         let mut all = Workloads::new();
         for of in WORKLOADS {
             for object in self.list(of).await {
@@ -368,6 +373,7 @@ async fn istio_goes_from_the_original_to_the_processors_and_back_untouched() {
     mesh.ground.apply(vec![injected(&sidecar, &of_sidecars)]).await;
     mesh.install_as_original(&original).await;
     mesh.istio_as_original(&istio).await;
+    mesh.until_scaled().await;
     let (made, workloads) = (mesh.made().await, mesh.workloads().await);
     let (tagged, kept): (BTreeSet<_>, BTreeSet<_>) =
         made.into_iter().partition(|one| one.name == TAG_WEBHOOKS);
@@ -380,7 +386,7 @@ async fn istio_goes_from_the_original_to_the_processors_and_back_untouched() {
     mesh.start().await;
     mesh.processors().await;
     mesh.until_state("Ready").await;
-    // Those of the tag, and those that another processor writes, are owned as they were.
+    // Objects of the tag, and objects that another processor writes, are owned as they were.
     let of_installer = || kept.iter().filter(|one| original.renders(one));
     mesh.until("what Istio's installer owned is the processor's", async || {
         mesh.other_managers(of_installer()).await.is_empty()

@@ -90,7 +90,7 @@ async fn writes_are_admitted_or_denied_and_what_is_deleted_goes_while_no_host_an
             is_marked
         })
         .await;
-    // What is only tried is marked, too, and not stored.
+    // A dry run is marked, too, and not stored.
     let tried = plain("v2alpha1", "tried").to_string();
     let said = gateway.kubectl("create --dry-run=server -o json -f -", &tried);
     let tried: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
