@@ -169,12 +169,12 @@ impl Fault {
         version: &str,
         verdict: &Verdict,
         former: &str,
-        refused: &Self,
+        fault: &Self,
     ) -> Self {
-        let (broke, why) = (broke(verdict), &refused.message);
+        let (broke, why) = (broke(verdict), &fault.message);
         let message =
             format!("version {version} {broke}, and version {former} does not come back: {why}");
-        Self { former: Former::StaysBroken, ..Self::new(refused.reason, message) }
+        Self { former: Former::StaysBroken, ..Self::new(fault.reason, message) }
     }
 
     /// Creates the fault of a component that does not describe itself.
