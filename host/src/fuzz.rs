@@ -78,7 +78,7 @@ fn outcome(input: &[u8]) {
     };
     let reference = ObjectRef {
         cluster: String::new(),
-        kind: kind("", "ConfigMap"),
+        kind: kind("", "ConfigMap").into(),
         namespace: Some("a".into()),
         name: "r".into(),
     };
@@ -93,7 +93,7 @@ fn outcome(input: &[u8]) {
         lines::description("reconciler\tr\t\tv1\tConfigMap\nfinalizer\tx.dev/f\n");
     let mut kinds = Kinds::default();
     for kind in all {
-        let of = Selection { kind: kind.clone(), ..lines::selection(&mut "".split('\t')) };
+        let of = Selection { kind: kind.clone().into(), ..lines::selection(&mut "".split('\t')) };
         description.writes.push(WriteRule { of, verbs: Verbs::all(), fields: Vec::new() });
         kinds.insert(Arc::new(Resource {
             plural: kind.kind.to_lowercase() + "s",

@@ -66,7 +66,7 @@ fn request(name: &str) -> Request {
         context: String::new(),
         ref_: ObjectRef {
             cluster: String::new(),
-            kind,
+            kind: kind.into(),
             namespace: Some("default".into()),
             name: name.into(),
         },

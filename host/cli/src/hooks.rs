@@ -218,7 +218,7 @@ fn kind_of(review: &Review<'_>) -> Kind {
 
 /// Returns whether the configuration of a hook would send a request to it.
 fn is_meant(hook: &Hook, review: &Review<'_>) -> bool {
-    hook.of.kind == kind_of(review) && hook.operations.contains(&operation(review))
+    *hook.of.kind == kind_of(review) && hook.operations.contains(&operation(review))
 }
 
 fn question(
@@ -232,7 +232,7 @@ fn question(
         operation: operation(review),
         ref_: ObjectRef {
             cluster: String::new(),
-            kind: kind_of(review),
+            kind: kind_of(review).into(),
             namespace: Some(review.namespace.to_owned()).filter(|of| !of.is_empty()),
             name: review.name.to_owned(),
         },

@@ -9,7 +9,12 @@ mod convert;
 mod display;
 pub mod hooks;
 
-use std::fmt;
+use std::{
+    borrow::Borrow,
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,25 +28,33 @@ pub struct Kind {
     pub kind: String,
 }
 
-/// The name of one object, with its kind.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// The identity of an object: its name, with its kind in one version. [`SameObject`] compares
+/// without the version.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ObjectRef {
     pub cluster: String,
-    pub kind: Kind,
+    /// Shared, since records hold many references of few kinds.
+    pub kind: Arc<Kind>,
     pub namespace: Option<String>,
     pub name: String,
 }
 
+/// A reference that equals every other one of the same object, in whichever version of its kind.
+#[derive(Clone, Debug)]
+pub struct SameObject<R>(pub R);
+
 /// Some objects of a kind, and some of their fields.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Selection {
     pub cluster: String,
-    pub kind: Kind,
+    /// Shared, as in [`ObjectRef`].
+    pub kind: Arc<Kind>,
     pub namespace: Option<String>,
     pub name: Option<String>,
     pub labels: String,
     pub matching: Vec<(String, String)>,
-    pub fields: Vec<String>,
+    /// Shared, since records hold many selections of the same fields.
+    pub fields: Arc<[String]>,
 }
 
 /// The reason why a read has no answer.
@@ -265,6 +278,38 @@ pub struct Failure {
     pub retry: Retry,
 }
 
+// === impl ObjectRef ===
+
+impl ObjectRef {
+    /// Returns whether both name the same object, in whichever version of its kind.
+    pub fn is_same(&self, other: &Self) -> bool {
+        SameObject(self) == SameObject(other)
+    }
+}
+
+// === impl SameObject ===
+
+impl<R: Borrow<ObjectRef>> SameObject<R> {
+    fn identity(&self) -> (&str, &str, &str, Option<&str>, &str) {
+        let ObjectRef { cluster, kind, namespace, name } = self.0.borrow();
+        (cluster, &kind.group, &kind.kind, namespace.as_deref(), name)
+    }
+}
+
+impl<R: Borrow<ObjectRef>> PartialEq for SameObject<R> {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl<R: Borrow<ObjectRef>> Eq for SameObject<R> {}
+
+impl<R: Borrow<ObjectRef>> Hash for SameObject<R> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
+}
+
 impl Description {
     /// Returns every kind that is named, each once. Kind `*` and group `*` name no kind.
     pub fn kinds(&self) -> Vec<Kind> {
@@ -274,8 +319,8 @@ impl Description {
         let mut kinds: Vec<Kind> = Vec::new();
         for kind in reconciled.chain(read).chain(written) {
             let is_any = kind.kind == "*" || kind.group == "*";
-            if !is_any && !kinds.contains(kind) {
-                kinds.push(kind.clone());
+            if !is_any && !kinds.contains(&**kind) {
+                kinds.push(Kind::clone(kind));
             }
         }
         kinds

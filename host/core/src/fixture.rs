@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a fixture that is wrong fails its test")]
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::contract::{
@@ -32,15 +34,15 @@ pub fn all(name: &str) -> Selection {
 }
 
 /// Selects all objects of a kind, whole.
-pub fn whole(kind: Kind) -> Selection {
+pub fn whole(kind: impl Into<Arc<Kind>>) -> Selection {
     Selection {
         cluster: String::new(),
-        kind,
+        kind: kind.into(),
         namespace: None,
         name: None,
         labels: String::new(),
         matching: Vec::new(),
-        fields: Vec::new(),
+        fields: Arc::default(),
     }
 }
 
@@ -68,10 +70,10 @@ pub fn reference(kind_name: &str, name: &str) -> ObjectRef {
 }
 
 /// A reference to an object.
-pub fn object_ref(kind: Kind, namespace: Option<&str>, name: &str) -> ObjectRef {
+pub fn object_ref(kind: impl Into<Arc<Kind>>, namespace: Option<&str>, name: &str) -> ObjectRef {
     ObjectRef {
         cluster: String::new(),
-        kind,
+        kind: kind.into(),
         namespace: namespace.map(str::to_owned),
         name: name.into(),
     }

@@ -113,7 +113,7 @@ pub struct Denied {
     /// The verbs that are not declared; `CREATE` for the object of an event.
     missing: Verbs,
     /// The kind of the object that was asked for.
-    pub kind: Box<Kind>,
+    pub kind: Arc<Kind>,
 }
 
 // === impl Denied ===
@@ -236,7 +236,7 @@ impl Grant {
             wanted: display_ref(wanted),
             accepted: accepted("objects", all),
             missing: Verbs::CREATE,
-            kind: wanted.kind.clone().into(),
+            kind: Arc::clone(&wanted.kind),
         })
     }
 

@@ -17,7 +17,9 @@ use serde_json::Value;
 
 use crate::{
     contract::bounds::text::{is_kind, is_name},
-    contract::{self, EventType, Kind, ObjectRef, Outcome, Propagation, Requeue, display_ref},
+    contract::{
+        self, EventType, Kind, ObjectRef, Outcome, Propagation, Requeue, SameObject, display_ref,
+    },
     grant::{Grant, Writable},
     path::Path,
     resource::{Kinds, Resource},
@@ -300,19 +302,10 @@ impl Plan {
     }
 }
 
-/// The identity of an object, the same in every version of its kind. Borrowed, as it is made for
-/// each object of an outcome.
-pub type Identity<'a> = (&'a str, &'a str, &'a str, Option<&'a str>, &'a str);
-
-/// Returns the identity of the object that a reference names.
-pub fn identity(of: &ObjectRef) -> Identity<'_> {
-    (&of.cluster, &of.kind.group, &of.kind.kind, of.namespace.as_deref(), &of.name)
-}
-
 fn unique(all: &[(String, ObjectRef)]) -> Result<(), Invalid> {
     let mut seen = HashMap::new();
     for (place, object) in all {
-        if let Some(other) = seen.insert(identity(object), place) {
+        if let Some(other) = seen.insert(SameObject(object), place) {
             return Err(Fault::Duplicate { other: other.clone() }.on(place.clone(), object));
         }
     }
@@ -327,16 +320,12 @@ pub fn kinds(outcome: &Outcome, reconciled: &ObjectRef) -> HashSet<Kind> {
         .iter()
         .chain(&outcome.patch)
         .filter_map(|manifest| manifest::kind_of(&manifest.object));
-    let deletions =
-        outcome.evict.iter().chain(&outcome.delete).map(|deletion| deletion.ref_.kind.clone());
-    let prunes = outcome.prune.iter().map(|selection| selection.kind.clone());
-    let events = outcome.events.iter().filter_map(|event| Some(event.on.as_ref()?.kind.clone()));
-    manifests
-        .chain(deletions)
-        .chain(prunes)
-        .chain(events)
-        .chain([reconciled.kind.clone()])
-        .collect()
+    let deletions = outcome.evict.iter().chain(&outcome.delete);
+    let deletions = deletions.map(|deletion| &deletion.ref_.kind);
+    let prunes = outcome.prune.iter().map(|selection| &selection.kind);
+    let events = outcome.events.iter().filter_map(|event| Some(&event.on.as_ref()?.kind));
+    let others = deletions.chain(prunes).chain(events).chain([&reconciled.kind]);
+    manifests.chain(others.map(|kind| Kind::clone(kind))).collect()
 }
 
 fn refuse_unsupported(outcome: &Outcome) -> Result<(), Invalid> {
@@ -392,7 +381,7 @@ struct Check<'a> {
 /// The objects that an outcome applies, by identity, with their place in the order given. Of
 /// duplicates, the first.
 #[derive(Default)]
-struct Applied<'a>(HashMap<Identity<'a>, (usize, &'a ObjectRef)>);
+struct Applied<'a>(HashMap<SameObject<&'a ObjectRef>, (usize, &'a ObjectRef)>);
 
 // === impl Applied ===
 
@@ -400,14 +389,14 @@ impl<'a> Applied<'a> {
     fn of(applied: &'a [ObjectRef]) -> Self {
         let mut all = HashMap::with_capacity(applied.len());
         for (index, of) in applied.iter().enumerate() {
-            all.entry(identity(of)).or_insert((index, of));
+            all.entry(SameObject(of)).or_insert((index, of));
         }
         Self(all)
     }
 
     /// Returns the one of these objects that the outcome applies first.
     fn first(&self, of: &[ObjectRef]) -> Option<&'a ObjectRef> {
-        let found = of.iter().filter_map(|of| self.0.get(&identity(of)));
+        let found = of.iter().filter_map(|of| self.0.get(&SameObject(of)));
         found.min_by_key(|(index, _)| *index).map(|(_, of)| *of)
     }
 }
@@ -456,13 +445,13 @@ impl Check<'_> {
             .map_err(|error| refuse(Fault::NotJson(error.to_string())))?;
         if status.get("apiVersion").is_some() && status.get("kind").is_some() {
             let named = manifest::reference(&status).map_err(&refuse)?;
-            let same = identity(&ObjectRef {
+            let same = reconciled.reference.is_same(&ObjectRef {
                 namespace: named
                     .namespace
                     .clone()
                     .or_else(|| reconciled.reference.namespace.clone()),
                 ..named.clone()
-            }) == identity(&reconciled.reference);
+            });
             if !same {
                 return Err(refuse(Fault::malformed(
                     "metadata",
@@ -491,7 +480,7 @@ impl Check<'_> {
             let place = format!("events[{index}]");
             if let Some(on) = &event.on {
                 self.check_reference(on, &format!("{place}.on"))?;
-                let mentioned = identity(on) == identity(&self.against.reconciled.reference);
+                let mentioned = on.is_same(&self.against.reconciled.reference);
                 if !mentioned {
                     self.against
                         .grant

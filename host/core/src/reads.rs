@@ -206,10 +206,8 @@ impl View {
         if self.is_forgotten(answer.as_ref().err()) {
             return answer.map(|_| None);
         }
-        let question = Question::Get {
-            of: record::Object::of(of, self.stores.shared_kind(&of.kind)),
-            fields: self.readable.shared(fields),
-        };
+        let question =
+            Question::Get { of: self.stores.shared_ref(of), fields: self.readable.shared(fields) };
         let given = answer.as_ref().map(|found| found.iter().collect());
         self.reads.record(question, self.stood.take(), given);
         answer.map(|found| found.map(|rendered| rendered.json))
@@ -270,7 +268,7 @@ impl View {
         let secret = self.reads.saw_secret() || record::is_secret(&of.kind);
         let (kind, fields) = (self.stores.shared_kind(&of.kind), self.readable.shared(&of.fields));
         let question = Question::List {
-            of: Box::new(record::Selection::of(of, kind, fields, secret)),
+            of: Box::new(record::recorded(Selection { kind, fields, ..of.clone() }, secret)),
             limit,
             from: from.map(|token| record::asked_text(secret, token).into()),
         };

@@ -42,9 +42,9 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 use self::absence::Absences;
-use self::feed::{Changes, Store, Tables};
-use self::place::{NamespacedName, metadata};
-use self::table::Table;
+use self::feed::{Store, Tables};
+use self::place::NamespacedName;
+use self::table::{Changes, Update};
 use crate::contract::{Kind, ObjectRef, Selection};
 use crate::key::Key;
 use crate::path::{Fields, Path};
@@ -235,17 +235,9 @@ impl Stores {
         let source = Source::Write { by: by.clone(), sent: Some(Arc::clone(sent)) };
         for store in of_kind.stores.read().iter() {
             let is_within = store.scope.holds(object);
-            let apply = |table: &mut Table| {
-                if is_within { table.wrote(object) } else { table.left(object) }
-            };
-            let change = |tables: &mut Tables| tables.change(apply);
-            if !self.change_store(&of_kind.kind, store, &source, change) {
-                let version = is_within.then(|| metadata(object, "resourceVersion").into());
-                self.claim(&of_kind.kind, store, NamespacedName::of(object), version, &source);
-            }
-            self.replace(&of_kind.kind, store);
+            let update = if is_within { Update::Wrote(object) } else { Update::Left(object) };
+            self.update(&of_kind.kind, store, None, update, &source);
         }
-        self.moved();
     }
 
     /// Sets the fields that a field manager wants to be absent from an object, in place of its
@@ -270,13 +262,8 @@ impl Stores {
         let source = Source::Write { by: by.clone(), sent: None };
         let place = NamespacedName::new(namespace.unwrap_or_default(), name);
         for store in of_kind.stores.read().iter() {
-            let change = |tables: &mut Tables| tables.change(|table| table.deleted(&place, uid));
-            if !self.change_store(&of_kind.kind, store, &source, change) {
-                self.claim(&of_kind.kind, store, place.clone(), None, &source);
-            }
-            self.replace(&of_kind.kind, store);
+            self.update(&of_kind.kind, store, None, Update::Deleted(&place, uid), &source);
         }
-        self.moved();
     }
 
     /// Returns the known state of an object.
@@ -395,6 +382,11 @@ impl Stores {
         Arc::clone(&self.of_kind(kind).kind)
     }
 
+    /// Returns a reference whose kind is the copy that its stores share, to be held for long.
+    pub fn shared_ref(&self, of: &ObjectRef) -> ObjectRef {
+        ObjectRef { kind: self.shared_kind(&of.kind), ..of.clone() }
+    }
+
     /// Returns the stores of a kind. A kind for which no store was opened and nothing was reported
     /// is not added to the map: processors are untrusted and can name any number of kinds.
     fn of_kind(&self, kind: &Kind) -> Arc<OfKind> {
@@ -410,59 +402,47 @@ impl Stores {
         Arc::clone(kinds.entry(kind.clone()).or_insert_with(|| OfKind::new(kind)))
     }
 
-    /// Publishes that a write by this host caused what the table already knew: a watch was faster
-    /// than the answer, or the write changed nothing.
-    fn claim(
+    /// Updates one table of a store, or both by a write of this host; lets a newly listed table take
+    /// over if that is possible now; and publishes what readers see of both.
+    fn update(
         &self,
         kind: &Arc<Kind>,
         store: &Store,
-        place: NamespacedName,
-        version: Option<Box<str>>,
+        table: Option<u64>,
+        update: Update<'_>,
         source: &Source,
     ) {
-        self.publish([Event::Claimed(Claim {
-            store: store.id,
-            kind: Arc::clone(kind),
-            place,
-            version,
-            source: source.clone(),
-        })]);
-    }
-
-    /// Lets a newly listed table take over if the last report made that possible.
-    fn replace(&self, kind: &Arc<Kind>, store: &Store) {
-        self.change_store(kind, store, &Source::Watch, Tables::replace);
-    }
-
-    /// Reports to the tables of a store, and wakes the task that takes events. Returns whether
-    /// anything changed.
-    fn change_store(
-        &self,
-        kind: &Arc<Kind>,
-        store: &Store,
-        source: &Source,
-        what: impl FnOnce(&mut Tables) -> Changes,
-    ) -> bool {
-        let is_news = self.record(kind, store, source, what);
-        if is_news {
-            self.wake();
+        let mut tables = store.tables.lock();
+        let changes = tables.update(table, update);
+        let is_seen = self.record(kind, store, &mut tables, changes, source);
+        if matches!(update, Update::ListItem(_)) {
+            return;
         }
-        is_news
+        if let Some((place, version)) = update.written().filter(|_| !is_seen) {
+            // A watch was faster than the answer, or the write changed nothing.
+            let (store, kind, source) = (store.id, Arc::clone(kind), source.clone());
+            let claim = Claim { store, kind, place, version, source };
+            self.0.events.lock().waiting.push_back(Event::Claimed(claim));
+        }
+        let changes = tables.replace();
+        self.record(kind, store, &mut tables, changes, &Source::Watch);
+        drop(tables);
+        self.wake();
+        self.moved();
     }
 
-    /// Does what [`Stores::change_store`] does but wakes no task: the caller has to call
-    /// [`Stores::wake`].
+    /// Records changes as events, and wakes no task. Returns whether readers see any.
     fn record(
         &self,
         kind: &Arc<Kind>,
         store: &Store,
+        tables: &mut Tables,
+        changes: Changes,
         source: &Source,
-        what: impl FnOnce(&mut Tables) -> Changes,
     ) -> bool {
-        let mut tables = store.tables.lock();
-        let (differences, completed) = what(&mut tables);
         store.held.store(tables.held(), Ordering::Relaxed);
-        if differences.is_empty() && !completed {
+        let Changes { differences, is_complete } = changes;
+        if differences.is_empty() && !is_complete {
             return false;
         }
         let mut events = self.0.events.lock();
@@ -474,7 +454,7 @@ impl Stores {
                 Change { sequence: events.sequence, store: store.id, kind, old, new, source };
             events.waiting.push_back(Event::Object(change));
         }
-        if completed {
+        if is_complete {
             events.waiting.push_back(Event::Complete(Arc::clone(kind)));
         }
         true

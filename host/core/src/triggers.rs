@@ -78,7 +78,7 @@ struct OfKind {
 pub struct Registration {
     processor: Arc<str>,
     name: Arc<str>,
-    kind: Kind,
+    kind: Arc<Kind>,
     query: Query,
     fields: Arc<Fields>,
     extent: Extent,
@@ -463,7 +463,7 @@ impl Registration {
     /// Returns the key of a changed object, if the object is one of the reconciler's and has
     /// entered the selection or differs in the selected fields.
     fn key_of(&self, compare: &mut Compare<'_>) -> Option<Key> {
-        let new = compare.change.new.as_ref().filter(|_| *compare.change.kind == self.kind)?;
+        let new = compare.change.new.as_ref().filter(|_| compare.change.kind == self.kind)?;
         if !self.has(new) {
             return None;
         }

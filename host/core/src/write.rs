@@ -26,7 +26,7 @@ use serde_json::Value;
 use crate::{
     applied_fields::Pair,
     applied_fields::manager::{self, FieldManagers, Owner},
-    contract::{self, Kind, ObjectRef, WriteFailure, display_ref},
+    contract::{self, Kind, ObjectRef, SameObject, WriteFailure, display_ref},
     grant::rights::Rights,
     outcome::{Class, Manifest, Plan, Reconciled},
     queue::Key,
@@ -55,7 +55,7 @@ use conflict::Takings;
 pub use conflict::{MAX_TAKINGS, TAKINGS_PERIOD};
 use event::Recorder;
 use key_conflict::KeyConflicts;
-use memory::{Identity, ManagedObject, Memory};
+use memory::{ManagedObject, Memory};
 
 /// The source of the current time, for events.
 pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
@@ -114,7 +114,7 @@ pub struct Written {
     /// begun: the key has to run again.
     pub waits: Vec<String>,
     /// The kinds of objects of which fields were taken from others, one for each such write.
-    pub forced: Vec<Kind>,
+    pub forced: Vec<Arc<Kind>>,
     /// Warnings for a person.
     pub warnings: Vec<String>,
     /// The requests that were answered with 403: the kind, and the message.
@@ -207,7 +207,7 @@ struct Run<'a> {
     /// Kinds that this plan has defined.
     defined: HashMap<Kind, Arc<Resource>>,
     /// The uids of the objects that this plan has applied.
-    uids: HashMap<Identity, String>,
+    uids: HashMap<SameObject<ObjectRef>, String>,
     touched: HashSet<ManagedObject>,
     /// The answers about the keys behind other managers, by their identities: true if it is gone.
     gone: HashMap<String, bool>,
@@ -431,7 +431,7 @@ impl Run<'_> {
         if self.context.reconciled.uid() == Some(uid) {
             self.latest = Some(answer.clone());
         }
-        self.uids.insert(Identity::from(of), uid.to_owned());
+        self.uids.insert(SameObject(of.clone()), uid.to_owned());
     }
 
     fn wrote(&mut self, manifest: &Manifest, manager: &str, own: Option<Pair>) {
@@ -445,7 +445,7 @@ impl Run<'_> {
 }
 
 fn managed(manager: &str, of: &ObjectRef) -> ManagedObject {
-    ManagedObject { manager: manager.to_owned(), of: Identity::from(of) }
+    ManagedObject { manager: manager.to_owned(), of: SameObject(of.clone()) }
 }
 
 fn failure(

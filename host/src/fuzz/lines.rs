@@ -26,12 +26,20 @@ pub(super) fn selection<'a>(words: &mut impl Iterator<Item = &'a str>) -> Select
     let matching = some(words).map(|path| (path, word(words)));
     let fields = words.map(str::to_owned).collect();
     let matching = matching.into_iter().collect();
-    Selection { cluster: String::new(), kind, namespace, name, labels, matching, fields }
+    Selection {
+        cluster: String::new(),
+        kind: kind.into(),
+        namespace,
+        name,
+        labels,
+        matching,
+        fields,
+    }
 }
 
 fn reference<'a>(words: &mut impl Iterator<Item = &'a str>) -> ObjectRef {
     let (kind, namespace) = (kind(words), some(words));
-    ObjectRef { cluster: String::new(), kind, namespace, name: word(words) }
+    ObjectRef { cluster: String::new(), kind: kind.into(), namespace, name: word(words) }
 }
 
 /// Reads a description of these lines: `reconciler NAME SELECTION`, `finalizer NAME` of the last

@@ -15,7 +15,7 @@ use mortise_core::{
 fn report(attempt: u32, changes: &[(Action, &str)]) -> Report {
     let run = Run { key: key("hidden"), causes: Vec::new(), more_causes: 0, attempt };
     let mut report = Report::new(&run);
-    report.kind = kind("Rule");
+    report.kind = kind("Rule").into();
     report.changes = changes
         .iter()
         .map(|(action, of)| Change {
@@ -160,7 +160,7 @@ fn descriptions_that_are_swapped_without_end_make_series_with_an_end() {
     let metrics = Metrics::new();
     for number in 0..9000 {
         let mut report = report(0, &[]);
-        report.kind = kind(&format!("Kind{number}"));
+        report.kind = kind(&format!("Kind{number}")).into();
         metrics.ran(&report);
         metrics.watch_restarted(&report.kind);
     }

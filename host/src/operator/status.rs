@@ -368,7 +368,7 @@ fn serving(known: &Known<'_>) -> Option<Finding> {
 /// Returns the kinds that the cluster does not serve: those that are reconciled, and the others.
 fn missing(running: &Running<'_>) -> (Vec<String>, Vec<String>) {
     let is_reconciled = |kind: &&Kind| {
-        running.description.reconcilers.iter().any(|reconciler| reconciler.of.kind == **kind)
+        running.description.reconcilers.iter().any(|reconciler| *reconciler.of.kind == **kind)
     };
     let (reconciled, other): (Vec<&Kind>, Vec<&Kind>) =
         running.status.missing.iter().partition(is_reconciled);

@@ -100,7 +100,7 @@ fn review(hook: &str, request: Request<'_>) -> Result<hooks::Review, Refused> {
         operation,
         ref_: ObjectRef {
             cluster: String::new(),
-            kind: Kind { group, version, kind },
+            kind: Kind { group, version, kind }.into(),
             namespace: Some(request.namespace).filter(|namespace| !namespace.is_empty()),
             name: request.name,
         },

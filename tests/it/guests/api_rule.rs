@@ -77,7 +77,7 @@ impl Setting {
         };
         let ref_ = ObjectRef {
             cluster: String::new(),
-            kind,
+            kind: kind.into(),
             namespace: Some("shop".into()),
             name: name.into(),
         };

@@ -53,18 +53,18 @@ fn kind() -> Kind {
 
 fn object_ref() -> ObjectRef {
     let (cluster, namespace) = (String::new(), Some("a".into()));
-    ObjectRef { cluster, kind: kind(), namespace, name: "b".into() }
+    ObjectRef { cluster, kind: kind().into(), namespace, name: "b".into() }
 }
 
 fn selection() -> Selection {
     Selection {
         cluster: String::new(),
-        kind: kind(),
+        kind: kind().into(),
         namespace: None,
         name: Some("n".into()),
         labels: "x=y".into(),
         matching: vec![("spec.nodeName".into(), "one".into())],
-        fields: vec!["spec".into()],
+        fields: ["spec".into()].into(),
     }
 }
 

@@ -33,7 +33,7 @@ fn review(hook: &str, spec: &Value) -> Review {
     Review {
         hook: hook.into(),
         operation: Operation::Create,
-        ref_: ObjectRef { cluster, kind, namespace, name: "a".into() },
+        ref_: ObjectRef { cluster, kind: kind.into(), namespace, name: "a".into() },
         object: Some(rule(spec)),
         old: None,
         user: "jane".into(),

@@ -87,7 +87,7 @@ async fn listed(stage: &Stage) {
     let mut progress = stage.host.progress();
     let of = ObjectRef {
         cluster: String::new(),
-        kind: kind(WIDGET),
+        kind: kind(WIDGET).into(),
         namespace: Some(NAMESPACE.into()),
         name: "nobody".into(),
     };

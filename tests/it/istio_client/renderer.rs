@@ -64,7 +64,12 @@ impl Renderer {
 
     pub(crate) async fn render(&self, case: &Case) -> Answer {
         let kind = Kind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() };
-        let of = ObjectRef { cluster: String::new(), kind, namespace: None, name: "one".into() };
+        let of = ObjectRef {
+            cluster: String::new(),
+            kind: kind.into(),
+            namespace: None,
+            name: "one".into(),
+        };
         let request = Request {
             reconciler: "renders".into(),
             parent: None,

@@ -272,7 +272,7 @@ fn kinds_of(hooks: &Hooks) -> Vec<Kind> {
             kind: of.kind.clone(),
         })
     });
-    converted.chain(hooks.admission.iter().map(|hook| hook.of.kind.clone())).collect()
+    converted.chain(hooks.admission.iter().map(|hook| Kind::clone(&hook.of.kind))).collect()
 }
 
 /// Formats the objects as YAML, after comments that explain them.
@@ -394,7 +394,7 @@ impl Selected {
             matching: matching
                 .map(|(path, value)| Match { path: path.clone(), value: value.clone() })
                 .collect(),
-            fields: selection.fields.clone(),
+            fields: selection.fields.to_vec(),
         }
     }
 }

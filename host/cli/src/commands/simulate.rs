@@ -268,7 +268,7 @@ impl Simulation<'_> {
     /// Returns the reference in the version in which its object is printed.
     fn preferred(&self, mut of: ObjectRef) -> ObjectRef {
         if let Some(version) = self.api.preferred_version(&of.kind.group, &of.kind.kind) {
-            of.kind.version = version;
+            Arc::make_mut(&mut of.kind).version = version;
         }
         of
     }

@@ -260,8 +260,8 @@ impl Driver {
     fn start(stage: &Stage, loaded: Loaded) -> anyhow::Result<Self> {
         let api = stage.cluster().api().clone();
         let reconcilers = &loaded.description.reconcilers;
-        let kinds =
-            reconcilers.iter().map(|reconciler| reconciler.of.kind.clone().into()).collect();
+        let kinds = reconcilers.iter().map(|reconciler| Kind::clone(&reconciler.of.kind).into());
+        let kinds = kinds.collect();
         let clock = stage.cluster().clone();
         let now: Clock = Arc::new(move || clock.now());
         let options = Options { now, drive: Drive::Caller, ..Options::default() };

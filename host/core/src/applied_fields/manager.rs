@@ -203,7 +203,7 @@ mod tests {
         let kind = Kind { group: "x.dev".into(), version: version.into(), kind: "Rule".into() };
         let reference = ObjectRef {
             cluster: String::new(),
-            kind,
+            kind: kind.into(),
             namespace: Some("default".into()),
             name: name.into(),
         };

@@ -29,7 +29,7 @@ macro_rules! contract_conversions {
 
         impl From<types::ObjectRef> for ObjectRef {
             fn from(types::ObjectRef { cluster, kind, namespace, name }: types::ObjectRef) -> Self {
-                Self { cluster, kind: kind.into(), namespace, name }
+                Self { cluster, kind: Kind::from(kind).into(), namespace, name }
             }
         }
 
@@ -37,7 +37,8 @@ macro_rules! contract_conversions {
             fn from(of: types::Selection) -> Self {
                 let types::Selection { cluster, kind, namespace, name, labels, matching, fields } =
                     of;
-                Self { cluster, kind: kind.into(), namespace, name, labels, matching, fields }
+                let (kind, fields) = (Kind::from(kind).into(), fields.into());
+                Self { cluster, kind, namespace, name, labels, matching, fields }
             }
         }
 
@@ -239,6 +240,7 @@ macro_rules! contract_conversions {
 
         impl From<ObjectRef> for types::ObjectRef {
             fn from(ObjectRef { cluster, kind, namespace, name }: ObjectRef) -> Self {
+                let kind = ::std::sync::Arc::unwrap_or_clone(kind);
                 Self { cluster, kind: kind.into(), namespace, name }
             }
         }

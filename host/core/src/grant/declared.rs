@@ -1,6 +1,9 @@
 //! A declared selection.
 
-use std::fmt::{self, Display};
+use std::{
+    fmt::{self, Display},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
@@ -14,7 +17,7 @@ use crate::{
 /// A declared selection, parsed.
 #[derive(Debug)]
 pub struct Declared {
-    pub kind: Kind,
+    pub kind: Arc<Kind>,
     namespace: Option<String>,
     name: Option<String>,
     labels: LabelSelector,
@@ -53,7 +56,7 @@ impl Declared {
         let matching = of.matching.iter().map(|(key, value)| Ok((path("matching", key)?, value)));
         let matching = matching.collect::<Result<Vec<_>, Invalid>>()?.into_iter();
         Ok(Self {
-            kind: kind.clone(),
+            kind: Arc::clone(kind),
             namespace: of.namespace.clone(),
             name: of.name.clone(),
             labels,

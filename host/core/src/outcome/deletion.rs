@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{Check, Deletion, Fault, Invalid, Prune};
 use crate::{
     contract::bounds::FIELDS,
-    contract::{self, Selection, Verbs},
+    contract::{self, SameObject, Selection, Verbs},
     labels::LabelSelector,
     path::Path,
 };
@@ -53,7 +53,7 @@ impl Check<'_> {
                     Fault::malformed("uid", "a text that is not empty, or none").on(place, &of)
                 );
             }
-            if let Some(other) = seen.insert(super::identity(&removal.ref_), index) {
+            if let Some(other) = seen.insert(SameObject(&removal.ref_), index) {
                 return Err(Fault::Duplicate { other: format!("{list}[{other}]") }.on(place, &of));
             }
             let within = (!writable.unconditional(verb)).then_some(writable);

@@ -1,5 +1,7 @@
 //! The reasons why an outcome is refused, each with the object and the field.
 
+use std::sync::Arc;
+
 use crate::{
     contract::{Kind, ObjectRef, display_ref},
     grant::Denied,
@@ -14,7 +16,7 @@ pub struct Invalid {
     /// The object, as far as it could be read: kind, namespace and name.
     pub object: Option<String>,
     /// The object's kind, if it is known.
-    pub kind: Option<Box<Kind>>,
+    pub kind: Option<Arc<Kind>>,
     /// The fault at that place.
     pub fault: Fault,
 }
@@ -105,7 +107,7 @@ impl Fault {
         Invalid {
             place: place.into(),
             object: Some(display_ref(object)),
-            kind: Some(object.kind.clone().into()),
+            kind: Some(Arc::clone(&object.kind)),
             fault: self,
         }
     }

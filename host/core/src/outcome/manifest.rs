@@ -78,7 +78,7 @@ pub fn reference(object: &Value) -> Result<ObjectRef, Fault> {
         .ok_or_else(|| Fault::malformed("apiVersion", "`<version>` or `<group>/<version>`"))?;
     Ok(ObjectRef {
         cluster: String::new(),
-        kind,
+        kind: kind.into(),
         namespace: text("/metadata/namespace", "metadata.namespace")?.map(str::to_owned),
         name: required("/metadata/name", "metadata.name")?.to_owned(),
     })
@@ -128,7 +128,7 @@ fn name_of(text: &str) -> Option<String> {
     let name = metadata.name.unwrap_or_else(|| "(no name)".to_owned());
     Some(display_ref(&ObjectRef {
         cluster: String::new(),
-        kind,
+        kind: kind.into(),
         namespace: metadata.namespace,
         name,
     }))

@@ -1,9 +1,11 @@
 //! Checks owner references: if an owner did not exist, the garbage collector would delete the
 //! object.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
-use super::{Check, Fault, identity, manifest::Part};
+use super::{Check, Fault, manifest::Part};
 use crate::{
     contract::bounds::OWNERS,
     contract::{Kind, ObjectRef, display_ref},
@@ -60,11 +62,12 @@ impl Check<'_> {
         let uid = text("uid");
         // An owner lives in the dependent's namespace, or has none.
         let places = [to.namespace.clone(), None];
+        let kind = Arc::new(kind);
         let candidates: Vec<ObjectRef> = places
             .into_iter()
             .map(|namespace| ObjectRef {
                 cluster: to.cluster.clone(),
-                kind: kind.clone(),
+                kind: Arc::clone(&kind),
                 namespace,
                 name: name.clone(),
             })
@@ -72,12 +75,11 @@ impl Check<'_> {
         let shown = candidates.first().map(display_ref).unwrap_or_default();
         let refuse =
             |reason: &str| Err(Fault::Owner { owner: shown.clone(), reason: reason.to_owned() });
-        if candidates.iter().any(|owner| identity(owner) == identity(to)) {
+        if candidates.iter().any(|owner| owner.is_same(to)) {
             return refuse("an object does not own itself");
         }
         let reconciled = self.against.reconciled;
-        let is =
-            |object: &ObjectRef| candidates.iter().any(|owner| identity(owner) == identity(object));
+        let is = |object: &ObjectRef| candidates.iter().any(|owner| owner.is_same(object));
         if is(&reconciled.reference) && (uid.is_some() && uid == reconciled.uid()) {
             return Ok(None);
         }

@@ -512,12 +512,12 @@ fn refused_removals() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
         ),
         (
             "prune of another kind",
-            prune(Selection { kind: v1("", "Secret"), ..config_maps() }),
+            prune(Selection { kind: v1("", "Secret").into(), ..config_maps() }),
             &["Secret v1", "is not declared"],
         ),
         (
             "prune of any kind",
-            prune(Selection { kind: v1("", "*"), ..config_maps() }),
+            prune(Selection { kind: v1("", "*").into(), ..config_maps() }),
             &["one kind, not any"],
         ),
         (

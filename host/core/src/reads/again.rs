@@ -9,7 +9,7 @@ use super::{Cut, Kept, Listing, View, dependencies::of_kept};
 use crate::{
     contract::{Kind, ObjectRef, Selection},
     grant::rights::ReadTarget,
-    reads::record::{self, Digest, Question, is_digest},
+    reads::record::{self, Digest, Question, can_be_asked, is_digest},
     store::{Entry, StoreId},
 };
 
@@ -70,24 +70,26 @@ impl View {
         let before = self.reads.records().len();
         match &asked.question {
             Question::Get { of, fields } => {
-                let (reference, fields) = (of.reference(), Arc::clone(fields));
+                let (of, fields) = (of.clone(), Arc::clone(fields));
                 let place = ReadTarget::object(of.namespace.as_deref(), &of.name);
                 if self.is_at_hand(&of.kind, place) {
-                    self.get_again(asked, &reference, &fields);
+                    self.get_again(asked, &of, &fields);
                 } else {
                     // The recorded read holds the answer, or the reason why there is none.
-                    let _ = self.get_allowed(&reference, &fields).await;
+                    let _ = self.get_allowed(&of, &fields).await;
                 }
             }
             Question::List { of, limit, from } => {
                 let (limit, from) = (*limit, from.clone());
-                let from = from.as_deref();
-                let selection = of.selection().filter(|_| !from.is_some_and(is_digest))?;
+                let (of, from) = (of.clone(), from.as_deref());
+                if !can_be_asked(&of) || from.is_some_and(is_digest) {
+                    return None;
+                }
                 let place = ReadTarget::list(of.namespace.as_deref(), of.name.as_deref());
-                if self.is_at_hand(&selection.kind, place) {
-                    self.list_again(asked, &selection, (limit, from), answers);
+                if self.is_at_hand(&of.kind, place) {
+                    self.list_again(asked, &of, (limit, from), answers);
                 } else {
-                    let _ = self.list_allowed(&selection, limit, from).await;
+                    let _ = self.list_allowed(&of, limit, from).await;
                 }
             }
         }
@@ -266,9 +268,9 @@ mod tests {
                         let now = again.ask_again(read.clone(), &answers);
                         let now = now.now_or_never().flatten().unwrap();
                         match &read.question {
-                            Question::Get { of, fields } => drop(plain.get(&of.reference(), fields)),
+                            Question::Get { of, fields } => drop(plain.get(of, fields)),
                             Question::List { of, limit, from } => {
-                                drop(plain.list(&of.selection().unwrap(), *limit, from.as_deref()));
+                                drop(plain.list(of, *limit, from.as_deref()));
                             }
                         }
                         prop_assert_eq!(now, plain.reads.records().last().unwrap().answer);

@@ -22,7 +22,7 @@ pub struct Reads {
     object: Option<Digest>,
     records: Vec<record::Read>,
     wrote: Vec<WriteRecord>,
-    removed: Vec<record::Object>,
+    removed: Vec<ObjectRef>,
     pruned: Vec<Pruned>,
     finalizers: Option<record::Finalizers>,
     answered: Vec<(Arc<Kind>, Arc<Entry>)>,
@@ -189,12 +189,14 @@ impl Reads {
     /// The record also holds the fields that the run owned, since none of its digests is keyed.
     pub fn resume(&mut self, record: &record::Record) {
         for wrote in record.wrote.iter().filter(|wrote| wrote.subresource.is_empty()) {
-            let record::Object { kind, namespace, name, .. } = &wrote.of;
+            let ObjectRef { kind, namespace, name, .. } = &wrote.of;
             let own = wrote.own.and_then(record::Own::pair);
             self.record_written(kind, (namespace.as_deref(), name), &wrote.manager, own);
         }
         for record::Pruned { of, manager } in &record.pruned {
-            if let Some(query) = of.selection().and_then(|of| Query::new(&of).ok()) {
+            if record::can_be_asked(of)
+                && let Ok(query) = Query::new(of)
+            {
                 self.record_pruned(&of.kind, query, manager);
             }
         }
@@ -279,7 +281,7 @@ impl Reads {
 
     /// Records that the run deleted an object, or found it absent.
     pub fn removed(&mut self, of: &ObjectRef) {
-        self.removed.push(record::Object::of(of, self.stores.shared_kind(&of.kind)));
+        self.removed.push(self.stores.shared_ref(of));
     }
 
     /// Records the finalizers that the object holds by the decision of the run.
@@ -294,7 +296,7 @@ impl Reads {
         subresource: &str,
         own: Option<Pair>,
     ) {
-        let object = record::Object::of(of, self.stores.shared_kind(&of.kind));
+        let object = self.stores.shared_ref(of);
         let secret = self.saw_secret || record::is_secret(&of.kind);
         let own = own.map(|pair| record::Own::of(pair, secret));
         let subresource = subresource.into();
@@ -317,8 +319,8 @@ impl Reads {
             let shared = self.shared_manager(manager);
             self.record_pruned(&of.kind, query, &shared);
             let secret = self.saw_secret || record::is_secret(&of.kind);
-            let (kind, fields) = (self.stores.shared_kind(&of.kind), of.fields.as_slice().into());
-            let of = record::Selection::of(of, kind, fields, secret);
+            let kind = self.stores.shared_kind(&of.kind);
+            let of = record::recorded(Selection { kind, ..of.clone() }, secret);
             self.pruned.push(Pruned { of, manager: shared });
         }
     }

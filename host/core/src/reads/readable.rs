@@ -58,7 +58,7 @@ struct Remembered {
 #[derive(Debug)]
 pub(super) struct Part {
     of: Declared,
-    kind: Kind,
+    kind: Arc<Kind>,
     scope: Scope,
     query: Query,
     /// The paths in `matching`.

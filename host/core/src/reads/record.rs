@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     applied_fields::Pair,
-    contract::{self, Kind, ObjectRef},
+    contract::{Kind, ObjectRef, Selection},
     key::Key,
 };
 
@@ -54,7 +54,7 @@ pub struct Record {
     /// The objects that the run wrote or found as they are to be, in the order of writing.
     pub wrote: Box<[WriteRecord]>,
     /// The objects that the run wanted gone: deleted or evicted.
-    pub removed: Box<[Object]>,
+    pub removed: Box<[ObjectRef]>,
     /// The selections that the run pruned.
     pub pruned: Box<[Pruned]>,
     /// The finalizers that the object holds since then, and those that it does not; `None` if the
@@ -129,13 +129,13 @@ pub enum Question {
     /// A question for one object.
     Get {
         /// The object.
-        of: Object,
+        of: ObjectRef,
         /// The fields; if empty, all that are declared.
         fields: Arc<[String]>,
     },
     /// A question for a page of a list.
     List {
-        /// The selection of objects.
+        /// The selection, as [`recorded`].
         of: Box<Selection>,
         /// The most objects on the page; 0 for no limit.
         limit: u32,
@@ -143,41 +143,6 @@ pub enum Question {
         /// since a token holds a digest of the selection.
         from: Option<Box<str>>,
     },
-}
-
-/// The name of an object, as records hold it: an [`ObjectRef`] with a shared kind and short texts,
-/// since there are many for each key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Object {
-    /// The cluster; empty for the home cluster.
-    pub cluster: Box<str>,
-    pub kind: Arc<Kind>,
-    /// The namespace; `None` if the object is cluster-scoped.
-    pub namespace: Option<Box<str>>,
-    /// The name within the namespace.
-    pub name: Box<str>,
-}
-
-/// A selection of objects of a kind, and of their fields.
-///
-/// If the objects are Secrets, or if the run had read of a Secret before, a keyed [`Digest`] stands
-/// for each text that they are compared with.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Selection {
-    /// The cluster; empty for the home cluster.
-    pub cluster: Box<str>,
-    /// The kind of the objects.
-    pub kind: Arc<Kind>,
-    /// The namespace; `None` for all namespaces.
-    pub namespace: Option<Box<str>>,
-    /// The name; `None` for any name.
-    pub name: Option<Box<str>>,
-    /// The label selector, or its digest; an empty selector stays empty.
-    pub labels: Box<str>,
-    /// The paths and the texts to be found there, or the digests of the texts.
-    pub matching: Box<[(String, String)]>,
-    /// The fields; if empty, all that are declared.
-    pub fields: Arc<[String]>,
 }
 
 /// The inputs of a run that are not read from the cluster, and that may differ the next time.
@@ -195,7 +160,7 @@ pub struct Asked {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteRecord {
     /// The object.
-    pub of: Object,
+    pub of: ObjectRef,
     /// The field manager.
     pub manager: Arc<str>,
     /// The subresource: `status`, or empty for the object itself.
@@ -211,7 +176,7 @@ pub struct WriteRecord {
 /// run did not write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pruned {
-    /// The selection.
+    /// The selection, as [`recorded`].
     pub of: Selection,
     /// The field manager.
     pub manager: Arc<str>,
@@ -288,69 +253,23 @@ impl Question {
     }
 }
 
-// === impl Object ===
+// === texts of a selection ===
 
-impl Object {
-    pub fn of(of: &ObjectRef, kind: Arc<Kind>) -> Self {
-        Self {
-            cluster: of.cluster.as_str().into(),
-            kind,
-            namespace: of.namespace.as_deref().map(Into::into),
-            name: of.name.as_str().into(),
-        }
-    }
-
-    /// Converts the name to the contract's type.
-    pub fn reference(&self) -> ObjectRef {
-        ObjectRef {
-            cluster: self.cluster.to_string(),
-            kind: Kind::clone(&self.kind),
-            namespace: self.namespace.as_deref().map(str::to_owned),
-            name: self.name.to_string(),
-        }
-    }
+/// Returns a selection as records hold it: if `secret`, a keyed [`Digest`] stands for each text
+/// that objects are compared with, but for an empty label selector.
+///
+/// A selection may hold what was read of a Secret if it selects Secrets, or if the run had read of
+/// one before.
+pub fn recorded(of: Selection, secret: bool) -> Selection {
+    let text = |text: &str| asked_text(secret, text);
+    let matching = of.matching.iter().map(|(path, value)| (path.clone(), text(value)));
+    Selection { labels: text(&of.labels), matching: matching.collect(), ..of }
 }
 
-// === impl Selection ===
-
-impl Selection {
-    /// Converts a selection of the contract. `secret` says that its texts may come from a Secret.
-    pub fn of(
-        of: &contract::Selection,
-        kind: Arc<Kind>,
-        fields: Arc<[String]>,
-        secret: bool,
-    ) -> Self {
-        let text = |text: &str| asked_text(secret, text);
-        let matching = of.matching.iter().map(|(path, value)| (path.clone(), text(value)));
-        Self {
-            cluster: of.cluster.as_str().into(),
-            labels: text(&of.labels).into(),
-            matching: matching.collect(),
-            kind,
-            namespace: of.namespace.as_deref().map(Into::into),
-            name: of.name.as_deref().map(Into::into),
-            fields,
-        }
-    }
-
-    /// Converts the selection to the contract's type; `None` if it holds digests instead of texts,
-    /// and so cannot be asked for.
-    pub fn selection(&self) -> Option<contract::Selection> {
-        let texts = self.matching.iter().map(|(_, text)| text.as_str());
-        if texts.chain([&*self.labels]).any(is_digest) {
-            return None;
-        }
-        Some(contract::Selection {
-            cluster: self.cluster.to_string(),
-            kind: Kind::clone(&self.kind),
-            namespace: self.namespace.as_deref().map(str::to_owned),
-            name: self.name.as_deref().map(str::to_owned),
-            labels: self.labels.to_string(),
-            matching: self.matching.to_vec(),
-            fields: self.fields.to_vec(),
-        })
-    }
+/// Returns whether a recorded selection holds texts, and so can be asked for, and not their digests.
+pub fn can_be_asked(of: &Selection) -> bool {
+    let mut texts = of.matching.iter().map(|(_, text)| text).chain([&of.labels]);
+    !texts.any(|text| is_digest(text))
 }
 
 /// Returns whether a text of a question may be the digest of another text.

@@ -169,7 +169,7 @@ impl Reconciler {
     }
 
     async fn plan_of_failure(&self, failure: &Failure, turn: &Turn<'_>) -> Result<Plan, Refused> {
-        let kinds = self.resolve_all([&turn.reconciled.reference.kind]).await?;
+        let kinds = self.resolve_all([&*turn.reconciled.reference.kind]).await?;
         let uids = turn.reads.uids();
         let read = |of: &ObjectRef| uids.of(of).map(str::to_owned);
         Ok(Plan::build_of_failure(failure, &self.against(turn, &kinds, &read))?)

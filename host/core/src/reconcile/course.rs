@@ -230,7 +230,7 @@ mod tests {
         let (mut first, mut second) = (round("first"), round("second"));
         first.carried.written.waits.push("waits".to_owned());
         first.carried.written.failures.push(refused_write());
-        first.carried.written.forced.push(kind("Thing"));
+        first.carried.written.forced.push(kind("Thing").into());
         second.carried.written.skipped = 2;
         let run = Run { key: key("a"), causes: Vec::new(), more_causes: 0, attempt: 3 };
         let course = course(first, Some(second));

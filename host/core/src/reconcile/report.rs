@@ -54,7 +54,7 @@ pub struct Report {
     /// could begin.
     pub version: Option<Arc<Version>>,
     /// The kind of the reconciled object.
-    pub kind: Kind,
+    pub kind: Arc<Kind>,
     /// The first few causes of the run.
     pub causes: Vec<Cause>,
     /// The number of further causes, which are not kept.
@@ -97,7 +97,7 @@ pub struct Report {
     /// The number of log lines that were dropped.
     pub log_dropped: u32,
     /// The kinds of objects of which fields were taken from others, one for each such write.
-    pub forced: Vec<Kind>,
+    pub forced: Vec<Arc<Kind>>,
     /// The reason why a key that was due was not skipped, if it was due.
     pub not_skipped: Option<MustRun>,
     /// The run record: what the run read and what came of it, as plain data.
@@ -112,7 +112,11 @@ impl Report {
         Self {
             key: run.key.clone(),
             version: None,
-            kind: Kind { group: String::new(), version: String::new(), kind: String::new() },
+            kind: Arc::new(Kind {
+                group: String::new(),
+                version: String::new(),
+                kind: String::new(),
+            }),
             causes: run.causes.clone(),
             more_causes: run.more_causes,
             attempt: run.attempt,

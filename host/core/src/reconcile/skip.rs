@@ -18,7 +18,7 @@ use crate::{
     contract::ObjectRef,
     outcome::Reconciled,
     queue::{Cause, Done, Key, Run},
-    reads::record::{self, Held, MustRun, NotSkippable, Own, Pruned, Record, WriteRecord},
+    reads::record::{Held, MustRun, NotSkippable, Own, Pruned, Record, WriteRecord, can_be_asked},
     reads::{Reads, View},
     store::{Entry, Known},
     triggers::Began,
@@ -122,7 +122,7 @@ impl Reconciler {
     }
 
     fn verify_written(&self, wrote: &WriteRecord, view: &View) -> Result<(), MustRun> {
-        let record::Object { kind, namespace, name, .. } = &wrote.of;
+        let ObjectRef { kind, namespace, name, .. } = &wrote.of;
         // The object as it was just read, or as the store has it now: a change in between is found
         // at the end.
         let entry =
@@ -142,12 +142,15 @@ impl Reconciler {
     }
 
     fn verify_pruned(&self, pruned: &Pruned, record: &Record) -> Result<(), MustRun> {
-        let of = pruned.of.selection().ok_or(MustRun::Secret)?;
+        if !can_be_asked(&pruned.of) {
+            return Err(MustRun::Secret);
+        }
+        let of = &pruned.of;
         let stores = self.parts.dispatch.stores();
         if stores.is_unknown(&of.kind) {
             return Ok(());
         }
-        let there = stores.candidates(&of).ok().flatten().ok_or(MustRun::Pruned)?;
+        let there = stores.candidates(of).ok().flatten().ok_or(MustRun::Pruned)?;
         let mut left = there.iter().filter(|entry| entry.own().holds(&pruned.manager));
         if left.all(|entry| is_written(record, pruned, entry)) {
             Ok(())
@@ -156,9 +159,9 @@ impl Reconciler {
         }
     }
 
-    fn verify_removed(&self, removed: &record::Object) -> Result<(), MustRun> {
-        let (stores, of) = (self.parts.dispatch.stores(), removed.reference());
-        let is_gone = stores.is_unknown(&of.kind) || matches!(stores.known(&of), Known::Absent);
+    fn verify_removed(&self, removed: &ObjectRef) -> Result<(), MustRun> {
+        let (stores, of) = (self.parts.dispatch.stores(), removed);
+        let is_gone = stores.is_unknown(&of.kind) || matches!(stores.known(of), Known::Absent);
         if is_gone { Ok(()) } else { Err(MustRun::Removed) }
     }
 

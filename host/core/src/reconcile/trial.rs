@@ -21,7 +21,7 @@ impl Reconciler {
     /// Returns the kinds of the objects that the processor is called for.
     pub fn reconciled_kinds(&self) -> Vec<Kind> {
         let reconcilers = self.version.description.reconcilers.iter();
-        reconcilers.map(|reconciler| reconciler.of.kind.clone()).collect()
+        reconcilers.map(|reconciler| Kind::clone(&reconciler.of.kind)).collect()
     }
 
     /// Calls the processor for a key and checks the answer, as a run would.

@@ -157,10 +157,10 @@ impl Entry {
     }
 
     /// Returns the reference to the object, as one of this kind in the home cluster.
-    pub fn reference(&self, kind: &Kind) -> ObjectRef {
+    pub fn reference(&self, kind: &Arc<Kind>) -> ObjectRef {
         ObjectRef {
             cluster: String::new(),
-            kind: kind.clone(),
+            kind: Arc::clone(kind),
             namespace: self.namespace().map(str::to_owned),
             name: self.name().to_owned(),
         }

@@ -9,7 +9,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use super::absence::Absences;
 use super::entry::Shape;
-use super::table::{Difference, Table};
+use super::table::{Changes, Table, Update};
 use super::{OfKind, Scope, Source, StoreId, Stores, Wanted};
 
 /// The growth of a store, in bytes, after which it is reported: little compared with the memory
@@ -60,9 +60,6 @@ pub struct Feed {
     number: u64,
     over: CancellationToken,
 }
-
-/// The changes that readers see, and whether more can be read than before.
-pub(super) type Changes = (Vec<Difference>, bool);
 
 // === impl Store ===
 
@@ -128,36 +125,27 @@ impl Tables {
         self.next.as_mut().unwrap_or(&mut self.served)
     }
 
-    /// Applies a change to both tables. Returns the differences in the served table.
-    pub(super) fn change(&mut self, what: impl Fn(&mut Table) -> Option<Difference>) -> Changes {
-        let difference = what(&mut self.served.table);
-        if let Some(next) = &mut self.next {
-            what(&mut next.table);
+    /// Applies an update to one table, or to both if it is a write of this host. Returns what
+    /// readers see by it. A table that is no longer needed is left as it is.
+    pub(super) fn update(&mut self, table: Option<u64>, update: Update<'_>) -> Changes {
+        let is_meant = |fed: &FedTable| {
+            table.is_none_or(|number| fed.number == number && !fed.over.is_cancelled())
+        };
+        if let Some(next) = self.next.as_mut().filter(|next| is_meant(next)) {
+            next.table.update(update);
         }
-        (difference.into_iter().collect(), false)
-    }
-
-    /// Applies a change to one table, unless the table is no longer needed.
-    fn apply_to(&mut self, number: u64, what: impl FnOnce(&mut Table) -> Changes) -> Changes {
-        let is_it = |fed: &FedTable| fed.number == number && !fed.over.is_cancelled();
-        if is_it(&self.served) {
-            return what(&mut self.served.table);
-        }
-        if let Some(next) = self.next.as_mut().filter(|next| is_it(next)) {
-            what(&mut next.table);
-        }
-        (Vec::new(), false)
+        if is_meant(&self.served) { self.served.table.update(update) } else { Changes::default() }
     }
 
     /// Replaces the served table with the next one if that is complete and takes no object back to
     /// an older version.
-    pub(super) fn replace(&mut self) -> (Vec<Difference>, bool) {
+    pub(super) fn replace(&mut self) -> Changes {
         let can_follow = |next: &mut FedTable| next.table.can_follow(&self.served.table);
-        let Some(mut next) = self.next.take_if(can_follow) else { return (Vec::new(), false) };
+        let Some(mut next) = self.next.take_if(can_follow) else { return Changes::default() };
         let differences = next.table.follow(&self.served.table);
         let former = std::mem::replace(&mut self.served, next);
         former.over.cancel();
-        (differences, true)
+        Changes { differences, is_complete: true }
     }
 
     /// Drops all objects without reporting changes, because the kind is not served any more.
@@ -224,37 +212,31 @@ impl Feed {
 
     /// Begins a list of all objects. Readers still see the former objects until the list ends.
     pub fn begin_list(&self) {
-        self.change(|table| {
-            table.begin_list();
-            (Vec::new(), false)
-        });
-        // An aborted list has left items about which no task was woken.
-        self.stores.wake();
+        self.update(Update::BeginList);
     }
 
     /// Stores an object of the list. Wakes no task: the next item or the end of the list follows.
     pub fn list_item(&self, object: &Value) {
-        self.record(|table| (table.list_item(object).into_iter().collect(), false));
+        self.update(Update::ListItem(object));
     }
 
     /// Ends the list: objects that were not in it are removed.
     pub fn end_list(&self) {
         self.stores.set_known(&self.kind.kind);
         self.kind.state.lock().unavailable = None;
-        self.change(Table::end_list);
-        self.stores.wake();
+        self.update(Update::EndList);
     }
 
     /// Stores an object that the watch reports as added or modified; the object must be whole, with
     /// `metadata.managedFields`.
     pub fn upsert(&self, object: &Value) {
-        self.change(|table| (table.upsert(object), false));
+        self.update(Update::Upsert(object));
     }
 
     /// Removes an object that the watch reports as deleted or as having left the scope, given its
     /// last state.
     pub fn delete(&self, object: &Value) {
-        self.change(|table| (table.delete(object), false));
+        self.update(Update::Delete(object));
     }
 
     /// Returns whether the store takes at least `REPORTED_GROWTH_BYTES` bytes more than when this
@@ -270,18 +252,7 @@ impl Feed {
         is_news && held > reported
     }
 
-    fn change(&self, what: impl FnOnce(&mut Table) -> Changes) {
-        if self.record(what) {
-            self.stores.wake();
-        }
-        self.stores.replace(&self.kind.kind, &self.store);
-        self.stores.moved();
-    }
-
-    /// Applies a change to the table and wakes no task. Returns whether anything changed.
-    fn record(&self, what: impl FnOnce(&mut Table) -> Changes) -> bool {
-        let (number, kind) = (self.number, &self.kind.kind);
-        self.stores
-            .record(kind, &self.store, &Source::Watch, |tables| tables.apply_to(number, what))
+    fn update(&self, update: Update<'_>) {
+        self.stores.update(&self.kind.kind, &self.store, Some(self.number), update, &Source::Watch);
     }
 }

@@ -19,6 +19,35 @@ use crate::path::{Fields, Path};
 /// A change: the object before and after.
 pub(super) type Difference = (Option<Arc<Entry>>, Option<Arc<Entry>>);
 
+/// The changes that readers see by an update.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) differences: Vec<Difference>,
+    /// True if more can be read than before.
+    pub(super) is_complete: bool,
+}
+
+/// An update of a table, by a watch or by a write of this host.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Update<'a> {
+    /// A list of all objects begins.
+    BeginList,
+    /// The running list holds an object.
+    ListItem(&'a Value),
+    /// The running list ends.
+    EndList,
+    /// The watch reports an object as added or modified.
+    Upsert(&'a Value),
+    /// The watch reports the last state of an object that was deleted or left the scope.
+    Delete(&'a Value),
+    /// The API server returned an object for a write by this host.
+    Wrote(&'a Value),
+    /// The API server returned an object that a write by this host moved out of the scope.
+    Left(&'a Value),
+    /// The API server confirmed that a deletion by this host took an object away.
+    Deleted(&'a NamespacedName, Option<&'a str>),
+}
+
 /// The objects of one kind within one scope.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -41,6 +70,32 @@ struct Listing {
     places: HashSet<NamespacedName>,
     /// The newest version in the list; the list itself is no older.
     newest: u64,
+}
+
+// === impl Changes ===
+
+impl<T: IntoIterator<Item = Difference>> From<T> for Changes {
+    fn from(differences: T) -> Self {
+        Self { differences: differences.into_iter().collect(), is_complete: false }
+    }
+}
+
+// === impl Update ===
+
+impl Update<'_> {
+    /// Returns the version to which a write of this host brought an object: its name, and its
+    /// resource version unless it is gone. `None` for an update by a watch.
+    pub(super) fn written(&self) -> Option<(NamespacedName, Option<Box<str>>)> {
+        match self {
+            Self::Wrote(object) => {
+                let version = metadata(object, "resourceVersion").into();
+                Some((NamespacedName::of(object), Some(version)))
+            }
+            Self::Left(object) => Some((NamespacedName::of(object), None)),
+            Self::Deleted(place, _) => Some(((*place).clone(), None)),
+            _ => None,
+        }
+    }
 }
 
 // === impl Table ===
@@ -114,12 +169,25 @@ impl Table {
         self.current.at(sequence, self.seen.max(written))
     }
 
-    pub(super) fn begin_list(&mut self) {
-        self.listing = Some(Listing::default());
+    /// Applies an update. Returns what readers see by it.
+    pub(super) fn update(&mut self, update: Update<'_>) -> Changes {
+        match update {
+            Update::BeginList => {
+                self.listing = Some(Listing::default());
+                Changes::default()
+            }
+            Update::ListItem(object) => self.list_item(object).into(),
+            Update::EndList => self.end_list(),
+            Update::Upsert(object) => self.upsert(object).into(),
+            Update::Delete(object) => self.delete(object).into(),
+            Update::Wrote(object) => self.wrote(object).into(),
+            Update::Left(object) => self.left(object).into(),
+            Update::Deleted(place, uid) => self.deleted(place, uid).into(),
+        }
     }
 
     /// Stores an object of the running list.
-    pub(super) fn list_item(&mut self, object: &Value) -> Option<Difference> {
+    fn list_item(&mut self, object: &Value) -> Option<Difference> {
         let (place, revision) = (NamespacedName::of(object), revision(object));
         let held = self.revision_of(&place);
         if let Some(listing) = &mut self.listing {
@@ -132,11 +200,11 @@ impl Table {
         self.put(object, place)
     }
 
-    /// Ends the running list: objects that were not in it are removed. Returns the changes, and
-    /// whether this was the first list.
-    pub(super) fn end_list(&mut self) -> (Vec<Difference>, bool) {
+    /// Ends the running list: objects that were not in it are removed. More can be read if this
+    /// was the first list.
+    fn end_list(&mut self) -> Changes {
         let Some(Listing { places, newest }) = self.listing.take() else {
-            return (Vec::new(), false);
+            return Changes::default();
         };
         let is_gone = |entry: &&Arc<Entry>| {
             // A write that may be newer than the list stays unconfirmed.
@@ -152,11 +220,12 @@ impl Table {
             // Only versions up to the list's are certain to be outdated.
             differences.extend(self.take(place, newest, None));
         }
-        (differences, !std::mem::replace(&mut self.current.complete, true))
+        let was_complete = std::mem::replace(&mut self.current.complete, true);
+        Changes { differences, is_complete: !was_complete }
     }
 
     /// Stores an object that a watch reports.
-    pub(super) fn upsert(&mut self, object: &Value) -> Vec<Difference> {
+    fn upsert(&mut self, object: &Value) -> Vec<Difference> {
         let place = NamespacedName::of(object);
         self.confirm(&place);
         let put = self.put(object, place);
@@ -164,7 +233,7 @@ impl Table {
     }
 
     /// Stores an object that the API server returned for a write by this host.
-    pub(super) fn wrote(&mut self, object: &Value) -> Option<Difference> {
+    fn wrote(&mut self, object: &Value) -> Option<Difference> {
         let (place, revision) = (NamespacedName::of(object), revision(object));
         let is_past = revision != 0 && revision <= self.seen;
         let held = self.current.row(&place).map(|held| held.revision());
@@ -181,14 +250,14 @@ impl Table {
     }
 
     /// Removes an object that a write by this host moved out of the scope.
-    pub(super) fn left(&mut self, object: &Value) -> Option<Difference> {
+    fn left(&mut self, object: &Value) -> Option<Difference> {
         let (place, revision) = (NamespacedName::of(object), revision(object));
         let last = self.current.row(&place)?.revision().max(revision);
         if is_older(revision, last) { None } else { self.take(place, last, None) }
     }
 
     /// Removes an object that was deleted or left the scope, given its last state.
-    pub(super) fn delete(&mut self, object: &Value) -> Vec<Difference> {
+    fn delete(&mut self, object: &Value) -> Vec<Difference> {
         let (place, revision) = (NamespacedName::of(object), revision(object));
         self.confirm(&place);
         let held = self.revision_of(&place);
@@ -198,11 +267,7 @@ impl Table {
     }
 
     /// Removes an object after the API server has confirmed a deletion by this host.
-    pub(super) fn deleted(
-        &mut self,
-        place: &NamespacedName,
-        uid: Option<&str>,
-    ) -> Option<Difference> {
+    fn deleted(&mut self, place: &NamespacedName, uid: Option<&str>) -> Option<Difference> {
         let held = self.current.row(place);
         let held_uid = held.and_then(|held| held.uid());
         if uid.is_some() && held_uid.is_some() && held_uid != uid {

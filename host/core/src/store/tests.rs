@@ -32,12 +32,12 @@ fn thing(namespace: &str, name: &str, revision: u64) -> Value {
 fn selection() -> Selection {
     Selection {
         cluster: String::new(),
-        kind: kind(),
+        kind: kind().into(),
         namespace: None,
         name: None,
         labels: String::new(),
         matching: Vec::new(),
-        fields: Vec::new(),
+        fields: [].into(),
     }
 }
 
@@ -366,7 +366,7 @@ fn a_watch_that_finds_a_kind_not_served_drops_its_own_objects_only() {
     }
     let of = |namespace: &str| ObjectRef {
         cluster: String::new(),
-        kind: kind(),
+        kind: kind().into(),
         namespace: Some(namespace.into()),
         name: "x".into(),
     };
@@ -387,7 +387,7 @@ fn what_is_known_depends_on_the_scopes() {
     stores.open(&kind(), &scope, &wanted(&[], &[]));
     let of = |namespace: &str| ObjectRef {
         cluster: String::new(),
-        kind: kind(),
+        kind: kind().into(),
         namespace: Some(namespace.into()),
         name: "x".into(),
     };

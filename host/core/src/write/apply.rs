@@ -9,11 +9,10 @@ use super::{
     Action, Run, Stop,
     conflict::{Conflict, MAX_TAKINGS, TAKINGS_PERIOD, conflicts},
     live::{addressed, resource_version, uid},
-    memory::Identity,
 };
 use crate::{
     applied_fields::{self, Pair},
-    contract::{self, ObjectRef, display_ref},
+    contract::{self, ObjectRef, SameObject, display_ref},
     outcome::Manifest,
     resource::{Answer, Method, Outgoing, Refusal, Resource},
     store::Known,
@@ -96,7 +95,7 @@ impl Run<'_> {
         if let Known::Present(entry) = self.known(of)
             && let Some(uid) = entry.uid()
         {
-            self.uids.insert(Identity::from(of), uid.to_owned());
+            self.uids.insert(SameObject(of.clone()), uid.to_owned());
         }
     }
 
@@ -202,7 +201,7 @@ impl Run<'_> {
         }
         let answer = self.send_apply(target, object, true).await;
         let answer = answer.map_err(|refusal| Stop::of(refusal, target.to))?;
-        self.written.forced.push(target.to.kind.clone());
+        self.written.forced.push(Arc::clone(&target.to.kind));
         for conflict in conflicts.iter().filter(|of| self.managers.is_other(&of.manager)) {
             tracing::info!(key = %self.context.key, object = display_ref(target.to), field = conflict.field, theirs = conflict.manager, "a field of a key that is gone was taken over");
         }
@@ -320,7 +319,7 @@ impl Run<'_> {
                     ),
                 )
             };
-            let Some(uid) = self.uids.get(&Identity::from(owner)) else {
+            let Some(uid) = self.uids.get(&SameObject(owner.clone())) else {
                 return Err(refuse("is written later than it"));
             };
             let given = object

@@ -93,11 +93,11 @@ fn manager_in(message: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{contract::Kind, resource::Cause};
+    use crate::{contract::Kind, fixture::object_ref, resource::Cause};
 
     fn object() -> ObjectRef {
         let kind = Kind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() };
-        ObjectRef { cluster: String::new(), kind, namespace: Some("a".into()), name: "n".into() }
+        object_ref(kind, Some("a"), "n")
     }
 
     fn conflict(field: &str) -> Conflict {

@@ -8,7 +8,7 @@ use crate::{
     applied_fields,
     applied_fields::manager::FieldManagers,
     contract::ObjectRef,
-    outcome::{Manifest, Plan, Prune, identity},
+    outcome::{Manifest, Plan, Prune},
     store::Known,
 };
 
@@ -108,7 +108,7 @@ impl DryRun<'_> {
         let manager = self.managers.apply.clone();
         for entry in entries.iter().filter(|entry| entry.own().holds(&manager)) {
             let of = entry.reference(&prune.of.kind);
-            if !plan.apply.iter().any(|manifest| identity(&manifest.to) == identity(&of)) {
+            if !plan.apply.iter().any(|manifest| manifest.to.is_same(&of)) {
                 self.would(Action::Delete, &of);
             }
         }

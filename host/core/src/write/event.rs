@@ -363,7 +363,7 @@ fn kind() -> Kind {
 fn event_ref(namespace: &str, name: &str) -> ObjectRef {
     ObjectRef {
         cluster: String::new(),
-        kind: kind(),
+        kind: kind().into(),
         namespace: Some(namespace.to_owned()),
         name: name.to_owned(),
     }

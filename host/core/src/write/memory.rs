@@ -5,7 +5,10 @@ use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
 
-use crate::{applied_fields::Pair, contract::ObjectRef, key::NamespacedName};
+use crate::{
+    applied_fields::Pair,
+    contract::{ObjectRef, SameObject},
+};
 
 /// The memory of all reconciled objects, by the identity of their managers.
 #[derive(Debug, Default)]
@@ -15,16 +18,7 @@ pub(super) struct Memory(Mutex<HashMap<String, HashMap<ManagedObject, Remembered
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ManagedObject {
     pub(super) manager: String,
-    pub(super) of: Identity,
-}
-
-/// The identity of an object, which is the same in every version of its kind: an [`ObjectRef`] is
-/// not.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Identity {
-    group: String,
-    kind: String,
-    name: NamespacedName,
+    pub(super) of: SameObject<ObjectRef>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -35,16 +29,6 @@ struct Remembered {
     nothing_present: Option<String>,
     /// The object of which fields must be absent.
     absent_from: Option<ObjectRef>,
-}
-
-impl From<&ObjectRef> for Identity {
-    fn from(of: &ObjectRef) -> Self {
-        Self {
-            group: of.kind.group.clone(),
-            kind: of.kind.kind.clone(),
-            name: NamespacedName::new(of.namespace.as_deref().unwrap_or_default(), &of.name),
-        }
-    }
 }
 
 impl Memory {

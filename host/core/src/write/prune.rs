@@ -1,6 +1,6 @@
 //! Deletes objects that were applied for this reconciled object before and are not any more.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use serde_json::Value;
 
@@ -9,12 +9,11 @@ use super::{
     apply::Target,
     leave::MAX_ATTEMPTS,
     live::{named, resource_version, uid},
-    memory::Identity,
     removal::{Preconditions, delete_options, unreadable},
 };
 use crate::{
     applied_fields::{self, Digests},
-    contract::{self, ObjectRef},
+    contract::{self, Kind, ObjectRef, SameObject},
     outcome::{Plan, Prune},
     resource::{Outgoing, Resource, encoded},
 };
@@ -40,10 +39,10 @@ impl Run<'_> {
             Ok(candidates) => candidates,
             Err(stop) => return self.stopped(contract::Action::Prune, &named, stop),
         };
-        let kept: HashSet<Identity> =
-            plan.apply.iter().map(|manifest| Identity::from(&manifest.to)).collect();
+        let kept: HashSet<SameObject<&ObjectRef>> =
+            plan.apply.iter().map(|manifest| SameObject(&manifest.to)).collect();
         for candidate in candidates {
-            if kept.contains(&Identity::from(&candidate.of))
+            if kept.contains(&SameObject(&candidate.of))
                 || !candidate.own.holds(&self.managers.apply)
             {
                 continue;
@@ -204,12 +203,12 @@ impl Run<'_> {
     }
 }
 
-fn candidate(kind: &contract::Kind, object: &Value, own: Digests) -> Option<Candidate> {
+fn candidate(kind: &Arc<Kind>, object: &Value, own: Digests) -> Option<Candidate> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     Some(Candidate {
         of: ObjectRef {
             cluster: String::new(),
-            kind: kind.clone(),
+            kind: Arc::clone(kind),
             namespace: text("/metadata/namespace"),
             name: text("/metadata/name")?,
         },

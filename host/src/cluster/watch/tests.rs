@@ -149,7 +149,7 @@ mod hostile {
     fn reference(name: &str) -> ObjectRef {
         ObjectRef {
             cluster: String::new(),
-            kind: kind("ConfigMap"),
+            kind: kind("ConfigMap").into(),
             namespace: Some("a".into()),
             name: name.into(),
         }

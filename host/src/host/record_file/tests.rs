@@ -5,10 +5,11 @@ use proptest::prelude::*;
 
 use super::*;
 use mortise_core::{
+    contract::{ObjectRef, Selection},
     fixture::key,
     reads::record::{
-        self, Basis, Digest, Ending, Finalizers, Object, Own, Pruned, Question, Selection,
-        SnapshotPosition, WriteRecord,
+        self, Basis, Digest, Ending, Finalizers, Own, Pruned, Question, SnapshotPosition,
+        WriteRecord,
     },
 };
 
@@ -230,7 +231,7 @@ fn a_file_of_another_version_or_with_other_content_is_ignored() {
 fn records_of_one_file_share_what_they_have_in_common() {
     let record = |name: &str| Record {
         wrote: [WriteRecord {
-            of: Object {
+            of: ObjectRef {
                 cluster: "".into(),
                 kind: Arc::new(mortise_core::fixture::kind("Thing")),
                 namespace: None,
@@ -258,7 +259,7 @@ fn records_of_one_file_share_what_they_have_in_common() {
 fn what_a_record_is_made_of_is_what_the_header_says() {
     let mut record = Record::clone(&record_of("a", 1));
     let (kind, digest) = (Arc::new(mortise_core::fixture::kind("Thing")), record.object.unwrap());
-    let of = Object {
+    let of = ObjectRef {
         cluster: "".into(),
         kind: Arc::clone(&kind),
         namespace: Some("n".into()),

@@ -354,7 +354,7 @@ pub struct Condition {
 impl HeldFinalizer {
     /// A finalizer on the objects of a selection.
     pub fn new(finalizer: &str, on: &Selection) -> Self {
-        let Kind { group, version, kind } = on.kind.clone();
+        let Kind { group, version, kind } = Kind::clone(&on.kind);
         Self {
             finalizer: finalizer.to_owned(),
             group,

@@ -17,12 +17,12 @@ fn kind(name: &str) -> Kind {
 fn description() -> Description {
     let of = Selection {
         cluster: String::new(),
-        kind: kind("Rule"),
+        kind: kind("Rule").into(),
         namespace: None,
         name: None,
         labels: String::new(),
         matching: Vec::new(),
-        fields: Vec::new(),
+        fields: [].into(),
     };
     let reconciler = Reconciler {
         name: "rules".into(),

@@ -217,7 +217,7 @@ mod tests {
     async fn a_read_with_megabytes_of_arguments_is_refused_and_leaves_nothing() {
         let long = "x".repeat(15 << 20);
         let named = reference("Rule", &long);
-        let of_kind = ObjectRef { kind: v1(&long, "Rule"), ..reference("Rule", "a") };
+        let of_kind = ObjectRef { kind: v1(&long, "Rule").into(), ..reference("Rule", "a") };
         let cases = [
             ("name", named, Vec::new()),
             ("group", of_kind, Vec::new()),

@@ -202,7 +202,7 @@ fn a_text_is_cut_at_the_end_of_a_character_and_gives_its_memory_back() {
 }
 
 fn get(change: impl FnOnce(&mut ObjectRef)) -> Result<(), String> {
-    let mut of = ObjectRef { kind: v1("apps", "Deployment"), ..reference("Rule", "a") };
+    let mut of = ObjectRef { kind: v1("apps", "Deployment").into(), ..reference("Rule", "a") };
     change(&mut of);
     check_get(&of, &[])
 }
@@ -218,12 +218,12 @@ fn a_get_names_one_object_as_the_api_server_would_have_it() {
         ("right", get(|_| ()), ""),
         ("other cluster", get(|of| of.cluster = "ns/name/key".into()), "cluster `ns/name/key`"),
         ("any cluster", get(|of| of.cluster = "*".into()), "cluster `*`"),
-        ("every kind", get(|of| of.kind = kind("apps", "v1", "*")), "kind `*`"),
-        ("every group", get(|of| of.kind = kind("*", "v1", "Pod")), "group `*`"),
-        ("no version", get(|of| of.kind = kind("", "", "Pod")), "version ``"),
+        ("every kind", get(|of| of.kind = kind("apps", "v1", "*").into()), "kind `*`"),
+        ("every group", get(|of| of.kind = kind("*", "v1", "Pod").into()), "group `*`"),
+        ("no version", get(|of| of.kind = kind("", "", "Pod").into()), "version ``"),
         (
             "a path as group",
-            get(|of| of.kind = kind("a/v1/b?watch=true", "v1", "Pod")),
+            get(|of| of.kind = kind("a/v1/b?watch=true", "v1", "Pod").into()),
             "group `a/v1/b?watch=true`",
         ),
         (
@@ -306,15 +306,21 @@ fn a_description_is_no_larger_than_the_host_keeps() {
             described(|of| of.reconcilers[0].finalizers = vec!["held".into()]),
             "a finalizer is named `<domain>/<name>`",
         ),
-        (described(|of| of.reads[0].kind = v1("a/b", "Pod")), "`reads[0].kind.group`: `a/b`"),
-        (described(|of| of.reads[0].kind = v1("", "Pod/x")), "`reads[0].kind.kind`: `Pod/x`"),
+        (
+            described(|of| of.reads[0].kind = v1("a/b", "Pod").into()),
+            "`reads[0].kind.group`: `a/b`",
+        ),
+        (
+            described(|of| of.reads[0].kind = v1("", "Pod/x").into()),
+            "`reads[0].kind.kind`: `Pod/x`",
+        ),
         (described(|of| of.reads[0].namespace = Some("../a".into())), "`reads[0].namespace`"),
         (described(|of| of.reads[0].name = Some("a/b".into())), "`reads[0].name`: `a/b`"),
         (
-            described(|of| of.reads[0].fields = vec!["a".into(); 129]),
+            described(|of| of.reads[0].fields = vec!["a".into(); 129].into()),
             "`reads[0].fields` has 129 entries",
         ),
-        (described(|of| of.reads[0].fields = vec![long()]), "a path has at most 1024 bytes"),
+        (described(|of| of.reads[0].fields = [long()].into()), "a path has at most 1024 bytes"),
         (
             described(|of| of.writes = vec![write_rule(selection(), Verbs::UPDATE, &["a"; 129])]),
             "`writes[0].fields` has 129 entries",
@@ -327,7 +333,7 @@ fn a_description_is_no_larger_than_the_host_keeps() {
         assert!(found.contains(part) && found.len() < 400, "{part}: {found}");
     }
     let any = Kind { group: "*".into(), version: "*".into(), kind: "*".into() };
-    assert_eq!(described(|of| of.reads[0].kind = any), None);
+    assert_eq!(described(|of| of.reads[0].kind = any.into()), None);
 }
 
 #[test]
@@ -413,7 +419,7 @@ fn selection() -> impl Strategy<Value = Selection> {
     let place = (prop::option::of(strange()), prop::option::of(strange()), strange());
     (kind, place, lists).prop_map(|((group, version, kind), (namespace, name, labels), lists)| {
         let (matching, fields) = lists;
-        let kind = Kind { group, version, kind };
+        let (kind, fields) = (Kind { group, version, kind }.into(), fields.into());
         Selection { cluster: String::new(), kind, namespace, name, labels, matching, fields }
     })
 }

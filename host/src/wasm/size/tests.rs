@@ -60,7 +60,7 @@ fn a_failure_counts_too() {
 /// Regression: entries without texts were free; 10,000 deletions of nothing had no size at all.
 #[test]
 fn entries_count_where_their_texts_are_empty() {
-    let kind = mortise_core::fixture::v1("", "Pod");
+    let kind = mortise_core::fixture::v1("", "Pod").into();
     let ref_ = ObjectRef { cluster: String::new(), kind, namespace: None, name: String::new() };
     let propagation = mortise_core::contract::Propagation::Background;
     let deletion = Deletion { ref_, uid: None, propagation, grace_period: None };

@@ -122,7 +122,7 @@ impl InVersion {
         version.clone_into(&mut kind.version);
         let of = reference(&ObjectRef {
             cluster: String::new(),
-            kind,
+            kind: kind.into(),
             namespace: text("/metadata/namespace").map(str::to_owned),
             name: text("/metadata/name").unwrap_or_default().to_owned(),
         });

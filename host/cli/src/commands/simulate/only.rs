@@ -1,6 +1,6 @@
 //! `--only`: the single object that is reconciled.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ pub struct Only {
 /// The objects that `--only` selects: one namespace and name, in one or more reconciled kinds.
 #[derive(Debug, Clone)]
 pub struct Chosen {
-    kinds: Vec<Kind>,
+    kinds: Vec<Arc<Kind>>,
     namespace: String,
     name: String,
 }

@@ -127,7 +127,7 @@ fn review(
         operation,
         ref_: ObjectRef {
             cluster: String::new(),
-            kind: local::kind_of(of),
+            kind: local::kind_of(of).into(),
             namespace: text("/metadata/namespace"),
             name: text("/metadata/name").unwrap_or_default(),
         },

@@ -105,6 +105,8 @@ pub fn shorten_answer(answer: &mut Answer) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::contract::hooks::{Denial, Otherwise};
     use crate::fixture::{all, fields, labelled, matching};
@@ -165,8 +167,11 @@ mod tests {
         let twice = vec![Operation::Update, Operation::Create, Operation::Update];
         let cases = [
             (with(|of| of.name = "a/../b".into()), "`hooks[0].name`"),
-            (with(|of| of.of.kind.kind = "*".into()), "one kind in one version"),
-            (with(|of| of.of.kind.version.clear()), "one kind in one version"),
+            (
+                with(|of| Arc::make_mut(&mut of.of.kind).kind = "*".into()),
+                "one kind in one version",
+            ),
+            (with(|of| Arc::make_mut(&mut of.of.kind).version.clear()), "one kind in one version"),
             (with(|of| of.of.cluster = "other".into()), "are empty"),
             (with(|of| of.of.name = Some("a".into())), "are empty"),
             (with(|of| of.of = fields(all("Rule"), &["spec"])), "are empty"),

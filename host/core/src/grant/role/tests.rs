@@ -11,12 +11,12 @@ fn kind(name: &str) -> Kind {
 fn selection(name: &str, namespace: Option<&str>, object: Option<&str>) -> Selection {
     Selection {
         cluster: String::new(),
-        kind: kind(name),
+        kind: kind(name).into(),
         namespace: namespace.map(str::to_owned),
         name: object.map(str::to_owned),
         labels: String::new(),
         matching: Vec::new(),
-        fields: Vec::new(),
+        fields: [].into(),
     }
 }
 
@@ -232,7 +232,7 @@ fn rules_are_as_narrow_as_their_declarations() {
 fn any_kind_covers_the_kinds_that_are_named() {
     let any = |group: &str| {
         let kind = Kind { group: group.into(), version: "*".into(), kind: "*".into() };
-        Selection { kind, ..selection("Widget", None, None) }
+        Selection { kind: kind.into(), ..selection("Widget", None, None) }
     };
     let of = |group| {
         let widgets = selection("Widget", None, None);

@@ -5,8 +5,8 @@ use std::{hash::Hash, sync::Arc};
 
 use foldhash::HashSet;
 
-use super::{Question, Record, Selection};
-use crate::contract::Kind;
+use super::{Question, Record};
+use crate::contract::{Kind, Selection};
 
 /// The kinds, lists of fields and texts of some records, each once.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl Record {
                     share(&mut with.kinds, &mut of.kind);
                     share(&mut with.fields, fields);
                 }
-                Question::List { of, .. } => of.share(with),
+                Question::List { of, .. } => share_parts(of, with),
             }
         }
         for wrote in &mut self.wrote {
@@ -41,19 +41,15 @@ impl Record {
             share(&mut with.kinds, &mut removed.kind);
         }
         for pruned in &mut self.pruned {
-            pruned.of.share(with);
+            share_parts(&mut pruned.of, with);
             share(&mut with.texts, &mut pruned.manager);
         }
     }
 }
 
-// === impl Selection ===
-
-impl Selection {
-    fn share(&mut self, with: &mut Shared) {
-        share(&mut with.kinds, &mut self.kind);
-        share(&mut with.fields, &mut self.fields);
-    }
+fn share_parts(of: &mut Selection, with: &mut Shared) {
+    share(&mut with.kinds, &mut of.kind);
+    share(&mut with.fields, &mut of.fields);
 }
 
 fn share<T: ?Sized + Eq + Hash>(held: &mut HashSet<Arc<T>>, value: &mut Arc<T>) {

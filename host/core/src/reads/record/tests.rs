@@ -3,7 +3,9 @@ use serde_json::json;
 use super::*;
 use crate::{
     contract::{Failure, ReadError, Retry},
-    fixture::{all, description, fields, key, labelled, list, matching, object, reference, with},
+    fixture::{
+        all, description, fields, key, labelled, list, matching, object, reference, v1, whole, with,
+    },
     reads::{PAGE_BYTES, Readable, Reads, View},
     store::{Scope, Stores},
 };
@@ -14,9 +16,8 @@ fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-fn secrets() -> contract::Selection {
-    let kind = Kind { group: String::new(), version: "v1".into(), kind: "Secret".into() };
-    contract::Selection { kind, ..all("Secret") }
+fn secrets() -> Selection {
+    whole(v1("", "Secret"))
 }
 
 /// Builds the stores of two things, a Secret and the rule that is reconciled, as a description
@@ -76,7 +77,7 @@ fn a_record_says_what_was_asked_and_how_much_was_answered() {
         "the denied one was not answered"
     );
     let Question::List { of, limit: 0, from: None } = &record.reads[2].question else { panic!() };
-    assert_eq!((&*of.kind, &of.fields[..]), (&all("Thing").kind, &texts(&["spec.a"])[..]));
+    assert_eq!((&*of.kind, &of.fields[..]), (&*all("Thing").kind, &texts(&["spec.a"])[..]));
 }
 
 #[test]
@@ -149,11 +150,10 @@ fn what_a_run_wrote_is_digested_with_the_key_only_where_a_secret_may_be_in_it() 
 
 #[test]
 fn what_secrets_are_compared_with_stands_in_no_record() {
-    let asked = |of: contract::Selection| {
+    let asked = |of: Selection| {
         let of = matching(labelled(of, "token=c3dvcmRmaXNo"), "data.password", HIDDEN);
-        let kind = Arc::new(of.kind.clone());
-        let secret = is_secret(&kind);
-        Selection::of(&of, kind, Arc::default(), secret)
+        let secret = is_secret(&of.kind);
+        super::recorded(of, secret)
     };
     let of_things = asked(all("Thing"));
     assert_eq!(&*of_things.labels, "token=c3dvcmRmaXNo");
@@ -167,7 +167,8 @@ fn what_secrets_are_compared_with_stands_in_no_record() {
     assert!(value.parse::<Digest>().unwrap().is_keyed());
     // The same question is the same again, and that for all Secrets stays without a selector.
     assert_eq!(asked(secrets()), of_secrets);
-    let all = Selection::of(&secrets(), Arc::new(secrets().kind), Arc::default(), true);
+    assert!(can_be_asked(&of_things) && !can_be_asked(&of_secrets));
+    let all = super::recorded(secrets(), true);
     assert_eq!(&*all.labels, "");
 }
 

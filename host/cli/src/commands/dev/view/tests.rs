@@ -53,7 +53,8 @@ fn ran(name: &str) -> Ran {
     let key = Key::new(&"greeter".into(), &"all".into(), Some("shop"), name);
     let run = Run { key, causes: vec![Cause::Start], more_causes: 0, attempt: 0 };
     let mut report = Report::new(&run);
-    report.kind = Kind { group: String::new(), version: "v1".into(), kind: "Namespace".into() };
+    report.kind =
+        Kind { group: String::new(), version: "v1".into(), kind: "Namespace".into() }.into();
     report.took = Duration::from_micros(1500);
     Ran { at: start(), report, written: crate::commands::dev::message::BeforeAfter::default() }
 }
@@ -67,7 +68,8 @@ fn wrote(name: &str) -> Ran {
         action: Action::Create,
         of: ObjectRef {
             cluster: String::new(),
-            kind: Kind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() },
+            kind: Kind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() }
+                .into(),
             namespace: Some("shop".to_owned()),
             name: name.to_owned(),
         },
