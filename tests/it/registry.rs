@@ -1,17 +1,27 @@
-//! The program `mortise` and a real registry, Debian's, with TLS and a password.
+//! The program `mortise` and a real registry, Debian's, with TLS and a password; `mortise run` and
+//! a registry of the tests' own.
+
+#[expect(unreachable_pub, dead_code, reason = "the tests of the registry's client include it too")]
+#[path = "../../host/src/oci/tests/fake.rs"]
+pub(crate) mod fake;
+mod run;
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
+use serde_json::Value;
+
 use mortise::{args::RegistryClientArgs, registry::RegistryClient};
 use mortise_host::{
     args::RegistryArgs,
-    oci::{Reference, artifact::Annotations},
+    oci::{
+        Reference,
+        artifact::{Annotations, annotation},
+    },
 };
 use mortise_tests::{guest, registry::Registry};
-use serde_json::Value;
 
 const TESTS: &str = "the tests of it::registry";
 /// The recorded key of cosign, and its password.
@@ -154,6 +164,42 @@ fn what_is_pushed_is_pulled_and_inspected() {
     let reference = desk.reference("team/shout:1");
     desk.well(&["push", shout.to_str().unwrap(), &reference]);
     assert_eq!(desk.annotations(&reference).get(PERMISSIONS), None);
+}
+
+#[test]
+fn a_folder_with_a_mortise_toml_is_built_and_pushed_with_its_libraries() {
+    let Some(desk) = Desk::open(TESTS) else { return };
+    let announce = module("tests/guests/announce");
+    let folder = desk.folder.path().join("announcer");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::copy(&announce, folder.join("source.wasm")).unwrap();
+    std::fs::copy(module("tests/guests/shout"), folder.join("shout.wasm")).unwrap();
+    let save = |build: &str| {
+        let library = "interface = 'example:shouting/shout@1.0.0'\npath = 'shout.wasm'\n";
+        let keys = format!("component = 'announcer.wasm'\nbuild = {build}\n");
+        let text = format!("{keys}[[libraries]]\n{library}");
+        std::fs::write(folder.join("mortise.toml"), text).unwrap();
+    };
+    let folder = folder.to_str().unwrap();
+    let push = |reference: &str| desk.run(&["push", folder, reference, "--revision", "abc"]);
+    let (reference, next) =
+        (desk.reference("team/announcer:1"), desk.reference("team/announcer:2"));
+    save("['cp', 'source.wasm', 'announcer.wasm']");
+    let pushed = push(&reference).well();
+    assert!(pushed.starts_with(&format!("{reference}@sha256:")), "{pushed}");
+    let pulled = desk.path("pulled.wasm");
+    desk.well(&["pull", &reference, "-o", &pulled]);
+    assert_eq!(std::fs::read(&pulled).unwrap(), std::fs::read(&announce).unwrap());
+    let annotations = desk.annotations(&reference);
+    assert_eq!(annotations[annotation::TITLE], "announcer.wasm");
+    assert_eq!(annotations[annotation::VERSION], "1.0.0", "only its library says that");
+    assert!(annotations.contains_key(PERMISSIONS), "{annotations:?}");
+
+    save("['false']");
+    let line = push(&next).line();
+    assert!(line.contains("is not built: `false` failed"), "{line}");
+    let line = desk.run(&["pull", &next]).line();
+    assert!(line.contains("answers 404 to GET manifests/2"), "nothing is pushed: {line}");
 }
 
 #[test]

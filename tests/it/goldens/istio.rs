@@ -1,4 +1,9 @@
 //! Recorded cases of the Kyma Istio operator, compared with the functions of the crate `istio`.
+//!
+//! The groups `resources`, `gateway` and `actions` run through the processors too, natively and as
+//! components (`processors`). The others run natively only: `cluster`, `crd`, `images`,
+//! `last-applied`, `merge`, `predicates` and `tables` hold the answers of single functions, which no
+//! component gives by itself, and `controller` needs a double of the library.
 
 mod context;
 mod controller;
@@ -6,6 +11,9 @@ mod processors;
 
 use std::path::Path;
 
+use serde_json::{Map, Value, json};
+
+use self::context::{Surroundings, list, object, text};
 use istio::{
     action::{self, Action, ReplicaSets, Warning},
     api::{self, Istio},
@@ -24,9 +32,6 @@ use mortise_tests::goldens::{
     self, Tally,
     group::{self, GroupCase, Rules},
 };
-use serde_json::{Map, Value, json};
-
-use context::{Surroundings, list, object, text};
 
 /// A part of a case: its name, the output of the original, and ours.
 type Part = (&'static str, Value, Value);

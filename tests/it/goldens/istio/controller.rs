@@ -15,6 +15,9 @@
 //!
 //! A deletion goes the same way: istio-installation removes Istio, then the others what is left,
 //! each under a finalizer of its own.
+//!
+//! The cases run natively only: the library fails as the recorded installer did, by a double, and
+//! the four processors take turns in one cluster.
 
 mod facts;
 mod given;
@@ -22,11 +25,11 @@ mod installation;
 mod outcome;
 mod stage;
 
-use mortise_tests::goldens::group::GroupCase;
 use serde_json::Value;
 
 use self::{outcome::Outcome, stage::Stage};
 use super::{Part, run_with};
+use mortise_tests::goldens::group::GroupCase;
 
 #[test]
 fn istio_controller_settles_as_recorded() {

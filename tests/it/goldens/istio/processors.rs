@@ -3,9 +3,20 @@
 //! The original does all in one pass. A case begins where that pass comes to the part of the
 //! processor: after an installation the tag is in the annotation, and after the removal of Istio
 //! only the processor's own finalizer is left.
+//!
+//! The same clusters run with the components, which must do what the processors do natively.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
+use serde_json::{Map, Value, json};
+
+use super::{
+    context::{NOW, list, object, text},
+    istio_of, run, run_with,
+};
 use ingress_gateway_restart::IngressGatewayRestarts;
 use istio::{
     action::{self, Action, Object, RESTARTED_AT, ReplicaSets, Warning},
@@ -17,8 +28,17 @@ use istio::{
     predicate::MODULE_LABEL,
     resource::AUTOSCALER_CRD,
 };
-use mortise::commands::simulate::{Input, simulate};
-use mortise_sdk::{Kind, Object as _, ObjectRef, Processor as _, testing::Stub};
+use mortise::commands::{
+    simulate::{Input, simulate},
+    test::run_case,
+};
+use mortise_sdk::{
+    Kind, Object as _, ObjectRef, Processor,
+    testing::{
+        Stub,
+        case::{self, Case, Document, Step},
+    },
+};
 use mortise_tests::{
     definitions,
     goldens::{
@@ -28,19 +48,21 @@ use mortise_tests::{
     loaded,
 };
 use peer_authentication::PeerAuthentications;
-use serde_json::{Map, Value, json};
 use sidecar_restart::Sidecars;
-
-use super::{
-    context::{NOW, list, object, text},
-    istio_of, run, run_with,
-};
 
 /// The tag of the installed Istio, as the cases were recorded.
 const TAG: &str = "1.30.2-distroless";
+/// The time at the beginning of a case.
+const START: &str = "2026-01-01T00:00:00Z";
 const PEER_AUTHENTICATION: &str = "guests/peer-authentication";
 /// The finalizer of peer-authentication.
 const FINALIZER: &str = "istios.operator.kyma-project.io/peer-authentication";
+/// The times after which the gateway is looked at again: a restart takes three runs.
+const GATEWAY_LATER: [Duration; 3] =
+    [Duration::from_secs(1), Duration::from_secs(1), Duration::from_mins(10)];
+/// The times after which sidecars are looked at again: Pods are evicted a moment after the change
+/// of the image.
+const ACTIONS_LATER: [Duration; 3] = [Duration::from_mins(1); 3];
 /// The kinds of the module's own objects.
 pub(super) const OWN: [&str; 4] =
     ["PeerAuthentication", "NetworkPolicy", "VerticalPodAutoscaler", "EnvoyFilter"];
@@ -110,7 +132,7 @@ impl Stage {
         Input {
             objects: self.objects.clone(),
             crds: definitions(PEER_AUTHENTICATION).unwrap(),
-            now: "2026-01-01T00:00:00Z".parse().unwrap(),
+            now: START.parse().unwrap(),
             missing_kinds: missing.into_iter().collect(),
             validate: false,
             only: None,
@@ -150,6 +172,58 @@ pub(super) fn reference(object: &Value) -> ObjectRef {
     ObjectRef::new(kind, namespace, text(object, "/metadata/name"))
 }
 
+/// Returns the cases of a group that are in the repository. Natively, all cases are compared with
+/// the original; as a component these are enough.
+fn in_repository(group: &str) -> Vec<GroupCase> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens/istio").join(group);
+    group::cases(&folder).unwrap()
+}
+
+/// A group whose cases run natively and as a component.
+struct Group {
+    name: &'static str,
+    guest: &'static str,
+    config: String,
+    /// The times after which everything that is due is reconciled again, one after the other.
+    later: &'static [Duration],
+}
+
+impl Group {
+    /// Runs the clusters of the cases, and checks that both do the same in each step. Returns the
+    /// cases, each with the changes of its steps.
+    async fn run<P: Processor>(
+        &self,
+        stage: impl Fn(&GroupCase) -> Stage,
+    ) -> Vec<(GroupCase, Vec<Document>)> {
+        let component = loaded(self.guest, &self.config).await.unwrap().processor;
+        let crds = definitions(self.guest).unwrap();
+        let mut all = Vec::new();
+        for recorded in in_repository(self.name) {
+            let case = self.case(&recorded.name, stage(&recorded).objects);
+            let native = case::run::<P>(&case, &crds, &[]).unwrap().documents();
+            let ours = run_case(component.clone(), case, &crds).await.unwrap().documents();
+            assert_eq!(native, ours, "{}: natively and as a component", recorded.name);
+            all.push((recorded, ours));
+        }
+        all
+    }
+
+    fn case(&self, name: &str, objects: Vec<Value>) -> Case {
+        let later = self.later.iter().map(|after| Step { after: Some(*after), ..Step::default() });
+        Case {
+            name: name.to_owned(),
+            folder: PathBuf::new(),
+            objects,
+            config: self.config.clone(),
+            now: START.parse().unwrap(),
+            only: None,
+            validate: true,
+            steps: std::iter::once(Step::default()).chain(later).collect(),
+            expected: None,
+        }
+    }
+}
+
 /// Returns the cluster of a case of the group `resources`.
 fn of_resources(case: &GroupCase) -> Stage {
     let namespace =
@@ -160,9 +234,7 @@ fn of_resources(case: &GroupCase) -> Stage {
 #[tokio::test]
 async fn istio_resources_are_reconciled_by_the_component_as_natively() {
     let component = loaded(PEER_AUTHENTICATION, "{}").await.unwrap();
-    // Natively, all cases are compared with the original; here those in the repository are enough.
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens/istio/resources");
-    for case in group::cases(&folder).unwrap() {
+    for case in in_repository("resources") {
         let stage = of_resources(&case);
         let end = simulate(component.clone(), stage.input(&case)).await.unwrap();
         let settled = stage.stub.settle::<PeerAuthentications>("");
@@ -188,22 +260,43 @@ fn istio_resources_are_reconciled_as_by_the_original() {
     });
 }
 
+/// Returns the ingress gateway, which was installed long before a case.
+fn gateway() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {
+            "name": INGRESS_GATEWAY, "namespace": "istio-system",
+            "creationTimestamp": "2025-01-01T00:00:00Z",
+        },
+        "spec": {
+            "selector": {"matchLabels": {"app": INGRESS_GATEWAY}},
+            "template": {
+                "metadata": {"labels": {"app": INGRESS_GATEWAY}},
+                "spec": {"containers": [{"name": "istio-proxy", "image": "example.com/a:1"}]},
+            },
+        },
+    })
+}
+
+#[tokio::test]
+async fn istio_gateways_are_rolled_out_by_the_component_as_natively() {
+    let group = Group {
+        name: "gateway",
+        guest: "guests/ingress-gateway-restart",
+        config: "{}".to_owned(),
+        later: &GATEWAY_LATER,
+    };
+    let all = group.run::<IngressGatewayRestarts>(|case| Stage::new(case, [gateway()])).await;
+    for (case, steps) in all {
+        let is_gateway = |object: &Value| object["kind"] == "Deployment";
+        let restarts = steps.iter().any(|step| step.objects.iter().any(is_gateway));
+        assert_eq!(case.document("expected.json")["requiresRestart"], restarts, "{}", case.name);
+    }
+}
+
 #[test]
 fn istio_gateways_are_rolled_out_as_by_the_original() {
     run("gateway", |case| {
-        let gateway = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {
-                "name": INGRESS_GATEWAY, "namespace": "istio-system",
-                "creationTimestamp": "2025-01-01T00:00:00Z",
-            },
-            "spec": {
-                "selector": {"matchLabels": {"app": INGRESS_GATEWAY}},
-                "template": {
-                    "metadata": {"labels": {"app": INGRESS_GATEWAY}},
-                    "spec": {"containers": [{"name": "istio-proxy", "image": "example.com/a:1"}]},
-                },
-            },
-        });
+        let gateway = gateway();
         let stage = Stage::new(case, [gateway.clone()]);
         let at = || -> Option<String> {
             let gateway = stage.stub.object(&reference(&gateway))?;
@@ -234,7 +327,7 @@ fn istio_gateways_are_rolled_out_as_by_the_original() {
 /// Returns the cluster of a case of the group `actions`, with an Istio and its resource. All Pods
 /// are due, since another image is wanted; they are of Kyma's modules if an error ends the
 /// original's phase.
-fn cluster_of_actions(case: &GroupCase) -> (Stub, ObjectRef, Vec<Value>) {
+fn of_actions(case: &GroupCase) -> Stage {
     let is_of_kyma = case.document("context.yaml")["failOnError"] == true;
     let mut pods = case.documents("pods.yaml").to_vec();
     for pod in pods.iter_mut().filter(|_| is_of_kyma) {
@@ -262,12 +355,18 @@ fn cluster_of_actions(case: &GroupCase) -> (Stub, ObjectRef, Vec<Value>) {
         "status": {"capacity": {"cpu": "12", "memory": "32Gi"}},
     });
     let of = reference(&istio);
-    let given: Vec<Value> =
-        pods.into_iter().chain(case.documents("objects.yaml").to_vec()).collect();
+    let given = pods.into_iter().chain(case.documents("objects.yaml").to_vec());
+    let objects: Vec<Value> = given.chain([istio, istiod, node]).collect();
     let stub = Stub::new()
         .crds(mortise_tests::crds::folder().join(Istio::GROUP))
-        .objects(given.iter().cloned().chain([istio, istiod, node]));
-    (stub, of, given)
+        .objects(objects.iter().cloned());
+    Stage { stub, of, objects }
+}
+
+/// Returns the configuration of sidecar-restart in the cases of the group `actions`.
+fn config_of_actions() -> String {
+    let proxy_image = "example.com/proxyv2:another";
+    json!({"proxyImage": proxy_image, "missingSidecars": false, "restarts": 1000}).to_string()
 }
 
 /// Returns what the original did with the Pods, in the form of [`restarted`].
@@ -295,9 +394,9 @@ fn recorded_actions(case: &GroupCase) -> Value {
 
 /// Returns what the processor did with the Pods: the rolled out workloads and their annotations,
 /// the Pods that are gone, and the message about those that nobody would start again.
-fn restarted(stub: &Stub, of: &ObjectRef, given: &[Value]) -> Value {
+fn restarted(Stage { stub, of, objects }: &Stage) -> Value {
     let (mut rolled_out, mut templates, mut deleted) = (Vec::new(), json!({}), Vec::new());
-    for before in given {
+    for before in objects {
         let name =
             format!("{}/{}", text(before, "/metadata/namespace"), text(before, "/metadata/name"));
         let Some(after) = stub.object(&reference(before)) else {
@@ -344,16 +443,27 @@ fn add_foreign_owners(case: &mut GroupCase) {
 #[test]
 fn istio_sidecars_are_restarted_through_owners_as_by_the_original() {
     run_with("actions", add_foreign_owners, |case| {
-        let (stub, of, given) = cluster_of_actions(case);
-        let config = json!({
-            "proxyImage": "example.com/proxyv2:another", "missingSidecars": false, "restarts": 1000,
-        });
-        stub.settle::<Sidecars>(&config.to_string());
-        // Pods are evicted a moment after the change of the image.
-        for _ in 0..3 {
-            stub.advance(Duration::from_mins(1));
-            stub.settle::<Sidecars>(&config.to_string());
+        let (stage, config) = (of_actions(case), config_of_actions());
+        stage.stub.settle::<Sidecars>(&config);
+        for after in ACTIONS_LATER {
+            stage.stub.advance(after);
+            stage.stub.settle::<Sidecars>(&config);
         }
-        vec![("processor", recorded_actions(case), restarted(&stub, &of, &given))]
+        vec![("processor", recorded_actions(case), restarted(&stage))]
     });
+}
+
+#[tokio::test]
+async fn istio_sidecars_are_restarted_by_the_component_as_natively() {
+    let group = Group {
+        name: "actions",
+        guest: "guests/sidecar-restart",
+        config: config_of_actions(),
+        later: &ACTIONS_LATER,
+    };
+    let all = group.run::<Sidecars>(of_actions).await;
+    let steps = || all.iter().flat_map(|(_, steps)| steps);
+    let is_workload = |object: &Value| object["kind"] == "Deployment";
+    assert!(steps().any(|step| step.objects.iter().any(is_workload)), "a workload is rolled out");
+    assert!(steps().any(|step| !step.gone.is_empty()), "a Pod is evicted");
 }

@@ -1,12 +1,13 @@
 //! Processors whose modules come from registries. The clock of these tests is not paused: a
 //! registry is at the other end of a socket.
 
-#[expect(unreachable_pub, dead_code, reason = "the tests of the registry's client include it too")]
-#[path = "../../../../host/src/oci/tests/fake.rs"]
-pub(super) mod fake;
-
 use std::{path::Path, time::Duration};
 
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::*;
+use crate::registry::fake::{self, Answer, Fake, Request};
 use mortise_host::{
     cache_dir::CacheDir,
     oci::{
@@ -15,11 +16,6 @@ use mortise_host::{
     },
 };
 use mortise_tests::rebuilt;
-use serde_json::json;
-use tokio::time::sleep;
-
-use self::fake::{Answer, Fake, Request};
-use super::*;
 
 const REPOSITORY: &str = "team/puppet";
 /// The time between two resolutions of a tag.
@@ -45,7 +41,7 @@ impl Fake {
         self.push_to(REPOSITORY, tag, component)
     }
 
-    pub(super) fn push_to(&self, repository: &str, tag: &str, component: &[u8]) -> Digest {
+    pub(crate) fn push_to(&self, repository: &str, tag: &str, component: &[u8]) -> Digest {
         let layer = Descriptor::of(LAYER, component);
         let names = (Vec::new(), Vec::new());
         let artifact = Artifact::build(layer, names, Annotations::new()).unwrap();
@@ -100,6 +96,28 @@ impl Scene {
             "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor", "metadata": metadata, "spec": spec,
         });
         self.place.apply(&[object]).await;
+    }
+
+    /// Applies a Processor whose module and whose library are under the tag `1`.
+    async fn processor_with_library(&self, name: &str) {
+        let host = self.fake.host();
+        let library = json!({
+            "interface": "example:shouting/shout@1.0.0",
+            "module": {"image": format!("{host}/team/shout:1")}, "limits": {"memory": "16Mi"},
+        });
+        let rest = json!({"config": null, "libraries": [library]});
+        self.processor(name, &format!("{host}/team/announce:1"), &rest).await;
+    }
+
+    /// Waits until a Processor calls the library from this artifact.
+    async fn until_calls(&self, name: &str, manifest: Digest) {
+        let manifest = manifest.to_string();
+        let calls = |processor: &Processor| {
+            let libraries = processor.status.iter().flat_map(|status| &status.libraries);
+            let mut images = libraries.filter_map(|library| library.image.as_ref());
+            images.any(|image| image.ends_with(&manifest))
+        };
+        self.place.until(name, "the library is called", calls).await;
     }
 
     /// Waits until this module runs, from this artifact; returns the Processor.
@@ -683,27 +701,37 @@ async fn a_library_comes_from_a_registry_too() {
     let (announce, shout) = (built("tests/guests/announce"), built("tests/guests/shout"));
     let first = scene.fake.push_to("team/announce", "1", &announce);
     let library = scene.fake.push_to("team/shout", "1", &shout);
-    let host = scene.fake.host();
-    let spec = json!({
-        "config": null,
-        "libraries": [{
-            "interface": "example:shouting/shout@1.0.0", "module": {"image": format!("{host}/team/shout:1")},
-            "limits": {"memory": "16Mi"},
-        }],
-    });
-    scene.processor("rules", &format!("{host}/team/announce:1"), &spec).await;
+    scene.processor_with_library("rules").await;
     let found = scene.until_runs("rules", &announce, first).await;
     let libraries = found.status.unwrap().libraries;
     assert_eq!(libraries[0].digest, Digest::of(&shout).to_string());
-    assert_eq!(libraries[0].image, Some(format!("{host}/team/shout:1@{library}")));
-    let next = rebuilt(&shout, "2");
-    let library = scene.fake.push_to("team/shout", "1", &next);
-    let is_next = |processor: &Processor| {
-        let libraries = processor.status.iter().flat_map(|status| &status.libraries);
-        let mut images = libraries.filter_map(|library| library.image.as_ref());
-        images.any(|image| image.ends_with(&library.to_string()))
-    };
-    scene.place.until("rules", "the next library", is_next).await;
+    let image = format!("{}/team/shout:1@{library}", scene.fake.host());
+    assert_eq!(libraries[0].image, Some(image));
+    let next = scene.fake.push_to("team/shout", "1", &rebuilt(&shout, "2"));
+    scene.until_calls("rules", next).await;
+}
+
+#[tokio::test]
+async fn a_host_without_a_cache_begins_with_the_library_that_ran_last() {
+    let mut scene = Scene::new().await;
+    let built = |guest: &str| fs::read(mortise_tests::guest(guest).unwrap()).unwrap();
+    let (announce, shout) = (built("tests/guests/announce"), built("tests/guests/shout"));
+    let first = scene.fake.push_to("team/announce", "1", &announce);
+    let library = scene.fake.push_to("team/shout", "1", &shout);
+    scene.processor_with_library("rules").await;
+    scene.until_runs("rules", &announce, first).await;
+    scene.until_calls("rules", library).await;
+    scene.place.tasks.shutdown().await;
+    let next = scene.fake.push_to("team/shout", "1", &rebuilt(&shout, "2"));
+    scene.fake.forget();
+    scene.restart_and_run(false, &announce, first).await;
+    scene.until_calls("rules", next).await;
+    let seen = scene.fake.seen();
+    let of_library = seen.iter().filter_map(|seen| seen.target.strip_prefix("/v2/team/shout/"));
+    let asked: Vec<String> = of_library.map(str::to_owned).collect();
+    let ran_last = [format!("manifests/{library}"), format!("blobs/{}", Digest::of(&shout))];
+    assert_eq!(asked[..2], ran_last, "before the tag: {asked:?}");
+    assert_eq!(asked[2], "manifests/1", "{asked:?}");
 }
 
 #[tokio::test]

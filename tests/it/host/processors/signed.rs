@@ -3,11 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mortise_host::oci::{
-    Digest, Reference, Registries,
-    artifact::{Descriptor, MANIFEST},
-    signature::{self, Format, Policy, PrivateKey, Signature, sign_file},
-};
 use ring::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _},
@@ -15,9 +10,15 @@ use ring::{
 use serde_json::json;
 
 use super::{
-    images::{Scene, fake::Fake, module, options},
+    images::{Scene, module, options},
     swaps::{makes, tried_and},
     *,
+};
+use crate::registry::fake::Fake;
+use mortise_host::oci::{
+    Digest, Reference, Registries,
+    artifact::{Descriptor, MANIFEST},
+    signature::{self, Format, Policy, PrivateKey, Signature, sign_file},
 };
 
 /// The bytes before the point of a public key.
