@@ -1,18 +1,19 @@
 //! The command lines of the host: those of the program `mortise-host`, and the commands that
 //! `mortise` has too. Nothing past here reads flags or the environment.
 
+pub mod help;
+mod registry;
+mod run;
+pub mod value;
+
+pub use registry::RegistryArgs;
+pub use run::{LeaseArgs, RunArgs};
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
 use crate::wasm::{CompileLimits, child::OwnLimits};
-
-pub mod help;
-mod registry;
-mod run;
-pub mod value;
-pub use registry::RegistryArgs;
-pub use run::{LeaseArgs, RunArgs};
 
 /// A Kubernetes operator host whose reconciliation logic comes as WebAssembly components.
 #[derive(Debug, Parser)]

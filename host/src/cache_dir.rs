@@ -22,9 +22,8 @@ use std::{
 };
 
 use cap_std::{ambient_authority, fs::Dir};
-use rustix::fs::{AtFlags, Mode, OFlags};
-
 use mortise_core::error_chain;
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 /// The mode of a new directory: nobody but the owner may do anything.
 const DIRECTORY_MODE: u32 = 0o700;

@@ -9,6 +9,23 @@
 //! discovery is requested only for groups and versions that the server lists itself: no untrusted
 //! text gets into a path, and what is remembered is bounded by what the server serves.
 
+pub mod access;
+mod definition;
+mod guarded;
+mod impersonate;
+pub mod lease;
+mod own;
+mod reach;
+mod request;
+#[cfg(test)]
+mod tests;
+pub mod watch;
+
+pub(crate) use guarded::{TooMuch, guarded};
+pub use own::{is_own, only_own, only_secret, secret_name};
+pub use reach::Reach;
+pub use request::Policy;
+
 use std::{
     collections::{HashMap, HashSet},
     fmt,
@@ -18,37 +35,18 @@ use std::{
 
 use futures::{FutureExt as _, future::BoxFuture};
 use kube::Client;
-use parking_lot::Mutex;
-use serde_json::Value;
-use tokio::time::Instant;
-
-use self::lease::Guard;
 use mortise_core::{
-    contract::Kind,
-    contract::bounds::text,
+    contract::{Kind, bounds::text},
     grant::rights::Account,
     resource::{
         Answer, Api, Kinds, NotEstablished, Outgoing, Refusal, Resource, Unavailable, api_path,
     },
 };
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::Instant;
 
-pub mod access;
-mod definition;
-mod guarded;
-mod impersonate;
-pub mod lease;
-mod own;
-mod reach;
-mod request;
-pub mod watch;
-
-pub(crate) use guarded::{TooMuch, guarded};
-pub use own::{is_own, only_own, only_secret, secret_name};
-pub use reach::Reach;
-pub use request::Policy;
-
-#[cfg(test)]
-mod tests;
+use self::lease::Guard;
 
 /// The time for which a kind counts as not served after the server said so.
 pub const UNKNOWN_KIND_TTL: Duration = Duration::from_secs(5);

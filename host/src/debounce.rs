@@ -1,5 +1,8 @@
 //! Watches files, and debounces their changes: changes that come together are taken as one burst.
 
+#[cfg(test)]
+mod tests;
+
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use notify::{
@@ -10,9 +13,6 @@ use tokio::{
     sync::mpsc::{self, UnboundedReceiver},
     time::Instant,
 };
-
-#[cfg(test)]
-mod tests;
 
 /// The time without a change after which a burst is over.
 const QUIET_PERIOD: Duration = Duration::from_millis(50);

@@ -10,9 +10,6 @@ mod tests;
 use std::sync::Arc;
 
 use kube::api::DynamicObject;
-use serde_json::{Value, json};
-
-use crate::{host::record_file, oci, operator};
 use mortise_core::{
     contract::{Description, Kind, ObjectRef, Selection, Verbs, WriteRule},
     grant::Grant,
@@ -22,6 +19,9 @@ use mortise_core::{
     reads::{self, Readable},
     resource::{Kinds, Resource},
 };
+use serde_json::{Value, json};
+
+use crate::{host::record_file, oci, operator};
 
 /// A target: its name, which is also that of the folder with its seeds, and its function.
 type Target = (&'static str, fn(&[u8]));

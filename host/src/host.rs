@@ -34,6 +34,14 @@ use std::{
 };
 
 use anyhow::Context as _;
+use mortise_core::{
+    contract::{Description, ObjectRef, hooks::Hooks},
+    dispatch::Dispatch,
+    queue::{self, Key, Queue, Run},
+    reads::record::Record,
+    reconcile::{Parts, Report},
+    store::Stores,
+};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
@@ -53,14 +61,6 @@ use crate::{
         watch::{self, Watch},
     },
     wasm::Processor,
-};
-use mortise_core::{
-    contract::{Description, ObjectRef, hooks::Hooks},
-    dispatch::Dispatch,
-    queue::{self, Key, Queue, Run},
-    reads::record::Record,
-    reconcile::{Parts, Report},
-    store::Stores,
 };
 
 /// The number of reports that can wait for [`Host::next_report`].

@@ -4,8 +4,26 @@
 //! name, of which there is no bound. Events are counted when they happen; states are sampled when
 //! the metrics are asked for.
 
+pub(crate) mod dropped_lines;
+mod hooks;
+mod labels;
+mod series;
+#[cfg(test)]
+mod tests;
+
+pub use hooks::HookRequest;
+
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
+use mortise_core::{
+    contract::Kind,
+    grant::rights::Denial,
+    queue::{self, Key},
+    reads::record::{Ending, MustRun},
+    reconcile::Report,
+    store::Memory,
+    write::Change,
+};
 use parking_lot::Mutex;
 use prometheus_client::{
     encoding::text,
@@ -17,25 +35,6 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
-
-use mortise_core::{
-    contract::Kind,
-    grant::rights::Denial,
-    queue::{self, Key},
-    reads::record::{Ending, MustRun},
-    reconcile::Report,
-    store::Memory,
-    write::Change,
-};
-
-pub(crate) mod dropped_lines;
-mod hooks;
-mod labels;
-mod series;
-#[cfg(test)]
-mod tests;
-
-pub use hooks::HookRequest;
 
 use self::{
     hooks::Hooks,

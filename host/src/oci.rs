@@ -16,9 +16,6 @@ mod store;
 mod tests;
 mod transport;
 
-use std::sync::Arc;
-
-use self::transport::Transport;
 pub use self::{
     credentials::{Credentials, DockerConfig, InvalidCredentials},
     error::Error,
@@ -28,6 +25,10 @@ pub use self::{
     transport::{InvalidOptions, Options, Times},
 };
 pub use mortise_core::reconcile::ModuleDigest as Digest;
+
+use std::sync::Arc;
+
+use self::transport::Transport;
 
 /// The largest module that is read, in bytes. Go guests have 10 to 60 MiB; compiling a module takes
 /// some ten times its size of memory.

@@ -41,13 +41,12 @@ use kube::{
         watcher::{self, Event},
     },
 };
+use mortise_core::write::Clock;
 use serde::Deserialize as _;
 use serde_json::Value;
 use tokio::{sync::watch as latest, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-#[cfg(any(test, fuzzing))]
-use self::recipe::{Pace, Recipe};
 use self::{
     accounts::Accounts,
     claims::Claims,
@@ -63,9 +62,11 @@ use crate::{
     operator::api::{Processor, ProcessorSpec},
     wasm::Engine,
 };
+
+#[cfg(any(test, fuzzing))]
+use self::recipe::{Pace, Recipe};
 #[cfg(any(test, fuzzing))]
 use mortise_core::grant::rights::Account;
-use mortise_core::write::Clock;
 
 /// The time limit for the last statuses, which are written when the operator stops.
 const LAST_STATUSES_TIMEOUT: Duration = Duration::from_secs(5);

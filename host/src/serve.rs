@@ -27,11 +27,16 @@ use std::{
 
 use anyhow::Context as _;
 use kube::api::ApiResource;
+use mortise_core::{contract::Kind, error_chain, key::NamespacedName};
 use serde_json::{Map, Value};
 use tokio::{net::TcpListener, sync::watch as latest, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use self::{
+    home::{Home, Need},
+    signals::Signals,
+};
 use crate::{
     args::RunArgs,
     cache_dir::{self, CacheDir},
@@ -50,9 +55,6 @@ use crate::{
     wasm::{self, Compiler, Engine},
     webhooks::{Certificate, Paths, Stop, Webhooks},
 };
-use home::{Home, Need};
-use mortise_core::{contract::Kind, error_chain, key::NamespacedName};
-use signals::Signals;
 
 /// The exit code if a reconcile failed or a Processor does not run.
 const FAILED_EXIT_CODE: u8 = 3;

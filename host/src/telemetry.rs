@@ -21,7 +21,10 @@ use parking_lot::Mutex;
 use tracing::{Subscriber, level_filters::LevelFilter, warn};
 use tracing_subscriber::{
     EnvFilter,
-    fmt::{MakeWriter, format::Format, format::JsonFields},
+    fmt::{
+        MakeWriter,
+        format::{Format, JsonFields},
+    },
     layer::SubscriberExt as _,
 };
 

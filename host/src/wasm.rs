@@ -5,6 +5,7 @@
 //! component anew and drops the instance afterwards. A fault of the guest ends its call with an
 //! [`Error`] and has no other effect.
 
+mod bindings;
 mod budget;
 mod cache;
 pub(crate) mod child;
@@ -29,8 +30,6 @@ mod tenant;
 mod turns;
 mod wasi;
 
-mod bindings;
-
 pub use compiler::{CompileError, CompileLimits, Compiler};
 pub use component::{LoadError, Names};
 pub use content::Content;
@@ -42,28 +41,33 @@ pub use mortise_core::reconcile::{Line, ModuleDigest as Digest, Moment, Source};
 pub use shares::Waiting;
 pub use tenant::Tenant;
 
-use std::fmt;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
+use futures::{FutureExt as _, future::BoxFuture};
+use mortise_core::{
+    contract::{Description, Failure, Outcome, Request, bounds},
+    error_chain,
+    reads::{View, record::Asked},
+    reconcile,
+};
 use tokio_util::sync::CancellationToken;
 use wasmtime::{CallHook, Store, StoreContextMut};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use futures::{FutureExt as _, future::BoxFuture};
-use mortise_core::contract::{Description, Failure, Outcome, Request};
-use mortise_core::reads::View;
-use mortise_core::reads::record::Asked;
-
-use component::{Compiled, Found, Linked};
-use engine::Size;
-use imports::Reading;
-use library::{Caller, Library};
-use mortise_core::{contract::bounds, error_chain, reconcile};
-use shares::{Id, Slot};
-use state::State;
-use wasi::Chance;
+use self::{
+    component::{Compiled, Found, Linked},
+    engine::Size,
+    imports::Reading,
+    library::{Caller, Library},
+    shares::{Id, Slot},
+    state::State,
+    wasi::Chance,
+};
 
 /// Waits for a slot longer than this are reported in the status of the Processor.
 pub const LONG_WAIT: Duration = Duration::from_secs(1);

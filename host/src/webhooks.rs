@@ -38,9 +38,8 @@ use hyper::body::Incoming;
 use tokio::net::TcpListener;
 use tracing::{debug, warn};
 
+use self::{body::Held, path::Path};
 use crate::host::{Hooking, Host, Source};
-use body::Held;
-use path::Path;
 
 /// The timeout of a request that names none: that of a conversion.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -38,11 +38,11 @@ mod webhooks;
 mod whole_run;
 
 use axum::Router;
+use mortise::local;
+use mortise_core::{contract::Kind, reconcile::Report};
 use serde_json::{Value, json};
 
 use crate::host::merge;
-use mortise::local;
-use mortise_core::{contract::Kind, reconcile::Report};
 
 /// Returns a service for a control plane with few controllers; `None` without Go.
 async fn bare() -> Option<Router> {

@@ -1,7 +1,9 @@
 //! The definitions in `crds/`, installed in the embedded API, which enforces them.
 
-use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
+use kube::{
+    Client,
+    api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams},
+};
 use mortise_embedded_api::{EmbeddedApi, Options};
 use serde_json::{Value, json};
 

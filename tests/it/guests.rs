@@ -12,13 +12,16 @@ mod reads;
 mod refused;
 mod sandbox;
 
-use std::path::Path;
-use std::sync::OnceLock;
+use std::{path::Path, sync::OnceLock};
 
-use mortise_core::contract::{Kind, ObjectRef, Outcome, Request};
-use mortise_core::reads::View;
-use mortise_host::cache_dir::CacheDir;
-use mortise_host::wasm::{Called, Engine, Error, Limits, Moment, Options, Processor};
+use mortise_core::{
+    contract::{Kind, ObjectRef, Outcome, Request},
+    reads::View,
+};
+use mortise_host::{
+    cache_dir::CacheDir,
+    wasm::{Called, Engine, Error, Limits, Moment, Options, Processor},
+};
 use serde_json::json;
 use tokio::sync::Mutex;
 

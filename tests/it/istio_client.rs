@@ -11,12 +11,14 @@ mod native;
 mod renderer;
 pub(crate) mod second;
 
+pub(crate) use case::Case;
+pub(crate) use renderer::Renderer;
+
 use std::collections::BTreeMap;
 
-use answer::Answer;
-pub(crate) use case::Case;
 use mortise_tests::istio_client::version;
-pub(crate) use renderer::Renderer;
+
+use self::answer::Answer;
 
 /// The version whose answers are recorded.
 const VERSION: &str = "1.31";

@@ -16,7 +16,7 @@ mod shell;
 mod wait;
 mod workload;
 
-use shell::Shell;
+use self::shell::Shell;
 
 /// A custom resource with printer columns, validation rules, a status, a scale and a selectable
 /// field.

@@ -11,8 +11,6 @@ use std::{
     process::Command,
 };
 
-use serde_json::Value;
-
 use mortise::{args::RegistryClientArgs, registry::RegistryClient};
 use mortise_host::{
     args::RegistryArgs,
@@ -22,6 +20,7 @@ use mortise_host::{
     },
 };
 use mortise_tests::{guest, registry::Registry};
+use serde_json::Value;
 
 const TESTS: &str = "the tests of it::registry";
 /// The recorded key of cosign, and its password.

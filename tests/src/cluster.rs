@@ -8,6 +8,8 @@
 mod audit;
 mod folder;
 
+pub use self::audit::{Audit, Event, ObjectReference, Status, User};
+
 use std::{
     path::{Path, PathBuf},
     process::{self, Command},
@@ -26,7 +28,6 @@ use kube::{
 };
 use serde_json::Value;
 
-pub use self::audit::{Audit, Event, ObjectReference, Status, User};
 use self::folder::Folder;
 use crate::go;
 

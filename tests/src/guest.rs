@@ -1,8 +1,10 @@
 //! Builds and loads guests.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
 
 use anyhow::{Context as _, Result, anyhow};
 use mortise::{

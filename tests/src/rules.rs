@@ -5,7 +5,10 @@ use std::path::Path;
 
 use anyhow::{Error, Result};
 use mortise::{files, local};
-use mortise_core::{contract::Description, grant::rights::Account, grant::role::Roles};
+use mortise_core::{
+    contract::Description,
+    grant::{rights::Account, role::Roles},
+};
 use mortise_host::cluster::Cluster;
 use serde_json::{Value, json};
 

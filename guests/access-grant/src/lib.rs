@@ -17,7 +17,7 @@ use mortise_sdk::{Error, Host, Level, Selection, kubernetes::ConfigMap};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use openpgp::Key;
+use self::openpgp::Key;
 
 /// Namespace, name and key of the `ConfigMap` value with the signed message.
 const SIGNED: (&str, &str, &str) = ("kyma-system", "apirule-access", "access.sig");

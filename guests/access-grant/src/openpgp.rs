@@ -10,8 +10,11 @@ mod packet;
 mod signature;
 
 use ed25519_dalek::VerifyingKey;
-use packet::{Packet, Reader, Tag};
-use signature::Signature;
+
+use self::{
+    packet::{Packet, Reader, Tag},
+    signature::Signature,
+};
 
 /// The algorithm of Ed25519 in version 6 keys, and in version 4 keys since RFC 9580.
 const ED25519: u8 = 27;

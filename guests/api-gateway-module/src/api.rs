@@ -4,16 +4,16 @@
 mod crd;
 mod schema;
 
+#[cfg(not(target_family = "wasm"))]
+pub use crd::{definition, definition_of};
+pub use schema::conditions;
+
 use mortise_sdk::{
     Object,
     object::{Condition, Metadata},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
-
-#[cfg(not(target_family = "wasm"))]
-pub use crd::{definition, definition_of};
-pub use schema::conditions;
 
 /// Describes the API Gateway module of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]

@@ -28,9 +28,9 @@ pub mod reconcile;
 mod status;
 mod work;
 
-use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
-
 pub use config::Config;
+
+use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
 
 /// The processor for APIGateways.
 pub struct ApiGateways;

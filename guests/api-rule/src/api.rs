@@ -9,14 +9,14 @@ mod crd;
 mod schema;
 pub mod v1beta1;
 
+#[cfg(not(target_family = "wasm"))]
+pub use crd::definition;
+
 use std::collections::BTreeMap;
 
 use mortise_sdk::{Object, object::Metadata};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
-
-#[cfg(not(target_family = "wasm"))]
-pub use crd::definition;
 
 /// The finalizer that keeps an APIRule until the objects that were made for it are deleted.
 pub(crate) const FINALIZER: &str = "gateway.kyma-project.io/subresources";

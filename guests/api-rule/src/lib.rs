@@ -53,9 +53,9 @@ mod virtual_service;
 mod workload;
 mod yaml;
 
-use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
-
 pub use config::Config;
+
+use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
 
 /// The processor for APIRules.
 pub struct ApiRules;

@@ -1,8 +1,9 @@
 //! The reconciliation of an APIRule: from the object to the changes that it needs.
 
+pub use crate::stop::Stop;
+
 use mortise_sdk::{Error, Failure, Host, Outcome, Request};
 
-pub use crate::stop::Stop;
 use crate::{
     annotation,
     api::{ApiRule, ApiRuleStatus, FINALIZER},

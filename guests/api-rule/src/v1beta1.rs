@@ -18,6 +18,10 @@ mod strategy;
 mod validation;
 mod virtual_service;
 
+pub use domain::read as default_domain;
+pub(crate) use domain::{FIELDS as DOMAIN_FIELDS, KYMA_GATEWAY};
+pub(crate) use status::failed;
+
 use mortise_sdk::{Error, Failure, Host, Outcome, Request};
 
 use crate::{
@@ -34,9 +38,6 @@ use crate::{
     validation::Failure as Wrong,
     workload::{Labels, Missing, Workloads},
 };
-pub use domain::read as default_domain;
-pub(crate) use domain::{FIELDS as DOMAIN_FIELDS, KYMA_GATEWAY};
-pub(crate) use status::failed;
 
 /// The reason why an APIRule cannot be reconciled.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,12 @@
 mod ext_auth;
 pub(crate) mod jwt;
 
+pub(crate) use ext_auth::{MESH, MESH_FIELDS};
+
 use mortise_sdk::{Error, Host, Selection, object::Metadata};
 use serde::Deserialize;
 
+use self::ext_auth::Providers;
 use crate::{
     api::{ApiRule, ApiRuleSpec, Rule},
     existing,
@@ -15,8 +18,6 @@ use crate::{
     virtual_service,
     workload::{Missing, Workloads},
 };
-use ext_auth::Providers;
-pub(crate) use ext_auth::{MESH, MESH_FIELDS};
 
 const TROUBLESHOOTING: &str =
     "https://kyma-project.io/#/api-gateway/user/troubleshooting-guides/03-70-empty-apirule-spec";

@@ -7,6 +7,9 @@
 mod crd;
 mod schema;
 
+#[cfg(not(target_family = "wasm"))]
+pub use crd::definition;
+
 use api_gateway_module::api::{ConditionSchema, conditions, null_is_default};
 use mortise_sdk::{
     Object,
@@ -14,9 +17,6 @@ use mortise_sdk::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-#[cfg(not(target_family = "wasm"))]
-pub use crd::definition;
 
 /// Lets the clients of one region reach the cluster under a foreign domain.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]

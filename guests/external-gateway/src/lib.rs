@@ -29,9 +29,9 @@ mod region;
 mod status;
 mod step;
 
-use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
-
 pub use config::Config;
+
+use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
 
 /// The processor for the ExternalGateway.
 pub struct ExternalGateways;

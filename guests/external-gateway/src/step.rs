@@ -1,12 +1,13 @@
 //! The steps up to the first fault, and the objects that they need.
 
+use std::collections::BTreeMap;
+
 use api_gateway_module::{domain, object};
 use mortise_sdk::{
     Error, Host, Kind, Manifest, ObjectRef, Selection, kubernetes::Secret, object::Metadata,
 };
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 use crate::{
     api::ExternalGateway,

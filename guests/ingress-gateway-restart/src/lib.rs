@@ -23,9 +23,9 @@ pub mod reconcile;
 pub mod record;
 mod workload;
 
-use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
-
 pub use config::Config;
+
+use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
 
 /// The processor for the restart of the ingress gateway.
 pub struct IngressGatewayRestarts;

@@ -13,6 +13,7 @@ use istio::{
 };
 use mortise_sdk::{Kind, ObjectRef, Outcome};
 
+use self::{objects::Part, progress::Progress};
 use crate::{
     Rendering,
     reconcile::{Run, Stop},
@@ -21,8 +22,6 @@ use crate::{
     surroundings,
     workload::{self, Live},
 };
-use objects::Part;
-use progress::Progress;
 
 /// The description of an installation that fails, as the original gives it; here the cause follows.
 pub(crate) const FAILED: &str = "Could not install Istio: Istio installation resulted in an error";

@@ -35,14 +35,14 @@ mod uninstall;
 mod webhook;
 mod workload;
 
-use std::marker::PhantomData;
-
-use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
-
 pub use bindings::istio::client::renderer::{
     Cluster, Component, IstioVersion, Manifest as RenderedManifest, Rendered,
 };
 pub use config::Config;
+
+use std::marker::PhantomData;
+
+use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
 
 mortise_sdk::library! {
     mod bindings in ["../istio-client/wit", "wit"], world "mortise:istio-installation/installation";

@@ -10,16 +10,16 @@ mod crd;
 mod schema;
 mod status;
 
+pub use affinity::Affinity;
+#[cfg(not(target_family = "wasm"))]
+pub use crd::definition;
+pub use status::{IstioStatus, State};
+
 use std::collections::BTreeMap;
 
 use mortise_sdk::{Object, object::Metadata};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-pub use affinity::Affinity;
-#[cfg(not(target_family = "wasm"))]
-pub use crd::definition;
-pub use status::{IstioStatus, State};
 
 /// The namespace in which the Istio resource is.
 pub const MODULE_NAMESPACE: &str = "kyma-system";

@@ -4,10 +4,10 @@
 mod labels;
 mod webhook;
 
-use crate::{kubernetes::Pod, predicate::MODULE_LABEL, version::Version};
-
 pub use labels::{COMPONENT_LABEL, KINDS, NAMED, is_of_istio, label_patch};
 pub use webhook::{MutatingWebhookConfiguration, stale_tags};
+
+use crate::{kubernetes::Pod, predicate::MODULE_LABEL, version::Version};
 
 /// The containers that tell the version.
 const CONTAINERS: [&str; 3] = ["discovery", "istio-proxy", "install-cni"];

@@ -2,6 +2,8 @@
 
 mod resources;
 
+pub use resources::{Amount, SidecarResources};
+
 use serde_json::Value;
 
 use crate::{
@@ -12,8 +14,6 @@ use crate::{
     last_applied::LastApplied,
     yaml,
 };
-
-pub use resources::{Amount, SidecarResources};
 
 /// The name of the sidecar's container.
 pub const SIDECAR: &str = "istio-proxy";

@@ -7,7 +7,7 @@
 
 mod class;
 
-use class::Class;
+use self::class::Class;
 
 /// The largest number of repetitions, also of those within each other.
 const MAX_REPETITIONS: u32 = 1000;

@@ -20,9 +20,9 @@ mod object;
 pub mod reconcile;
 mod surroundings;
 
-use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
-
 pub use config::Config;
+
+use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
 
 /// The processor for the module's own objects.
 pub struct PeerAuthentications;

@@ -7,15 +7,15 @@
 mod crd;
 mod schema;
 
+#[cfg(not(target_family = "wasm"))]
+pub use crd::definition;
+
 use std::collections::BTreeMap;
 
 use api_gateway_module::api::null_is_default;
 use mortise_sdk::{Object, object::Metadata};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-#[cfg(not(target_family = "wasm"))]
-pub use crd::definition;
 
 /// Limits the requests to Pods.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]

@@ -19,9 +19,9 @@ pub mod reconcile;
 mod validation;
 mod workload;
 
-use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
-
 pub use config::Config;
+
+use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
 
 /// The processor for RateLimits.
 pub struct RateLimits;

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mortise_sdk::duration;
-use mortise_sdk::{Error, Host, Selection, object::Metadata};
+use mortise_sdk::{Error, Host, Selection, duration, object::Metadata};
 use serde::Deserialize;
 
 use crate::{

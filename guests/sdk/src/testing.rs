@@ -23,6 +23,13 @@ pub mod identity;
 mod native;
 mod run;
 
+#[doc(inline)]
+pub use crate::cases;
+pub use case::check as check_cases;
+pub use grants::check as check_grants;
+pub use hooks::{Asked, Reviewed};
+pub use run::{Change, MAX_RUNS, Run, Settled, title};
+
 use std::{cell::RefCell, collections::BTreeSet, rc::Rc, sync::Arc};
 
 use jiff::Timestamp;
@@ -36,22 +43,18 @@ use mortise_embedded_api::{self as api, News};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
-#[doc(inline)]
-pub use crate::cases;
+use self::{
+    cluster::Cluster,
+    identity::Identity,
+    native::{Imports, Journal},
+    run::Driver,
+};
 use crate::{
     Description, Host, Kind, Level, ObjectRef, Processor, Request, Selection,
     bindings::mortise::host::{cluster::Page, types::ReadError},
     host::Source,
     processor, time,
 };
-pub use case::check as check_cases;
-use cluster::Cluster;
-pub use grants::check as check_grants;
-pub use hooks::{Asked, Reviewed};
-use identity::Identity;
-use native::{Imports, Journal};
-use run::Driver;
-pub use run::{Change, MAX_RUNS, Run, Settled, title};
 
 /// A host in memory, whose objects, kinds and time are set by the test. Clones share one state.
 #[derive(Clone)]

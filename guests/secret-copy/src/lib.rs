@@ -1,9 +1,12 @@
 //! Copies a Secret into every namespace that a label selector takes.
 
-use mortise_sdk::kubernetes::{Namespace, Secret};
-use mortise_sdk::object::{Condition, Metadata};
-use mortise_sdk::{Description, Failure, Host, NoConfig, Object, Outcome, Processor, Reconciler};
-use mortise_sdk::{Request, Selection, Verbs, derived_name, status::set_condition};
+use mortise_sdk::{
+    Description, Failure, Host, NoConfig, Object, Outcome, Processor, Reconciler, Request,
+    Selection, Verbs, derived_name,
+    kubernetes::{Namespace, Secret},
+    object::{Condition, Metadata},
+    status::set_condition,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -28,9 +28,9 @@ mod uninstall;
 pub mod window;
 mod workload;
 
-use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
-
 pub use config::Config;
+
+use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
 
 /// The processor that restarts sidecars.
 pub struct Sidecars;

@@ -6,13 +6,13 @@ use istio::{action::RESTARTED_AT, last_applied};
 use mortise_sdk::{Action, ObjectRef, WriteFailure, testing::Stub};
 use serde_json::{Value, json};
 
-use super::*;
-use crate::{describe::FINALIZER, survey::EXCLUDE};
-use fixture::{
+use self::fixture::{
     Cluster, IMAGE, OLD, budget, condition, daemon_set, deployment, injector, istio, job_pod,
     namespace, outdated, pod, record, reference, replica_set, replica_set_pod,
     replication_controller, replication_controller_pod,
 };
+use super::*;
+use crate::{describe::FINALIZER, survey::EXCLUDE};
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 /// The time of the first restarts: the second after the first run.

@@ -20,9 +20,9 @@ pub mod reconcile;
 pub mod renewal;
 pub mod store;
 
-use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
-
 pub use config::Config;
+
+use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
 
 /// The processor for the certificate.
 pub struct WebhookCertificate;

@@ -5,7 +5,9 @@ use std::fmt;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use certificate::{Chain, chain::authorities};
 use mortise_sdk::{
-    Error, Host, Manifest, ObjectRef, kubernetes::Secret, object::Metadata, object::Object as _,
+    Error, Host, Manifest, ObjectRef,
+    kubernetes::Secret,
+    object::{Metadata, Object as _},
 };
 use serde_json::{Map, Value, json};
 

@@ -1,16 +1,18 @@
 //! The command line of `mortise`. Nothing past here reads flags or the environment.
 
-use std::{net::SocketAddr, path::PathBuf, str::FromStr};
-
-use clap::{Parser, Subcommand, ValueEnum};
-
-use mortise_core::grant::rights::Account;
-use mortise_host::args::{ChildArgs, GlobalArgs, RegistryArgs, RunArgs, help as host_help, value};
-use mortise_host::{operator::limits_of_call, wasm::Limits};
-
 mod help;
 #[cfg(test)]
 mod tests;
+
+use std::{net::SocketAddr, path::PathBuf, str::FromStr};
+
+use clap::{Parser, Subcommand, ValueEnum};
+use mortise_core::grant::rights::Account;
+use mortise_host::{
+    args::{ChildArgs, GlobalArgs, RegistryArgs, RunArgs, help as host_help, value},
+    operator::limits_of_call,
+    wasm::Limits,
+};
 
 /// A Kubernetes operator host whose reconciliation logic comes as WebAssembly components.
 #[derive(Debug, Parser)]

@@ -1,6 +1,9 @@
 //! Loads Kubernetes objects from files: YAML with many documents, JSON objects, and lists of
 //! either.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -8,9 +11,6 @@ use std::{
 
 use serde_json::{Map, Value};
 use walkdir::{DirEntry, WalkDir};
-
-#[cfg(test)]
-mod tests;
 
 /// The extensions of the names of files that hold objects.
 pub(crate) const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];

@@ -1,14 +1,6 @@
 //! A guest's folder: its manifest (the metadata in its Cargo.toml, or a mortise.toml), and how its
 //! component is built.
 
-use std::{
-    io::BufRead as _,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
-
-use serde_json::Value;
-
 pub(crate) mod file;
 mod library;
 mod made;
@@ -18,7 +10,15 @@ mod tests;
 pub use library::Library;
 pub use made::Made;
 pub(crate) use made::TOOLS;
+
+use std::{
+    io::BufRead as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
 use mortise_host::wasm::Limits;
+use serde_json::Value;
 
 /// The expected shape of the libraries in a Cargo.toml.
 const LIBRARIES: &str = "tables of `interface`, `path`, and as needed `build` (a program and its arguments), `watch` (paths) and `limits`";

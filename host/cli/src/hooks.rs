@@ -12,11 +12,6 @@ use std::{
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use mortise_embedded_api::{Admitted, EmbeddedApi, Refused, Review, Webhooks};
-use parking_lot::Mutex;
-use serde_json::Value;
-use tokio::runtime::{Builder, Runtime};
-
 use mortise_core::{
     contract::{
         Kind, ObjectRef, display_kind_in_any_version,
@@ -25,7 +20,11 @@ use mortise_core::{
     store::Stores,
     write::Clock,
 };
+use mortise_embedded_api::{Admitted, EmbeddedApi, Refused, Review, Webhooks};
 use mortise_host::host::{Hooking, Host, Loaded, NoAnswer};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
 
 /// The time for a conversion, as on an API server.
 const CONVERSION_TIMEOUT: Duration = Duration::from_secs(30);

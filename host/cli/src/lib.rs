@@ -27,9 +27,11 @@ use mortise_host::{
     telemetry::{self, LogFormat},
 };
 
-use args::{Args, Command};
-use commands::{
-    bench, completion, dev, diff, inspect, new, pull, push, sign, simulate, test, verify,
+use self::{
+    args::{Args, Command},
+    commands::{
+        bench, completion, dev, diff, inspect, new, pull, push, sign, simulate, test, verify,
+    },
 };
 
 /// Runs a command and prints an error once, as an error chain.

@@ -7,7 +7,18 @@ use std::{
 };
 
 use anyhow::Context as _;
+use mortise_core::{
+    contract::{Description, Kind, display_kind},
+    grant::role::Served,
+    resource::{Kinds, Method, Outgoing},
+};
 use mortise_embedded_api::EmbeddedApi;
+use mortise_host::{
+    cache_dir,
+    cluster::Cluster,
+    host::{Loaded, Settings},
+    wasm::{self, Engine, LibraryModule, Limits, Module, Processor},
+};
 use serde_json::Value;
 
 use crate::{
@@ -15,17 +26,6 @@ use crate::{
     files,
     guest::{Guest, Source},
     print,
-};
-use mortise_core::{
-    contract::{Description, Kind, display_kind},
-    grant::role::Served,
-    resource::{Kinds, Method, Outgoing},
-};
-use mortise_host::{
-    cache_dir,
-    cluster::Cluster,
-    host::{Loaded, Settings},
-    wasm::{self, Engine, LibraryModule, Limits, Module, Processor},
 };
 
 /// The field manager under which example objects are applied: kubectl's own, so that

@@ -1,12 +1,12 @@
 //! Output for people on a terminal: a line for each reconcile, and the difference between two
 //! states. Values of Secrets are masked here unless they are asked for.
 
+#[cfg(test)]
+mod tests;
+
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use anstyle::{AnsiColor, Style};
-use serde_json::Value;
-use similar::{ChangeTag, TextDiff};
-
 use mortise_core::{
     contract::{Kind, display_kind},
     reads::record::Digest,
@@ -14,9 +14,8 @@ use mortise_core::{
     write::{Action, Change},
 };
 use mortise_host::telemetry::escaped;
-
-#[cfg(test)]
-mod tests;
+use serde_json::Value;
+use similar::{ChangeTag, TextDiff};
 
 /// Text about a thing that exists now.
 pub const GREEN: Style = AnsiColor::Green.on_default();

@@ -9,17 +9,16 @@
 //!
 //! Pure: no I/O, no clock.
 
+pub mod manager;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::path::Part;
-
-pub mod manager;
-
-#[cfg(test)]
-mod tests;
 
 /// The fields of `metadata` that name an object or are preconditions.
 const NAMING: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];

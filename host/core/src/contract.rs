@@ -9,6 +9,8 @@ mod convert;
 mod display;
 pub mod hooks;
 
+pub use display::{api_version, display_kind, display_kind_in_any_version, display_ref};
+
 use std::{
     borrow::Borrow,
     fmt,
@@ -17,8 +19,6 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-
-pub use display::{api_version, display_kind, display_kind_in_any_version, display_ref};
 
 /// A kind, by group and version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::contract::{
-    Description, Kind, Manifest, Mode, ObjectRef, Outcome, Reconciler, Requeue, Selection, Verbs,
-    WriteRule,
+use crate::{
+    contract::{
+        Description, Kind, Manifest, Mode, ObjectRef, Outcome, Reconciler, Requeue, Selection,
+        Verbs, WriteRule,
+    },
+    queue::Key,
+    store::{Scope, Stores},
 };
-use crate::queue::Key;
-use crate::store::{Scope, Stores};
 
 /// A kind of the group `g`.
 pub fn kind(name: &str) -> Kind {

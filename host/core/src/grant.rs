@@ -7,6 +7,19 @@
 //!
 //! Pure: no I/O, no clock. Does not cut the declaration down to the rights of a `ServiceAccount`.
 
+mod declared;
+pub mod granted;
+pub mod rights;
+pub mod role;
+#[cfg(test)]
+mod tests;
+pub mod text;
+mod within;
+
+pub use declared::Declared;
+pub use text::{accepted, display_selection, verb_names};
+pub use within::Outside;
+
 use std::{
     fmt::{self, Display},
     sync::Arc,
@@ -14,34 +27,19 @@ use std::{
 
 use serde_json::Value;
 
+use self::{
+    declared::{ANY, matches_kind},
+    text::display_verbs,
+    within::outside,
+};
 use crate::{
-    contract::bounds::text::is_finalizer,
     contract::{
-        Description, Kind, ObjectRef, Selection, Verbs, WriteRule, display_kind, display_ref,
+        Description, Kind, ObjectRef, Selection, Verbs, WriteRule, bounds::text::is_finalizer,
+        display_kind, display_ref,
     },
     labels::LabelSelector,
     path::Path,
 };
-
-mod declared;
-pub mod granted;
-pub mod rights;
-pub mod role;
-pub mod text;
-mod within;
-
-use declared::{ANY, matches_kind};
-use text::display_verbs;
-use within::outside;
-
-pub use declared::Declared;
-pub use text::verb_names;
-pub use text::{accepted, display_selection};
-
-pub use within::Outside;
-
-#[cfg(test)]
-mod tests;
 
 /// The parsed declarations of a description.
 #[derive(Debug)]

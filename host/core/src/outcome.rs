@@ -11,33 +11,33 @@
 //!
 //! Pure: no I/O, no clock.
 
-use std::collections::{HashMap, HashSet};
-
-use serde_json::Value;
-
-use crate::{
-    contract::bounds::text::{is_kind, is_name},
-    contract::{
-        self, EventType, Kind, ObjectRef, Outcome, Propagation, Requeue, SameObject, display_ref,
-    },
-    grant::{Grant, Writable},
-    path::Path,
-    resource::{Kinds, Resource},
-};
-
 mod class;
 mod deletion;
 mod invalid;
 mod manifest;
 mod owner;
 pub mod place;
+#[cfg(test)]
+mod tests;
 
 pub use class::Class;
 pub use invalid::{Fault, Invalid};
 pub use manifest::reference;
 
-#[cfg(test)]
-mod tests;
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+
+use crate::{
+    contract::{
+        self, EventType, Kind, ObjectRef, Outcome, Propagation, Requeue, SameObject,
+        bounds::text::{is_kind, is_name},
+        display_ref,
+    },
+    grant::{Grant, Writable},
+    path::Path,
+    resource::{Kinds, Resource},
+};
 
 /// The checked list of writes made from an outcome.
 #[derive(Debug, Default)]

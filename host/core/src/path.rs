@@ -10,9 +10,7 @@ mod tests;
 pub(crate) use fields::NOT_COUNTED;
 pub use fields::{Extent, Fields, Part};
 
-use std::borrow::Cow;
-use std::fmt;
-use std::str::FromStr;
+use std::{borrow::Cow, fmt, str::FromStr};
 
 use serde_json::Value;
 

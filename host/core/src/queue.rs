@@ -23,12 +23,10 @@ pub use cause::{Cause, Role, What};
 pub use entry::{Entry, NoKey, Where};
 pub use lane::Limits;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use self::core::{Core, Next};
 

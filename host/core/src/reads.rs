@@ -15,22 +15,24 @@ pub mod record;
 mod tests;
 
 pub use again::Answers;
-pub use dependencies::{Dependency, Reads};
-pub use dependencies::{DependsOn, IndexTerm, Wait};
+pub use dependencies::{Dependency, DependsOn, IndexTerm, Reads, Wait};
 pub use limited::{Limited, LimitsMet};
 pub use page::{read as read_page_token, token as page_token};
-pub use readable::watched;
-pub use readable::{Demand, Readable};
+pub use readable::{Demand, Readable, watched};
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use crate::contract::bounds::{self, text::shortened};
-use crate::contract::{Kind, ObjectRef, Page, ReadError, Selection, display_kind};
-use crate::grant::rights::{Denial, Rights};
-use crate::path::{Extent, Fields};
-use crate::reads::record::{Question, SnapshotPosition};
-use crate::store::{Entry, KindSnapshot, Query, Rendered, Shape, Snapshot, StoreId, Stores};
+use crate::{
+    contract::{
+        Kind, ObjectRef, Page, ReadError, Selection,
+        bounds::{self, text::shortened},
+        display_kind,
+    },
+    grant::rights::{Denial, Rights},
+    path::{Extent, Fields},
+    reads::record::{Question, SnapshotPosition},
+    store::{Entry, KindSnapshot, Query, Rendered, Shape, Snapshot, StoreId, Stores},
+};
 
 /// The most bytes of JSON on one page of a list, unless one object alone is larger.
 pub const PAGE_BYTES: usize = 1 << 20;

@@ -21,17 +21,9 @@ mod trial;
 pub use call::{
     Call, CallError, Called, Fault, Line, ModuleDigest, Moment, NoDigest, Source, Usage,
 };
-use carry_out::{Answered, Planned, Turn};
-use course::Course;
-use dependencies::Dependencies;
 pub use done::Ended;
-use ending::Decision;
-use living::Living;
-pub use report::Report;
-pub use report::Version;
-use report::why;
+pub use report::{Report, Version};
 pub use settings::{Ending, Mode, Settings};
-use skip::NotSkipped;
 pub use trial::Tried;
 
 use std::sync::Arc;
@@ -39,15 +31,25 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tracing::{Instrument as _, debug};
 
+use self::{
+    carry_out::{Answered, Planned, Turn},
+    course::Course,
+    dependencies::Dependencies,
+    ending::Decision,
+    living::Living,
+    report::why,
+    skip::NotSkipped,
+};
 use crate::{
     contract::{self, Description, ObjectRef, Request},
     dispatch::Dispatch,
-    grant::rights::Rights,
-    grant::{self, Grant},
+    grant::{self, Grant, rights::Rights},
     outcome::Reconciled,
     queue::{Again, Done, Key, Run},
-    reads::record::{Basis, Digest, Record, Records},
-    reads::{self, Answers, Limited, Readable, Reads, View},
+    reads::{
+        self, Answers, Limited, Readable, Reads, View,
+        record::{Basis, Digest, Record, Records},
+    },
     resource::Api,
     triggers::Registration,
     write::{self, Clock, Writer},

@@ -29,25 +29,29 @@ pub use memory::Memory;
 pub use overlay::{differs, lay_over};
 pub use query::Query;
 pub use scope::{Scope, Wanted};
-pub use snapshot::KindSnapshot;
-pub use snapshot::Snapshot;
+pub use snapshot::{KindSnapshot, Snapshot};
 pub use term::{Term, hashed};
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering},
+};
 
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
-use self::absence::Absences;
-use self::feed::{Store, Tables};
-use self::place::NamespacedName;
-use self::table::{Changes, Update};
-use crate::contract::{Kind, ObjectRef, Selection};
-use crate::key::Key;
-use crate::path::{Fields, Path};
+use self::{
+    absence::Absences,
+    feed::{Store, Tables},
+    place::NamespacedName,
+    table::{Changes, Update},
+};
+use crate::{
+    contract::{Kind, ObjectRef, Selection},
+    key::Key,
+    path::{Fields, Path},
+};
 
 /// The stores of all kinds. Clones are handles of the same stores.
 #[derive(Clone, Debug)]

@@ -17,19 +17,21 @@ mod log;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use self::compare::Compare;
-use self::index::Index;
-use self::log::Log;
-use crate::applied_fields::manager::{FieldManagers, Owner};
-use crate::contract::{Kind, Reconciler};
-use crate::key::NamespacedName;
-use crate::path::{Extent, Fields};
-use crate::queue::{ByProcessor, Cause, Key, Role, What};
-use crate::reads::{Dependency, DependsOn, IndexTerm, Reads, Wait};
-use crate::store::{Change, Claim, Entry, Event, Query, StoreId, Stores};
+use self::{compare::Compare, index::Index, log::Log};
+use crate::{
+    applied_fields::manager::{FieldManagers, Owner},
+    contract::{Kind, Reconciler},
+    key::NamespacedName,
+    path::{Extent, Fields},
+    queue::{ByProcessor, Cause, Key, Role, What},
+    reads::{Dependency, DependsOn, IndexTerm, Reads, Wait},
+    store::{Change, Claim, Entry, Event, Query, StoreId, Stores},
+};
 
 /// The dependencies of all keys.
 #[derive(Debug, Default)]

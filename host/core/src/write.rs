@@ -12,28 +12,6 @@
 //! *Assumptions*: the plan comes from [`Plan::build`]; at most one plan of a key is carried out at
 //! a time.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
-
-use futures::future::BoxFuture;
-use parking_lot::Mutex;
-use serde_json::Value;
-
-use crate::{
-    applied_fields::Pair,
-    applied_fields::manager::{self, FieldManagers, Owner},
-    contract::{self, Kind, ObjectRef, SameObject, WriteFailure, display_ref},
-    grant::rights::Rights,
-    outcome::{Class, Manifest, Plan, Reconciled},
-    queue::Key,
-    resource::{Api, Refusal, Resource},
-    store::Stores,
-};
-
 mod absent;
 mod apply;
 mod conflict;
@@ -51,11 +29,37 @@ mod removal;
 mod status;
 mod take_over;
 
-use conflict::Takings;
 pub use conflict::{MAX_TAKINGS, TAKINGS_PERIOD};
-use event::Recorder;
-use key_conflict::KeyConflicts;
-use memory::{ManagedObject, Memory};
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use self::{
+    conflict::Takings,
+    event::Recorder,
+    key_conflict::KeyConflicts,
+    memory::{ManagedObject, Memory},
+};
+use crate::{
+    applied_fields::{
+        Pair,
+        manager::{self, FieldManagers, Owner},
+    },
+    contract::{self, Kind, ObjectRef, SameObject, WriteFailure, display_ref},
+    grant::rights::Rights,
+    outcome::{Class, Manifest, Plan, Reconciled},
+    queue::Key,
+    resource::{Api, Refusal, Resource},
+    store::Stores,
+};
 
 /// The source of the current time, for events.
 pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;

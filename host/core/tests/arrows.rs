@@ -1,4 +1,5 @@
-//! The arrows between packages, and between the modules of core and of the host.
+//! The arrows between packages, and between the modules of core and of the host; the style of
+//! imports of all packages.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -90,6 +91,35 @@ fn modules_import_what_is_below_them() {
     let core = Path::new(env!("CARGO_MANIFEST_DIR"));
     import_what_is_below(&core.join("src"), &CORE);
     import_what_is_below(&core.join("../src"), &HOST);
+}
+
+/// The style is what rustfmt's `imports_granularity = "Crate"` makes, which stable rustfmt cannot.
+#[test]
+fn a_file_imports_from_each_crate_once() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let files = ["host", "guests", "tests"].into_iter().flat_map(|folder| rust(&root.join(folder)));
+    for file in files {
+        let (text, mut seen, mut line_before) =
+            (fs::read_to_string(&file).unwrap(), BTreeSet::new(), "");
+        for line in text.lines() {
+            let from = line.strip_prefix("use ").and_then(first_word);
+            // An import under an attribute stands alone.
+            if let Some(from) = from.filter(|_| !line_before.starts_with("#[")) {
+                let is_first = seen.insert(from);
+                assert!(is_first, "{}: `{line}` belongs to the import above", file.display());
+            }
+            line_before = line;
+        }
+    }
+}
+
+/// Returns the Rust files in a folder, without what was built or installed there.
+fn rust(folder: &Path) -> Vec<PathBuf> {
+    let is_ours = |name: &str| !name.starts_with('.') && name != "target" && name != "node_modules";
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let ours = paths.filter(|path| is_ours(path.file_name().unwrap().to_str().unwrap()));
+    let files = ours.flat_map(|path| if path.is_dir() { rust(&path) } else { vec![path] });
+    files.filter(|path| path.extension().is_some_and(|ending| ending == "rs")).collect()
 }
 
 fn import_what_is_below(source: &Path, layers: &[&[&str]]) {

@@ -3,25 +3,27 @@
 //! A client that connects is an administrator. Only requests with `Impersonate-User` are authorized
 //! against RBAC objects.
 
-use std::sync::Arc;
-
-use http::HeaderMap;
-use serde_json::{Value, json};
-
-use crate::Failure;
-use crate::builtin::edit::{at, items, text};
-use crate::name::is_path_segment;
-use crate::request::{ResourcePath, Verb};
-use crate::selector::parse_fields;
-use crate::state::State;
-use crate::status::Named;
-use crate::storage::{Image, TableId};
-
 mod escalation;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use escalation::Grant;
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+use crate::{
+    Failure,
+    builtin::edit::{at, items, text},
+    name::is_path_segment,
+    request::{ResourcePath, Verb},
+    selector::parse_fields,
+    state::State,
+    status::Named,
+    storage::{Image, TableId},
+};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const MASTERS: &str = "system:masters";

@@ -1,22 +1,22 @@
 //! Answers: content negotiation, and the encoding of objects, lists and failures.
 
-use std::sync::Arc;
-
-use axum::body::Body;
-use axum::response::Response;
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
-use serde_json::{Map, Value, json};
-
-use crate::Failure;
-use crate::kind::Resource;
-use crate::storage::{Image, json_text};
-
 mod accept;
-
 #[cfg(test)]
 mod tests;
 
 pub(crate) use accept::{Accept, Form};
+
+use std::sync::Arc;
+
+use axum::{body::Body, response::Response};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    Failure,
+    kind::Resource,
+    storage::{Image, json_text},
+};
 
 /// The media types of bodies, as messages list them.
 pub(crate) const BODIES: &str =

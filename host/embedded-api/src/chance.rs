@@ -1,8 +1,7 @@
 //! Random values: uids, and the suffixes of generated names.
 
 use parking_lot::Mutex;
-use rand::rngs::StdRng;
-use rand::{Rng as _, SeedableRng as _};
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use uuid::{Builder, Uuid};
 
 /// A source of random values, seeded by the operating system or, for reproducible values, by a

@@ -5,29 +5,32 @@
 //! the rest is done before the request ends, in the same order, so that watches see the same
 //! events.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
-
-use crate::Failure;
-use crate::kind::Resource;
-use crate::request::{DeleteOptions, Propagation};
-use crate::state::{EXTENSIONS, State, time_text};
-use crate::status::Named;
-use crate::storage::{Image, Owner, Place, TableId, metadata_mut};
-use crate::verbs::internal_update;
-
-pub(crate) use budget::is_ready;
-
 mod aggregate;
 mod budget;
 mod claim;
 mod contents;
-
 #[cfg(test)]
 mod tests;
+
+pub(crate) use budget::is_ready;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::{
+    Failure,
+    kind::Resource,
+    request::{DeleteOptions, Propagation},
+    state::{EXTENSIONS, State, time_text},
+    status::Named,
+    storage::{Image, Owner, Place, TableId, metadata_mut},
+    verbs::internal_update,
+};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";

@@ -3,18 +3,19 @@
 //!
 //! A CRD is served once its names are accepted ([`settle`]). Its deletion is in `collect`.
 
+#[cfg(test)]
+mod tests;
+pub(crate) mod validate;
+
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::builtin::edit::{at, child, default, items, remove, set, text};
-use crate::kind::{Form, Registry};
-use crate::structural::unrecognized_formats;
-
-pub(crate) mod validate;
-
-#[cfg(test)]
-mod tests;
+use crate::{
+    builtin::edit::{at, child, default, items, remove, set, text},
+    kind::{Form, Registry},
+    structural::unrecognized_formats,
+};
 
 /// Returns a CRD with its status brought up to date: accepted names and conditions. `None` if the
 /// status is up to date already, or the CRD is being deleted.

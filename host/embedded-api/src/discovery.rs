@@ -2,13 +2,15 @@
 //! version) and in the aggregated form (`Accept: …;as=APIGroupDiscoveryList`); the server's
 //! version, health, and schemas ([`crate::openapi`]).
 
-use serde_json::{Map, Value, json};
-
-use crate::kind::{Form, GroupVersions, Registry, Resource, api_version};
-use crate::openapi;
-
 #[cfg(test)]
 mod tests;
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    kind::{Form, GroupVersions, Registry, Resource, api_version},
+    openapi,
+};
 
 /// An answer that is not an object of a resource.
 #[derive(Debug, PartialEq)]

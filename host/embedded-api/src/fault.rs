@@ -1,17 +1,17 @@
 //! Fault injection for tests: errors, latency, lost answers and broken watches, on demand.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::Failure;
-use crate::request::Verb;
-use crate::status::Named;
-
-#[cfg(test)]
-mod tests;
+use crate::{Failure, request::Verb, status::Named};
 
 /// A fault that hits a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

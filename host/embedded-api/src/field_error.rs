@@ -3,14 +3,14 @@
 //!
 //! A [`FieldError`] becomes a [`Cause`] of a `Status` with the reason `Invalid`.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::{self, Display, Write as _};
 
 use serde_json::Value;
 
 use crate::Cause;
-
-#[cfg(test)]
-mod tests;
 
 /// The kind of a field error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

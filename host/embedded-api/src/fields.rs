@@ -5,11 +5,6 @@
 //! algebra is that of structured-merge-diff's `fieldpath`: a field and its children are separate
 //! members.
 
-use std::cmp::Ordering;
-use std::sync::Arc;
-
-use serde_json::{Map, Value};
-
 mod element;
 mod json;
 #[cfg(test)]
@@ -17,6 +12,10 @@ mod tests;
 
 pub(crate) use element::{Element, compare_values, equal};
 pub(crate) use json::InvalidFields;
+
+use std::{cmp::Ordering, sync::Arc};
+
+use serde_json::{Map, Value};
 
 /// A path below the root of an object.
 pub(crate) type Path = [Element];

@@ -4,9 +4,6 @@
 //! resources by a path or by the type of an object. Kinds without a schema can be served, too
 //! ([`Registry::add_untyped`]).
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-
 mod check;
 mod convert;
 mod custom;
@@ -23,9 +20,12 @@ pub(crate) use registry::{GroupVersions, Registry};
 pub(crate) use version::by_priority;
 pub(crate) use write::Decoded;
 
-use crate::builtin::address::Addresses;
-use crate::schema::Schema;
-use crate::webhooks::InUse;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use crate::{builtin::address::Addresses, schema::Schema, webhooks::InUse};
 
 /// A resource in one version, as a path names it: `/apis/<group>/<version>/…/<plural>`.
 #[derive(Debug)]

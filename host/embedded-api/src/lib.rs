@@ -131,22 +131,11 @@ mod structural;
 mod table;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod typed;
 mod verbs;
 mod webhooks;
-
-#[cfg(test)]
-mod tests;
-
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
-
-use jiff::Timestamp;
-use parking_lot::{Mutex, RwLock};
-use serde_json::Value;
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
 pub use direct::{Change, News, Update};
 pub use fault::{Fault, Faults, Filter};
@@ -155,9 +144,15 @@ pub use selector::{LabelSelector, SelectorError};
 pub use status::{Cause, Failure};
 pub use webhooks::{Admitted, Refused, Review, Webhooks};
 
-use chance::Chance;
-use state::State;
-use storage::TableId;
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use jiff::Timestamp;
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use self::{chance::Chance, state::State, storage::TableId};
 
 /// The clock of an API: returns the present time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::Failure;
-use crate::chance::Chance;
-use crate::kind::Resource;
-use crate::state::{EXTENSIONS, State};
-use crate::status::Named;
-use crate::storage::metadata_mut;
+use crate::{
+    Failure,
+    chance::Chance,
+    kind::Resource,
+    state::{EXTENSIONS, State},
+    status::Named,
+    storage::metadata_mut,
+};
 
 // === impl State ===
 

@@ -11,11 +11,6 @@
 //!   nothing but that. If webhooks convert between the versions, the fields of managers of other
 //!   versions stay as they are: they meet no conflict, and what they give up is not removed.
 
-use serde_json::{Map, Value};
-
-use crate::schema::Schema;
-use crate::typed;
-
 mod apply;
 mod conflict;
 mod entries;
@@ -26,8 +21,14 @@ mod tracked;
 
 pub(crate) use apply::{BEFORE_FIRST_APPLY, apply, object_text};
 pub(crate) use conflict::ApplyError;
-use entries::{Entries, Operation};
-use tracked::Scope;
+
+use serde_json::{Map, Value};
+
+use self::{
+    entries::{Entries, Operation},
+    tracked::Scope,
+};
+use crate::{schema::Schema, typed};
 
 /// The kind of the written objects.
 #[derive(Clone, Copy)]

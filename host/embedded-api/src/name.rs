@@ -1,14 +1,14 @@
 //! Validation of names, labels, annotations and other metadata, with the messages of Kubernetes.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::field_error::{FieldError, FieldPath, Shown, go_quote};
-
-#[cfg(test)]
-mod tests;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const LABEL_1035: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";

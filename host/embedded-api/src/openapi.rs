@@ -6,17 +6,21 @@
 //! that is about to be created), and then validates nothing by itself. The built-in definitions
 //! have no descriptions.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::builtin::definition::PUBLISHED;
-use crate::builtin::edit::{at, members, set};
-use crate::discovery::Document;
-use crate::kind::{Form, Registry, Resource, Subresource};
-
-#[cfg(test)]
-mod tests;
+use crate::{
+    builtin::{
+        definition::PUBLISHED,
+        edit::{at, members, set},
+    },
+    discovery::Document,
+    kind::{Form, Registry, Resource, Subresource},
+};
 
 const SCHEMAS: &str = "#/components/schemas/";
 const DEFINITIONS: &str = "#/definitions/";

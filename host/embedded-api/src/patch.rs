@@ -4,8 +4,6 @@
 //! where kube-apiserver departs from them, the behaviour is that of kube-apiserver. The result is
 //! neither decoded nor validated. Server-side apply is not here: see `managed_fields`.
 
-use crate::status::Failure;
-
 mod json;
 mod merge;
 mod strategic;
@@ -13,10 +11,10 @@ mod strategic;
 mod tests;
 
 pub(crate) use json::json;
-
 pub(crate) use merge::merge;
-
 pub(crate) use strategic::strategic;
+
+use crate::status::Failure;
 
 /// The error of an object that could not be patched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

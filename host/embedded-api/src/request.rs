@@ -1,19 +1,17 @@
 //! Requests: path, query and body.
 
-use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderMap, Method};
-
 mod body;
 mod options;
 mod query;
-
 #[cfg(test)]
 mod tests;
 
 pub(crate) use body::{Body, Encoding};
 pub(crate) use options::{DeleteOptions, ListOptions, Match, Propagation, WriteOptions};
 pub(crate) use query::Query;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, request::Parts};
 
 /// The verb of a request for a resource, in the words of RBAC rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -8,14 +8,16 @@
 //! Definitions refer to each other, some to themselves: a reference is resolved on first use, once
 //! per process.
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, OnceLock};
-
-use serde_json::Value;
-
 mod parse;
 #[cfg(test)]
 mod tests;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, OnceLock},
+};
+
+use serde_json::Value;
 
 const BUILT_IN: &str = include_str!("schemas-1.34.json");
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";

@@ -1,15 +1,14 @@
 //! Label and field selectors: parsing, with the messages of Kubernetes, and matching.
 
-use std::collections::BTreeMap;
-
-use serde_json::Value;
-
 mod parse;
-
 #[cfg(test)]
 mod tests;
 
 pub(crate) use parse::fields as parse_fields;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
 
 /// A conjunction of requirements on labels; the empty one matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

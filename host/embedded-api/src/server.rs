@@ -1,30 +1,32 @@
 //! The HTTP server: from a request to an answer, with fault injection and request counts.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-
-use axum::Router;
-use axum::body::Body;
-use axum::response::Response;
-use axum::serve::{Listener, ListenerExt as _};
-use http_body_util::BodyExt as _;
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::CancellationToken;
-
-use crate::access::{Action, User};
-use crate::answer::{Accept, Answer, Style, failure, respond, warn};
-use crate::discovery::{self, Document};
-use crate::fault::Seen;
-use crate::kind::Registry;
-use crate::request::{Request, ResourcePath, Verb};
-use crate::verbs::{self, Call};
-use crate::{Failure, RequestKind, Shared};
-
 mod target;
 #[cfg(test)]
 mod tests;
 
-use target::Tolerant;
+use std::{net::SocketAddr, sync::Arc};
+
+use axum::{
+    Router,
+    body::Body,
+    response::Response,
+    serve::{Listener, ListenerExt as _},
+};
+use http_body_util::BodyExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use self::target::Tolerant;
+use crate::{
+    Failure, RequestKind, Shared,
+    access::{Action, User},
+    answer::{Accept, Answer, Style, failure, respond, warn},
+    discovery::{self, Document},
+    fault::Seen,
+    kind::Registry,
+    request::{Request, ResourcePath, Verb},
+    verbs::{self, Call},
+};
 
 /// The size of the largest body that is read, in bytes, as in Kubernetes.
 const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;

@@ -1,16 +1,17 @@
 //! The state of the server: the kinds, the objects, and the objects to settle after a write.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::Failure;
-use crate::answer::Shown;
-use crate::chance::Chance;
-use crate::kind::{Registry, Resource, api_version};
-use crate::storage::{Image, Place, Storage, TableId, metadata_mut};
+use crate::{
+    Failure,
+    answer::Shown,
+    chance::Chance,
+    kind::{Registry, Resource, api_version},
+    storage::{Image, Place, Storage, TableId, metadata_mut},
+};
 
 /// The API group of `CustomResourceDefinition`.
 pub(crate) const EXTENSIONS: &str = "apiextensions.k8s.io";

@@ -3,12 +3,12 @@
 //! Texts, reasons and details are those of kube-apiserver 1.34, since clients and people read them.
 //! Errors of the fields of one object are a list of [`Cause`]s.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
-
-#[cfg(test)]
-mod tests;
 
 /// A request that was refused or failed, with the content of its `Status` object.
 #[derive(Debug, Clone, thiserror::Error)]

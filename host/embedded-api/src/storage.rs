@@ -6,19 +6,20 @@
 //! last changes for watches and for lists of the past. Two indexes avoid scans: objects by uid, and
 //! dependents by the uid of their owner.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
-
-use bytes::Bytes;
-use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
-
 mod table;
-
 #[cfg(test)]
 mod tests;
 
 pub(crate) use table::{Compacted, Event, Table};
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 
 /// The revision before the first write. Watches from version 1 are too old, as on a server that has
 /// started.

@@ -5,12 +5,6 @@
 //! [`CustomSchema::default`], [`CustomSchema::prune`], [`CustomSchema::drop_nulls`], and, after the
 //! strategy of the resource, [`CustomSchema::validate`].
 
-use std::collections::BTreeMap;
-
-use serde_json::Value;
-
-use crate::field_error::{FieldError, FieldPath, Kind, Shown};
-
 mod check;
 mod convert;
 mod cost;
@@ -26,14 +20,20 @@ mod node;
 mod prune;
 mod re2;
 mod rule;
-mod validate;
-
 #[cfg(test)]
 mod tests;
+mod validate;
 
 pub(crate) use check::check;
 pub(crate) use format::unrecognized_formats;
 pub(crate) use prune::integral_floats;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::field_error::{FieldError, FieldPath, Kind, Shown};
+
 #[cfg(test)]
 use re2::compile as compile_pattern;
 

@@ -1,12 +1,5 @@
 //! Tables: the server-side printing for `kubectl get`.
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
-
-use crate::Failure;
-use crate::builtin::edit::{at, set, text};
-use crate::kind::{Column, Form, Resource};
-
 mod age;
 mod autoscaler;
 mod cell;
@@ -15,9 +8,17 @@ mod network;
 mod path;
 mod pod;
 mod storage;
-
 #[cfg(test)]
 mod tests;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    Failure,
+    builtin::edit::{at, set, text},
+    kind::{Column, Form, Resource},
+};
 
 /// Returns a table of objects of one resource.
 ///

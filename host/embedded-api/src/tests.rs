@@ -2,8 +2,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::testing::{api, delete, get, send, widgets};
-use crate::{EmbeddedApi, Options};
+use crate::{
+    EmbeddedApi, Options,
+    testing::{api, delete, get, send, widgets},
+};
 
 fn widget(spec: &Value) -> Value {
     json!({

@@ -4,11 +4,6 @@
 //! merging two values, comparing them, and removing fields. Everything here is a function of
 //! values, types and sets of fields.
 
-use serde_json::Value;
-
-use crate::fields::{Element, Node, Set};
-use crate::schema::{List, Map, Relation, Shape, Type};
-
 mod compare;
 mod merge;
 mod reconcile;
@@ -22,6 +17,13 @@ pub(crate) use merge::merge;
 pub(crate) use reconcile::reconcile;
 pub(crate) use remove::remove;
 pub(crate) use validate::validate;
+
+use serde_json::Value;
+
+use crate::{
+    fields::{Element, Node, Set},
+    schema::{List, Map, Relation, Shape, Type},
+};
 
 /// Returns the fields of a value: those that an applier of the value owns.
 pub(crate) fn fields(value: &Value, type_: &Type) -> Set {

@@ -1,17 +1,5 @@
 //! The verbs: the operations on the objects of a resource.
 
-use std::sync::Arc;
-
-use jiff::Timestamp;
-
-use crate::access::User;
-use crate::answer::Answer;
-use crate::kind::Resource;
-use crate::request::{Request, ResourcePath, Verb};
-use crate::state::State;
-use crate::status::Named;
-use crate::{Failure, Shared};
-
 mod absent;
 mod admission;
 mod controller;
@@ -25,16 +13,29 @@ mod read;
 mod review;
 mod scale;
 mod select;
+#[cfg(test)]
+mod tests;
 mod token;
 mod update;
 mod watch;
 mod write;
 
-#[cfg(test)]
-mod tests;
-
 pub(crate) use controller::{internal_apply, internal_update, update_as};
 pub(crate) use watch::{Lines, open as open_watch, refused as refuse_watch};
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::{
+    Failure, Shared,
+    access::User,
+    answer::Answer,
+    kind::Resource,
+    request::{Request, ResourcePath, Verb},
+    state::State,
+    status::Named,
+};
 
 /// A request for a resource.
 pub(crate) struct Call<'a> {

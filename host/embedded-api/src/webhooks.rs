@@ -5,8 +5,7 @@
 //! an object is stored in the storage version of its kind, whatever version it was written in. It
 //! asks for the kinds that the value converts, whatever their definitions say of conversion.
 
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use parking_lot::RwLock;
 use serde_json::Value;

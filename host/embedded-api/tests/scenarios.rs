@@ -8,19 +8,21 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "it is a test from end to end")]
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use jiff::Timestamp;
-use mortise_embedded_api::{EmbeddedApi, Options};
-use serde_json::Value;
-
 #[path = "scenarios/normalise.rs"]
 mod normalise;
 #[path = "scenarios/run.rs"]
 mod run;
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use mortise_embedded_api::{EmbeddedApi, Options};
+use serde_json::Value;
 
 #[test]
 fn recorded_scenarios_are_answered_as_by_kubernetes() {

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
+use mortise_core::key::NamespacedName;
 
 use super::{RegistryArgs, value};
 use crate::{
@@ -14,7 +15,6 @@ use crate::{
     wasm::CompileLimits,
     webhooks::Alias,
 };
-use mortise_core::key::NamespacedName;
 
 /// `mortise run`.
 #[derive(Debug, clap::Args)]

@@ -21,10 +21,7 @@ mod rights;
 mod tests;
 
 pub use acting::Acting;
-use acting::AllActing;
-use answers::{Fresh, Stale};
 pub use denial::Denials;
-use rights::All;
 pub use rights::Rights;
 
 use std::{
@@ -32,17 +29,22 @@ use std::{
     time::Duration,
 };
 
+use mortise_core::{
+    contract::Description,
+    grant::rights::{Account, Rights as _},
+};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, Semaphore, watch},
     time::{Instant, sleep, sleep_until},
 };
 
-use crate::cluster::Cluster;
-use mortise_core::{
-    contract::Description,
-    grant::rights::{Account, Rights as _},
+use self::{
+    acting::AllActing,
+    answers::{Fresh, Stale},
+    rights::All,
 };
+use crate::cluster::Cluster;
 
 /// The debounce time of changes: applying a role and its binding makes two changes.
 const DEBOUNCE: Duration = Duration::from_millis(250);

@@ -2,11 +2,11 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::runtime::wait::{self, await_condition};
+use mortise_core::resource::NotEstablished;
 use tokio::time::timeout;
 
 use super::Cluster;
 use crate::cluster::watch::refusal;
-use mortise_core::resource::NotEstablished;
 
 impl Cluster {
     /// Waits until a `CustomResourceDefinition` is established, or its names are refused.

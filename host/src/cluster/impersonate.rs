@@ -2,7 +2,6 @@
 
 use http::{HeaderValue, Request, header::HeaderName};
 use kube::{Client, client::Body};
-
 use mortise_core::grant::rights::Account;
 
 /// The header that names the user whose rights a request has; see Kubernetes' user impersonation.

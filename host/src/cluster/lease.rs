@@ -15,6 +15,9 @@
 //! happens and not at its next attempt, and takes a Lease when the Lease expires, or at once when
 //! it is released. The watch says when to read the Lease, and decides nothing.
 
+#[cfg(test)]
+mod tests;
+
 use std::{future::pending, time::Duration};
 
 use futures::{StreamExt as _, stream::BoxStream};
@@ -26,15 +29,12 @@ use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams, WatchEvent, WatchParams},
 };
+use mortise_core::write::Clock;
 use tokio::{sync::watch as latest, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::cluster;
-use mortise_core::write::Clock;
-
-#[cfg(test)]
-mod tests;
 
 /// The name of a Lease, and how it is held.
 #[derive(Clone)]

@@ -6,9 +6,9 @@
 
 use http::{HeaderMap, Method, Request, Uri, header::ACCEPT};
 use kube::{Client, client::Body};
+use mortise_core::{contract::bounds::text::is_label, key::NamespacedName};
 
 use super::impersonate::IMPERSONATE_USER;
-use mortise_core::{contract::bounds::text::is_label, key::NamespacedName};
 
 /// The allowed methods and paths. A word in capitals stands for a segment of that form. A path with
 /// `?` may have a query; so may a path with `#`, which has to ask for metadata alone, or for one
@@ -201,13 +201,16 @@ impl NotOwn {
 mod tests {
     use std::{
         convert::Infallible,
-        sync::Arc,
-        sync::atomic::{AtomicUsize, Ordering},
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
     };
+
+    use mortise_core::contract::Kind;
 
     use super::*;
     use crate::cluster::{Cluster, Outgoing};
-    use mortise_core::contract::Kind;
 
     /// Returns a cluster behind the list, and the number of requests that got through.
     fn counted() -> (Cluster, Arc<AtomicUsize>) {

@@ -5,14 +5,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
 use kube::client::Body;
-use serde_json::Value;
-use tokio::time;
-
-use super::{Cluster, guarded::SizeLimit, own::NotOwn};
 use mortise_core::{
     error_chain,
     resource::{Answer, Outgoing, Refusal},
 };
+use serde_json::Value;
+use tokio::time;
+
+use super::{Cluster, guarded::SizeLimit, own::NotOwn};
 
 /// The retries and time limits of requests.
 #[derive(Clone, Debug)]

@@ -1,11 +1,11 @@
 mod write;
 
 use kube::client::Body;
+use mortise_core::resource::{Cause, Method};
 use mortise_embedded_api::{EmbeddedApi, Fault, Filter, Options};
 use serde_json::json;
 
 use super::*;
-use mortise_core::resource::{Cause, Method};
 
 fn cluster() -> (EmbeddedApi, Cluster) {
     let api = EmbeddedApi::new(Options::default());

@@ -5,6 +5,10 @@
 //! what kube's watcher does not know: kinds that the cluster does not serve yet, and servers
 //! without streaming lists.
 
+mod raw;
+#[cfg(test)]
+mod tests;
+
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::BoxStream};
@@ -18,24 +22,19 @@ use kube::{
         watcher::{self, Event},
     },
 };
-use serde_json::Value;
-use tokio::sync::watch as latest;
-use tracing::{Instrument as _, debug, info, info_span, warn};
-
-use crate::{
-    cluster::{Cluster, TooMuch, access::Access, guarded},
-    metrics::Metrics,
-};
 use mortise_core::{
     contract::{Kind, display_kind},
     store::{Feed, Scope, Stores},
 };
+use serde_json::Value;
+use tokio::sync::watch as latest;
+use tracing::{Instrument as _, debug, info, info_span, warn};
 
-mod raw;
-#[cfg(test)]
-mod tests;
-
-use raw::Raw;
+use self::raw::Raw;
+use crate::{
+    cluster::{Cluster, TooMuch, access::Access, guarded},
+    metrics::Metrics,
+};
 
 /// The time after a failed attempt until a kind that is not served is looked up again, though no
 /// CRD has changed. Aggregated APIs and servers that answer late come without such a change.

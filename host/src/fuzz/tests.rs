@@ -1,7 +1,8 @@
 use std::{fs, path::PathBuf};
 
-use super::*;
 use mortise_core::{fixture, reads::record::Record};
+
+use super::*;
 
 fn seeds(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz/seeds").join(target);

@@ -16,13 +16,6 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use parking_lot::Mutex;
-use serde_json::{Map, Value};
-use tokio_util::task::TaskTracker;
-use tracing::{debug, error, info, trace, warn};
-
-use super::{Host, HostState, Loaded, NotServed, swap::Prepared};
-use crate::wasm::{self, Line, Moment, Processor};
 use mortise_core::{
     contract::{
         Kind, Level,
@@ -34,6 +27,13 @@ use mortise_core::{
     store::Stores,
     write::Clock,
 };
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+use tokio_util::task::TaskTracker;
+use tracing::{debug, error, info, trace, warn};
+
+use super::{Host, HostState, Loaded, NotServed, swap::Prepared};
+use crate::wasm::{self, Line, Moment, Processor};
 
 /// Batches of one conversion that are converted at the same time.
 const MAX_CONCURRENT_BATCHES: usize = 4;

@@ -4,6 +4,7 @@
 use std::{future::pending, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use mortise_core::{contract::display_kind, path::Fields, reads::Demand, store::Feed};
 use tokio::{
     sync::{mpsc, watch as latest},
     task::JoinSet,
@@ -20,7 +21,6 @@ use crate::cluster::{
     access::Rights,
     watch::{self, Watch},
 };
-use mortise_core::{contract::display_kind, path::Fields, reads::Demand, store::Feed};
 
 /// The interval between checks for stores that were too large and may be opened again.
 const REOPEN_INTERVAL: Duration = Duration::from_mins(1);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use mortise_core::{error_chain, reads::record::Records, write::Clock};
 
 use super::record_file::RecordFile;
 use crate::{cache_dir::CacheDir, cluster::lease::Guard, metrics::Metrics};
-use mortise_core::{error_chain, reads::record::Records, write::Clock};
 
 /// The options of a host.
 #[derive(Clone)]

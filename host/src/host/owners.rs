@@ -3,8 +3,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::Host;
 use mortise_core::{applied_fields::manager, write::FieldOwners};
+
+use super::Host;
 
 impl Host {
     /// Asks `owners` from now on whether the key behind another field manager is gone. Until then

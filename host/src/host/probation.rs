@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
+use mortise_core::queue::Key;
 use tokio::time::Instant;
 
 use super::registry::LastFailure;
-use mortise_core::queue::Key;
 
 /// The length of a probation, from the version's first call on.
 const PROBATION: Duration = Duration::from_mins(1);

@@ -21,15 +21,15 @@ use std::{
 
 use cap_std::fs::OpenOptions;
 use foldhash::HashMap;
+use mortise_core::{
+    queue::Key,
+    reads::record::{Record, Records, Shared},
+};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::cache_dir::CacheDir;
-use mortise_core::{
-    queue::Key,
-    reads::record::{Record, Records, Shared},
-};
 
 /// The first line of the file: the number of this format, and the version of mortise. An encoded
 /// record has no field names, so any change of the type [`Record`] needs another format number.

@@ -7,6 +7,12 @@ use std::{
 };
 
 use jiff::Timestamp;
+use mortise_core::{
+    contract::Kind,
+    grant::rights::Rights as _,
+    queue::Key,
+    reconcile::{Reconciler, Report, Version},
+};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -15,12 +21,6 @@ use super::{
     watches::User,
 };
 use crate::{cluster::access::Rights, wasm::Processor};
-use mortise_core::{
-    contract::Kind,
-    grant::rights::Rights as _,
-    queue::Key,
-    reconcile::{Reconciler, Report, Version},
-};
 
 /// A failed run.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,6 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use mortise_core::{
+    contract::{Description, GrantedRule, Kind},
+    grant::rights::{Account, Denial},
+    queue::{Cause, Key, Priority},
+};
 use tokio::sync::watch as latest;
 
 use super::{
@@ -14,12 +19,6 @@ use crate::{
     metrics::dropped_lines,
     telemetry,
     wasm::{LONG_WAIT, Processor},
-};
-use mortise_core::{
-    contract::{Description, GrantedRule, Kind},
-    grant::rights::Account,
-    grant::rights::Denial,
-    queue::{Cause, Key, Priority},
 };
 
 /// The status of a running processor.

@@ -10,11 +10,6 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use parking_lot::Mutex;
-use tokio::sync::OwnedMutexGuard;
-
-use super::{Drive, Hooking, Host, HostState, Loaded, Settings, registry::Active, watches::Want};
-use crate::{cluster::watch::Watch, wasm::Tenant};
 use mortise_core::{
     contract::{self, Kind},
     grant::rights,
@@ -24,6 +19,11 @@ use mortise_core::{
     store::Scope,
     triggers::Registration,
 };
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
+
+use super::{Drive, Hooking, Host, HostState, Loaded, Settings, registry::Active, watches::Want};
+use crate::{cluster::watch::Watch, wasm::Tenant};
 
 /// A version that can be put to work: its description has been checked.
 pub(super) struct Prepared {

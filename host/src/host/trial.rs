@@ -13,20 +13,23 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use mortise_core::{
+    contract::{GrantedRule, Kind, display_kind, display_ref},
+    grant::{
+        granted,
+        rights::{Account, Question, Rights as _},
+        role::Roles,
+    },
+    queue::Key,
+    reconcile::Tried,
+    store::Entry,
+};
+
 use super::{
     Host,
     probation::{Probation, Trust},
     registry::Active,
     swap::Prepared,
-};
-use mortise_core::{
-    contract::{GrantedRule, Kind, display_kind, display_ref},
-    grant::granted,
-    grant::rights::{Account, Question, Rights as _},
-    grant::role::Roles,
-    queue::Key,
-    reconcile::Tried,
-    store::Entry,
 };
 
 /// The number of objects that a version is tried with.

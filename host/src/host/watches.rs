@@ -1,27 +1,24 @@
 //! The open watches: the versions that they are open for, and the rights that they run with. No
 //! I/O.
 
+mod limited;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use tokio_util::sync::CancellationToken;
-
-use crate::cluster::{access::Rights, watch::Watch};
-use mortise_core::grant::rights::Rights as _;
 use mortise_core::{
     contract::Kind,
-    grant::rights::Account,
+    grant::rights::{Account, Rights as _},
     reads::{Demand, Limited},
     store::{Scope, Wanted},
 };
+use tokio_util::sync::CancellationToken;
 
+use self::limited::Refused;
 use super::Bounds;
-
-mod limited;
-
-use limited::Refused;
+use crate::cluster::{access::Rights, watch::Watch};
 
 /// The id of a loaded version of a processor, which needs watches.
 pub(super) type User = u64;
@@ -283,11 +280,13 @@ impl Open {
 
 #[cfg(test)]
 mod tests {
+    use mortise_core::{
+        fixture::{description, v1, whole},
+        path::Fields,
+    };
+
     use super::*;
-    use crate::cluster::Cluster;
-    use crate::cluster::access::Access;
-    use mortise_core::fixture::{description, v1, whole};
-    use mortise_core::path::Fields;
+    use crate::cluster::{Cluster, access::Access};
 
     impl Watches {
         /// Adds users with the rights of the host, and returns the watches that their wants need.

@@ -3,6 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use mortise_core::{
+    contract::Kind,
+    dispatch::Dispatch,
+    grant::rights::Rights as _,
+    queue::Run,
+    reconcile::{Parts, Report},
+};
 use parking_lot::Mutex;
 use tokio::{
     sync::{mpsc, watch as latest},
@@ -26,13 +33,6 @@ use crate::{
     },
     host::record_file::RecordFile,
     metrics::Metrics,
-};
-use mortise_core::{
-    contract::Kind,
-    dispatch::Dispatch,
-    grant::rights::Rights as _,
-    queue::Run,
-    reconcile::{Parts, Report},
 };
 
 /// The longest time that runs wait for the first lists of what they will read.

@@ -1,15 +1,15 @@
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeMetric;
-use serde_json::Value;
-
-use super::*;
 use mortise_core::{
     fixture::{key, kind, reference},
     queue::{Run, State},
     reads::record::NotSkippable,
     write::Action,
 };
+use prometheus_client::encoding::EncodeMetric;
+use serde_json::Value;
+
+use super::*;
 
 /// Returns the report of a run that made these changes.
 fn report(attempt: u32, changes: &[(Action, &str)]) -> Report {

@@ -3,6 +3,8 @@
 mod challenge;
 mod push;
 
+pub use push::Blob;
+
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -22,7 +24,6 @@ use super::{
     artifact::{self, Descriptor, INDEX, Index, shown},
     transport::{Answer, Body, Transport},
 };
-pub use push::Blob;
 
 /// The largest manifest, list or bundle that is read. Registries accept 4 MiB at most.
 const MAX_DOCUMENT_BYTES: u64 = 4 << 20;

@@ -11,6 +11,10 @@ mod registry;
 #[cfg(test)]
 mod tests;
 
+pub use key::{InvalidKey, KeyId, PrivateKey, PublicKey};
+pub use policy::{Policy, Requirement};
+pub use registry::{Format, fetch, push};
+
 use std::collections::BTreeSet;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -18,9 +22,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Digest, Reference, artifact::shown};
-pub use key::{InvalidKey, KeyId, PrivateKey, PublicKey};
-pub use policy::{Policy, Requirement};
-pub use registry::{Format, fetch, push};
 
 /// The largest file of a signature that is read.
 pub const MAX_FILE_BYTES: u64 = 256 << 10;

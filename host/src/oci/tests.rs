@@ -7,12 +7,12 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
+use self::fake::{Answer, Fake, Request};
 use super::{
     artifact::{Artifact, Descriptor, LAYER, MANIFEST},
     signature::{self, Format, PrivateKey, Signature, verify_manifest},
     *,
 };
-use fake::{Answer, Fake, Request};
 
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0 and a body of some bytes";
 const REPOSITORY: &str = "team/rules";

@@ -20,6 +20,7 @@ use http::{
 use http_body_util::{BodyExt as _, Empty, combinators::BoxBody};
 use hyper::{body::Frame, client::conn::http1};
 use hyper_util::rt::TokioIo;
+use mortise_core::error_chain;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
@@ -33,7 +34,6 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{Error, address::Address};
-use mortise_core::error_chain;
 
 /// The bytes that a connection reads ahead.
 const READ_AHEAD_BYTES: usize = 64 << 10;

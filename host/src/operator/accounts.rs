@@ -12,16 +12,16 @@ use kube::{
         watcher::{self, Event},
     },
 };
+use mortise_core::{
+    grant::rights::Account,
+    resource::{Method, Outgoing},
+};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::watch as latest;
 
 use super::fault::Fault;
 use crate::{cluster::Cluster, operator::api::CONSENT};
-use mortise_core::{
-    grant::rights::Account,
-    resource::{Method, Outgoing},
-};
 
 /// The consent to every Processor of the namespace.
 const ANY: &str = "*";

@@ -2,6 +2,15 @@
 //! port that only they reach: a client sees how many objects of which kinds there are, but nothing
 //! of an object.
 
+mod objects;
+mod port;
+mod reports;
+#[cfg(test)]
+mod tests;
+
+pub use objects::Objects;
+pub use reports::Reports;
+
 use std::{io, sync::Arc, time::Duration};
 
 use axum::{
@@ -12,6 +21,7 @@ use axum::{
     routing::get,
 };
 use bytes::Bytes;
+use mortise_core::{contract::display_kind, queue::Queue, store::Stores};
 use tokio::{net::TcpListener, sync::Mutex, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -20,16 +30,6 @@ use crate::{
     host::{Host, Source, is_converted},
     metrics::{MEDIA_TYPE, Metrics, Sample},
 };
-use mortise_core::{contract::display_kind, queue::Queue, store::Stores};
-
-mod objects;
-mod port;
-mod reports;
-#[cfg(test)]
-mod tests;
-
-pub use objects::Objects;
-pub use reports::Reports;
 
 /// The parts of a host that the endpoints report on.
 #[derive(Clone)]

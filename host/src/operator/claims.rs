@@ -12,6 +12,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use mortise_core::{
+    contract::Description,
+    labels::{LabelSelector, Test},
+};
 use parking_lot::Mutex;
 use tokio::sync::watch as latest;
 
@@ -19,10 +23,6 @@ use super::fault::Fault;
 use crate::{
     cluster::lease::Guard,
     operator::api::{HeldFinalizer, Processor},
-};
-use mortise_core::{
-    contract::Description,
-    labels::{LabelSelector, Test},
 };
 
 /// The reason of the condition of a Processor whose finalizer another Processor holds.

@@ -10,6 +10,7 @@ mod swap;
 
 use std::{future::pending, sync::Arc, time::Duration};
 
+use mortise_core::grant::rights::Account;
 use tokio::{
     sync::watch as latest,
     time::{Instant, sleep_until},
@@ -32,7 +33,6 @@ use crate::{
     cluster::access::Acting,
     operator::api::{FINALIZER, Processor, ProcessorStatus},
 };
-use mortise_core::grant::rights::Account;
 
 /// The shortest time between two computations of a status, and so between two writes of it.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);

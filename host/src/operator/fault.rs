@@ -1,12 +1,13 @@
 //! Faults: reasons why a Processor does not run as its spec asks, in words for the person who can
 //! fix them.
 
+use mortise_core::{error_chain, grant::rights::Account};
+
 use crate::{
     host::{NotSwapped, Verdict},
     oci::{self, Reference, signature::policy::Unsigned},
     wasm::{self, LoadError},
 };
-use mortise_core::{error_chain, grant::rights::Account};
 
 /// The reason why a Processor does not run as its spec asks.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,23 +8,24 @@
 mod follower;
 mod pull;
 
+pub use self::follower::Away;
+pub(super) use self::follower::{Follower, Image, Wanted};
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
 
+use mortise_core::write::Clock;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub use self::follower::Away;
-pub(super) use self::follower::{Follower, Image, Wanted};
 use super::api::Processor;
 use crate::oci::{
     Digest, Reference, Registries, Store, Stored,
     signature::{Policy, Signature},
 };
-use mortise_core::write::Clock;
 
 /// The artifacts that are pulled at the same time for one namespace: a registry that is slow keeps
 /// only those waiting that chose it.

@@ -1,5 +1,7 @@
 //! Loads the bytes of a module as a version that can be swapped in.
 
+use mortise_core::error_chain;
+
 use super::{
     fault::Fault,
     recipe::{Pace, Recipe},
@@ -8,7 +10,6 @@ use crate::{
     host::Loaded,
     wasm::{self, Engine, LibraryModule, Processor, child::check_config::Verdict},
 };
-use mortise_core::error_chain;
 
 /// Loads a component with its libraries, asks it for its description, and checks its configuration
 /// against the schema that it declares.

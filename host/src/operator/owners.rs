@@ -10,14 +10,14 @@ use std::{
 };
 
 use futures::{FutureExt as _, future::BoxFuture};
-use serde_json::Value;
-
-use crate::{cluster::Cluster, host::Host};
 use mortise_core::{
     applied_fields::manager::{self, Parts},
     resource::{Outgoing, encoded},
     write::FieldOwners,
 };
+use serde_json::Value;
+
+use crate::{cluster::Cluster, host::Host};
 
 const PROCESSORS: &str = "/apis/mortise.dev/v1alpha1";
 /// The page size of client-go's pager.

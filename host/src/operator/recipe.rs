@@ -3,13 +3,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use mortise_core::grant::rights::Account;
+
 use super::fault::Fault;
 use crate::{
     host::{Ending, LimitMet, Mode, Settings},
     operator::api::{self, ProcessorSpec},
     wasm::{self, Digest},
 };
-use mortise_core::grant::rights::Account;
 
 const MIN_MEMORY: u64 = 1 << 20;
 /// The memory that 32 bits address.

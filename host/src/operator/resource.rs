@@ -1,14 +1,14 @@
 //! The host's own requests about a Processor resource: its status and its finalizer.
 
+use mortise_core::{
+    key::NamespacedName,
+    resource::{Method, Outgoing, Refusal, encoded},
+};
 use serde_json::{Value, json};
 
 use crate::{
     cluster::Cluster,
     operator::api::{FINALIZER, Processor, ProcessorStatus},
-};
-use mortise_core::{
-    key::NamespacedName,
-    resource::{Method, Outgoing, Refusal, encoded},
 };
 
 /// The field manager of the host itself.

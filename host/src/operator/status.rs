@@ -3,7 +3,14 @@
 //! *Loaded*: the version that the spec asks for runs. *Synced*: all objects are as the processor
 //! wants them. *Ready*: the processor runs, and has what it needs.
 
+#[cfg(test)]
+mod tests;
+
 use jiff::Timestamp;
+use mortise_core::{
+    contract::{Description, Kind, bounds::text::shortened_to_characters, display_kind},
+    grant::granted,
+};
 
 use crate::{
     host,
@@ -16,14 +23,6 @@ use crate::{
         },
     },
 };
-use mortise_core::{
-    contract::bounds::text::shortened_to_characters,
-    contract::{Description, Kind, display_kind},
-    grant::granted,
-};
-
-#[cfg(test)]
-mod tests;
 
 /// The type of the condition about the limits of the host.
 const LIMITED: &str = "Limited";

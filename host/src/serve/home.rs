@@ -14,12 +14,12 @@ use kube::{
     client::AuthError,
     config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+use mortise_core::{error_chain, key::NamespacedName};
 use serde_json::{Map, Value};
 use tracing::warn;
 
 use super::version;
 use crate::{args::RunArgs, cluster};
-use mortise_core::{error_chain, key::NamespacedName};
 
 /// The time within which the cluster must answer at the start.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);

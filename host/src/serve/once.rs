@@ -1,10 +1,10 @@
 //! `mortise run --once`: detects that everything has been reconciled, and with which result.
 
+use mortise_core::contract::display_kind;
 use tokio::sync::watch as latest;
 use tracing::{info, warn};
 
 use crate::{cluster::lease::Guard, host::Host, operator::Progress};
-use mortise_core::contract::display_kind;
 
 /// The result of reconciling everything.
 pub(super) struct End {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mortise_core::{reconcile::Report, write::Clock};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -9,7 +10,6 @@ use crate::{
     host::{Host, log_lines},
     operator::admin::Reports,
 };
-use mortise_core::{reconcile::Report, write::Clock};
 
 /// Logs the reports of a host and keeps the last ones, until `stop` is cancelled.
 ///

@@ -6,7 +6,12 @@
 //! one line in [`REPORT_INTERVAL`] about each processor: a failure is not hidden behind a chatty
 //! guest.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration, time::Instant};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use parking_lot::Mutex;
 use tracing::{

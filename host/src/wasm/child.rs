@@ -7,6 +7,8 @@ pub(crate) mod check_config;
 pub(crate) mod compile;
 mod confine;
 
+pub(crate) use confine::confine;
+
 use std::{
     fs::File,
     io::{self, PipeReader, PipeWriter, Read as _, Seek as _, Write as _},
@@ -22,8 +24,6 @@ use rustix::{
     io::Errno,
     process::{Pid, PidfdFlags, Signal, getpid, pidfd_open},
 };
-
-pub(crate) use confine::confine;
 
 /// The bytes of a child's standard error that are read.
 const MAX_STDERR_BYTES: u64 = 16 << 10;

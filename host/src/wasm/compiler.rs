@@ -8,11 +8,13 @@
 
 use std::{fs::File, io, path::PathBuf, time::Duration};
 
-use super::child::{
-    self, Cancelled, Failure,
-    compile::{self, NOT_WRITTEN, REFUSED},
+use super::{
+    child::{
+        self, Cancelled, Failure,
+        compile::{self, NOT_WRITTEN, REFUSED},
+    },
+    content::Content,
 };
-use super::content::Content;
 
 /// The way in which modules are compiled.
 #[derive(Debug, Clone, Default)]

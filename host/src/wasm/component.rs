@@ -1,24 +1,22 @@
 //! Loads a module's bytes as a component that only has to be instantiated: checks, compiles (or
 //! takes from the cache), and links it.
 
-use std::collections::BTreeSet;
-use std::fs::File;
-use std::io;
-use std::sync::Arc;
-use std::time::Instant;
+use std::{collections::BTreeSet, fs::File, io, sync::Arc, time::Instant};
 
 use tracing::warn;
 use wasmtime::component::{Component, InstancePre};
 
-use super::Digest;
-use super::bindings::exports::mortise::host::{admission, conversion, reconciliation};
-use super::cache::{self, Verified};
-use super::compiler::CompileError;
-use super::content::Content;
-use super::engine::{Engine, Lane, Size};
-use super::library::{self, Library};
-use super::precompiled;
-use super::state::State;
+use super::{
+    Digest,
+    bindings::exports::mortise::host::{admission, conversion, reconciliation},
+    cache::{self, Verified},
+    compiler::CompileError,
+    content::Content,
+    engine::{Engine, Lane, Size},
+    library::{self, Library},
+    precompiled,
+    state::State,
+};
 use crate::wasm::child::{self, Cancelled};
 
 /// The reason why a module was not loaded.

@@ -9,11 +9,15 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::child::{
-    self, Cancelled, Failure,
-    check_config::{self, Question, Verdict},
+use super::{
+    Digest,
+    child::{
+        self, Cancelled, Failure,
+        check_config::{self, Question, Verdict},
+    },
+    compiler::Compiler,
+    engine::Engine,
 };
-use super::{Digest, compiler::Compiler, engine::Engine};
 
 /// Limits far above the need of any useful schema, which takes some ten milliseconds. The limit on
 /// real time is for a busy machine and the child's low priority.

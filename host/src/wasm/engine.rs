@@ -7,30 +7,33 @@
 
 mod ticker;
 
-use std::io;
-use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::{io, num::NonZeroUsize, sync::Arc};
 
-use tokio::runtime::Handle;
-use tokio::sync::watch as latest;
+use tokio::{runtime::Handle, sync::watch as latest};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use wasmtime::component::Linker;
-use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
+use wasmtime::{
+    Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, component::Linker,
+};
 
-use super::budget::Budget;
-use super::cache::Cache;
-use super::child_permits::ChildPermits;
-use super::compiler::{CompileError, Compiler};
-use super::config::ValidConfigs;
-use super::library::answers::{Answers, MAX_ANSWERS_BYTES};
-use super::shares::{Bounds, Id, OwnedSlot, Shares, Waiting};
-use super::state::State;
-use super::tenant::Tenant;
-use super::turns::Turns;
-use super::{imports, wasi};
-use crate::cache_dir::{self, CacheDir};
-use crate::metrics::Metrics;
-use ticker::Ticker;
+use self::ticker::Ticker;
+use super::{
+    budget::Budget,
+    cache::Cache,
+    child_permits::ChildPermits,
+    compiler::{CompileError, Compiler},
+    config::ValidConfigs,
+    imports,
+    library::answers::{Answers, MAX_ANSWERS_BYTES},
+    shares::{Bounds, Id, OwnedSlot, Shares, Waiting},
+    state::State,
+    tenant::Tenant,
+    turns::Turns,
+    wasi,
+};
+use crate::{
+    cache_dir::{self, CacheDir},
+    metrics::Metrics,
+};
 
 /// The reason why an engine could not be made.
 #[derive(Debug, thiserror::Error)]

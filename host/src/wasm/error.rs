@@ -1,19 +1,16 @@
 //! The errors that end a call without an outcome. Describes a trap in words that help the author to
 //! fix it.
 
-use std::fmt;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
+use mortise_core::{
+    contract::bounds::{self, text},
+    reconcile::{Fault, Line},
+};
 use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
-use super::budget::Short;
-use super::library::Failed;
-use super::limits::Limits;
-use super::log::Log;
-use super::state::Exceeded;
-use mortise_core::contract::bounds::{self, text};
-use mortise_core::reconcile::{Fault, Line};
+use super::{budget::Short, library::Failed, limits::Limits, log::Log, state::Exceeded};
 
 /// The reason why a processor returned no outcome.
 #[derive(Debug, thiserror::Error)]
@@ -420,9 +417,9 @@ fn message_on_standard_error(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use mortise_core::{contract::Level, reconcile::Source};
+
     use super::*;
-    use mortise_core::contract::Level;
-    use mortise_core::reconcile::Source;
 
     fn backtrace(frames: &[&str]) -> Trace {
         Trace { frames: frames.iter().map(ToString::to_string).collect() }

@@ -6,6 +6,13 @@
 
 use std::time::{Duration, Instant};
 
+use mortise_core::{
+    contract::{
+        bounds::{self, ENTRY, HOOK_ANSWER},
+        hooks::{Answer, Conversion, Hooks, Review, Verdict},
+    },
+    reads::View,
+};
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 use wasmtime::Store;
@@ -16,11 +23,6 @@ use super::{
     library::Caller,
     shares::Slot,
     until,
-};
-use mortise_core::{
-    contract::bounds::{self, ENTRY, HOOK_ANSWER},
-    contract::hooks::{Answer, Conversion, Hooks, Review, Verdict},
-    reads::View,
 };
 
 /// The result of the call of a hook.

@@ -10,9 +10,10 @@ pub(super) use cluster::Reading;
 
 use wasmtime::component::{HasSelf, Linker};
 
-use super::bindings::mortise::host::types;
-use super::bindings::{self};
-use super::state::State;
+use super::{
+    bindings::{self, mortise::host::types},
+    state::State,
+};
 
 /// Links the functions of all interfaces.
 pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {

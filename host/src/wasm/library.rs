@@ -13,29 +13,34 @@ pub(super) mod answers;
 mod describe;
 mod value;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Instant;
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use futures::FutureExt as _;
+use mortise_core::{contract::bounds::LIBRARY_ANSWER, reconcile::Fault};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use wasmtime::component::types::{ComponentFunc, ComponentInstance, ComponentItem};
-use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker, Val};
-use wasmtime::{Store, StoreContextMut};
+use wasmtime::{
+    Store, StoreContextMut,
+    component::{
+        Component, ComponentExportIndex, InstancePre, Linker, Val,
+        types::{ComponentFunc, ComponentInstance, ComponentItem},
+    },
+};
 
 use self::answers::{Answer, Begun, Key, Landing};
-use super::component::{Compiled, LoadError, package, quoted, split};
-use super::engine::{Engine, Size};
-use super::error::{Error, Trace};
-use super::imports::Reading;
-use super::limits::Limits;
-use super::shares::{Id, OwnedSlot};
-use super::state::State;
-use super::tenant::Tenant;
-use super::{Digest, Line, Moment, copies, until};
-use mortise_core::contract::bounds::LIBRARY_ANSWER;
-use mortise_core::reconcile::Fault;
+use super::{
+    Digest, Line, Moment,
+    component::{Compiled, LoadError, package, quoted, split},
+    copies,
+    engine::{Engine, Size},
+    error::{Error, Trace},
+    imports::Reading,
+    limits::Limits,
+    shares::{Id, OwnedSlot},
+    state::State,
+    tenant::Tenant,
+    until,
+};
 
 /// The import that a library may have.
 const LOG: &str = "mortise:host/log";

@@ -1,11 +1,11 @@
 //! The output of a guest during one call: lines of the contract's log, and of its standard output
 //! and error.
 
-use mortise_core::contract::bounds::{
-    LOG_FIELD_NAME, LOG_FIELDS, LOG_MESSAGE, LOG_VALUE, text::cut,
-};
 use mortise_core::{
-    contract::Level,
+    contract::{
+        Level,
+        bounds::{LOG_FIELD_NAME, LOG_FIELDS, LOG_MESSAGE, LOG_VALUE, text::cut},
+    },
     reconcile::{Line, Source},
 };
 

@@ -1,11 +1,12 @@
 //! Measures an outcome, and finds the object that makes it too large.
 
+use mortise_core::contract::{
+    Deletion, Event, Failure, Manifest, ObjectRef, Outcome, Selection,
+    bounds::{self, ENTRY},
+};
 use serde::Deserialize;
 
-use super::error::Error;
-use super::limits::Limits;
-use mortise_core::contract::bounds::{self, ENTRY};
-use mortise_core::contract::{Deletion, Event, Failure, Manifest, ObjectRef, Outcome, Selection};
+use super::{error::Error, limits::Limits};
 
 /// Refuses an outcome, or a failure, whose texts together exceed the limit.
 pub(super) fn check(

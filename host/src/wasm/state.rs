@@ -1,22 +1,28 @@
 //! The host's state of one call: the source of its imports' answers, and the account of its limits.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use mortise_core::{
+    contract::bounds::{RESOURCES, TABLE_ELEMENTS},
+    reads::record::Asked,
+};
 use parking_lot::Mutex;
-use wasmtime::component::ResourceTable;
-use wasmtime::{ResourceLimiter, UpdateDeadline};
+use wasmtime::{ResourceLimiter, UpdateDeadline, component::ResourceTable};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
-use super::budget::{Charge, Short};
-use super::library::Caller;
-use super::limits::Limits;
-use super::log::Log;
-use super::turns::Turn;
-use super::wasi::Chance;
-use super::{Line, Moment, imports::Reading};
-use mortise_core::contract::bounds::{RESOURCES, TABLE_ELEMENTS};
-use mortise_core::reads::record::Asked;
+use super::{
+    Line, Moment,
+    budget::{Charge, Short},
+    imports::Reading,
+    library::Caller,
+    limits::Limits,
+    log::Log,
+    turns::Turn,
+    wasi::Chance,
+};
 
 /// A limit that the call exceeded. Raised as a trap; `error.rs` tells the limits apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

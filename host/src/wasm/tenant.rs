@@ -14,8 +14,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::library::answers::Answers;
-use super::shares::Id;
+use super::{library::answers::Answers, shares::Id};
 
 /// A processor whose versions share slots, turns and memory. Cheap to clone.
 #[derive(Clone)]
@@ -158,8 +157,10 @@ fn namespace_of(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::budget::{Budget, Short};
-    use super::*;
+    use super::{
+        super::budget::{Budget, Short},
+        *,
+    };
 
     fn tenant(name: &str, over: &CancellationToken) -> Tenant {
         Tenant::new(name, over, &Arc::new(Answers::new(0)))

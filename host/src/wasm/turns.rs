@@ -5,11 +5,13 @@
 //! needs a turn for each further millisecond; there are as many turns as threads that run calls.
 //! While calls of other processors begin or wait, a processor leaves one thread to them.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
 };
-use std::time::{Duration, Instant};
 
 use super::shares::{Bounds, Granted, Id, Shares, Ticket};
 

@@ -11,8 +11,10 @@ mod stdio;
 pub(super) use random::Chance;
 
 use wasmtime::component::{HasSelf, Linker};
-use wasmtime_wasi::WasiCtx;
-use wasmtime_wasi::p2::bindings::{cli, clocks as wasi_clocks, random as wasi_random};
+use wasmtime_wasi::{
+    WasiCtx,
+    p2::bindings::{cli, clocks as wasi_clocks, random as wasi_random},
+};
 
 use super::state::State;
 

@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
+use mortise_core::contract::{
+    Kind, ObjectRef,
+    hooks::{self, Decision, Operation, shown},
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{Answered, RESPONSE_TIME, Refused, review::Form, short};
 use crate::host::{Hooking, NoAnswer};
-use mortise_core::contract::{
-    Kind, ObjectRef,
-    hooks::{self, Decision, Operation, shown},
-};
 
 const REVIEW: Form =
     Form { kind: "AdmissionReview", versions: ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"] };

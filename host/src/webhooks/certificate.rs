@@ -14,6 +14,7 @@ use kube::{
         watcher::{self, Event},
     },
 };
+use mortise_core::key::NamespacedName;
 use rustls::{
     CertificateError, RootCertStore,
     client::{verify_server_cert_signed_by_trust_anchor, verify_server_name},
@@ -27,7 +28,6 @@ use tracing::{debug, info, warn};
 
 use super::client_config::ClientConfig;
 use crate::host::{NotServed, Source};
-use mortise_core::key::NamespacedName;
 
 const CHAIN: &str = "tls.crt";
 const KEY: &str = "tls.key";

@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use mortise_core::{
+    contract::Kind,
+    resource::{Outgoing, Refusal},
+};
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 
 use super::{Paths, certificate};
 use crate::{cluster::Cluster, host::Hooking};
-use mortise_core::{
-    contract::Kind,
-    resource::{Outgoing, Refusal},
-};
 
 /// The lists of webhook configurations. A cluster has some tens of them.
 const CONFIGURATIONS: [(&str, &str); 2] = [

@@ -1,10 +1,10 @@
 //! The paths of the port.
 
 use http::StatusCode;
+use mortise_core::contract::{bounds::text::is_label, hooks::Hooks};
 
 use super::{MAX_PATH_BYTES, Refused, short};
 use crate::metrics::HookRequest;
-use mortise_core::contract::{bounds::text::is_label, hooks::Hooks};
 
 /// A path that is served as another one.
 #[derive(Clone, Debug, PartialEq, Eq)]

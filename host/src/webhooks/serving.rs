@@ -6,6 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use mortise_core::{contract::hooks::Hooks, write::Clock};
 use parking_lot::Mutex;
 use tokio::time::sleep;
 use tracing::debug;
@@ -15,7 +16,6 @@ use super::{
     client_config::{self, ClientConfig},
 };
 use crate::host::{Hooking, Host, NotServed, Port};
-use mortise_core::{contract::hooks::Hooks, write::Clock};
 
 /// The longest time between two checks.
 const MAX_CHECK_INTERVAL: Duration = Duration::from_mins(1);

@@ -16,15 +16,16 @@ use mortise_host::{
     host::{Loaded, Settings, Skip},
 };
 
+use self::{
+    bare::Sent,
+    plane::{Place, Plane},
+    work::{Drift, Took, Work},
+};
 use crate::{
     calls::runtime,
     process::API_THREAD,
     table::{Table, Times},
 };
-
-use bare::Sent;
-use plane::{Place, Plane};
-use work::{Drift, Took, Work};
 
 /// Concurrent calls, and so concurrent streams of requests: the host's own number.
 const CONCURRENCY: usize = 4;

@@ -15,6 +15,7 @@ use mortise::local;
 use mortise_core::grant::rights::Account;
 use mortise_host::{cluster::Cluster, operator::api::definition};
 use mortise_tests::{cluster, rebuilt};
+use program::{Program, get};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -24,8 +25,6 @@ use crate::{
     rules,
     table::Table,
 };
-
-use program::{Program, get};
 
 #[expect(
     dead_code,

@@ -37,7 +37,7 @@ mod webhooks;
 
 use std::process::Command;
 
-use table::Table;
+use self::table::Table;
 
 /// The allocator that the program in the image uses.
 #[global_allocator]

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mortise_core::reads::Readable;
-use mortise_core::store::Stores;
+use mortise_core::{reads::Readable, store::Stores};
 use serde_json::{Value, json};
 
 use crate::{

@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
+use fake::{Answer, Fake};
 use kube::{
     Api,
     api::{DynamicObject, Patch, PatchParams},
@@ -40,7 +41,7 @@ use crate::{
     swap::{NAMESPACE, first_call, millis, module, resources, source},
     table::{Table, Times},
 };
-use fake::{Answer, Fake};
+
 #[expect(
     unreachable_pub,
     dead_code,

@@ -1,6 +1,8 @@
 //! The first reconcile of many APIRules on the embedded API, then a new host when nothing has
 //! changed.
 
+pub(crate) use mortise_tests::rules::{rule, rule_of_three_versions, surroundings};
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
@@ -18,7 +20,6 @@ use mortise_host::{
     cluster::Cluster,
     host::{Host, Loaded, Options as HostOptions},
 };
-pub(crate) use mortise_tests::rules::{rule, rule_of_three_versions, surroundings};
 use serde_json::Value;
 use tokio::{runtime::Handle, sync::mpsc};
 use tower::{BoxError, ServiceExt as _};

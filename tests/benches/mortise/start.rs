@@ -2,6 +2,10 @@
 //! and with all of it; the memory of idle processors; and a large module that is loaded while a
 //! small one is called.
 
+#[expect(dead_code, reason = "the tests of the compiler need more of them")]
+#[path = "../../../host/cli/tests/commands/compile/modules.rs"]
+pub(crate) mod modules;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -25,10 +29,6 @@ use crate::{
     process,
     table::{Table, Times, micros},
 };
-
-#[expect(dead_code, reason = "the tests of the compiler need more of them")]
-#[path = "../../../host/cli/tests/commands/compile/modules.rs"]
-pub(crate) mod modules;
 
 const GUEST: &str = "tests/guests/idle";
 const PROCESSORS: usize = 10;

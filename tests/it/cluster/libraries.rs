@@ -1,8 +1,7 @@
 //! A processor with a library on a real control plane: it is loaded, called, exchanged and rolled
 //! back as the Processor resource says.
 
-use std::fs;
-use std::path::Path;
+use std::{fs, path::Path};
 
 use mortise_host::wasm::Digest;
 use mortise_tests::rebuilt;

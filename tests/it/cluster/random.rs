@@ -32,9 +32,11 @@ use proptest::{
 };
 use serde_json::{Value, json};
 
+use self::{
+    play::{Difference, Played, Servers, play},
+    step::Sequence,
+};
 use super::{normalise::Names, run};
-use play::{Difference, Played, Servers, play};
-use step::Sequence;
 
 /// The environment variables.
 const SEED: &str = "MORTISE_SEED";

@@ -9,6 +9,8 @@ mod judged;
 mod oathkeeper;
 mod produced;
 
+pub(super) use produced::foreign;
+
 use std::{collections::BTreeMap, path::Path};
 
 use kube::client::Body;
@@ -19,8 +21,7 @@ use mortise_sdk::testing::case;
 use mortise_tests::cluster;
 use serde_json::{Value, json};
 
-pub(super) use produced::foreign;
-use produced::{Produced, Said, Way};
+use self::produced::{Produced, Said, Way};
 
 /// Fields that only one server or one test knows.
 const OF_ONE_SERVER: [&str; 5] =

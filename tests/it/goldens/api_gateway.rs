@@ -14,6 +14,7 @@ mod output;
 mod v1beta1;
 mod v2;
 
+use api_rule::change::Change;
 use mortise_sdk::testing::request_for;
 use mortise_tests::{
     goldens::{self, Case, Tally},
@@ -21,9 +22,7 @@ use mortise_tests::{
 };
 use serde_json::Value;
 
-use api_rule::change::Change;
-use differences::Differences;
-
+use self::differences::Differences;
 use super::{COVERED, SCENARIOS, gateway};
 
 /// The original that `api-rule` replaces in part.

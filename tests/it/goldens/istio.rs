@@ -11,9 +11,6 @@ mod processors;
 
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
-
-use self::context::{Surroundings, list, object, text};
 use istio::{
     action::{self, Action, ReplicaSets, Warning},
     api::{self, Istio},
@@ -32,6 +29,9 @@ use mortise_tests::goldens::{
     self, Tally,
     group::{self, GroupCase, Rules},
 };
+use serde_json::{Map, Value, json};
+
+use self::context::{Surroundings, list, object, text};
 
 /// A part of a case: its name, the output of the original, and ours.
 type Part = (&'static str, Value, Value);

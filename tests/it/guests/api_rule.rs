@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
-use mortise_core::contract::{Kind, Manifest, ObjectRef, Outcome, Request, Requeue};
-use mortise_core::reads::{PAGE_BYTES, Readable, View};
-use mortise_core::store::Stores;
+use mortise_core::{
+    contract::{Kind, Manifest, ObjectRef, Outcome, Request, Requeue},
+    reads::{PAGE_BYTES, Readable, View},
+    store::Stores,
+};
 use mortise_host::wasm::{Called, Limits, Moment, Processor};
 use serde_json::{Value, json};
 

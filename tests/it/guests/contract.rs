@@ -1,10 +1,12 @@
 //! Every part of the contract is passed unchanged between guest and host, in both directions.
 
-use mortise_core::contract::{
-    Child, Deletion, Event, EventType, Failure, Kind, Manifest, Mode, ObjectRef, Outcome,
-    Propagation, Reconciler, Request, Requeue, Retry, Selection, Verbs,
+use mortise_core::{
+    contract::{
+        Child, Deletion, Event, EventType, Failure, Kind, Manifest, Mode, ObjectRef, Outcome,
+        Propagation, Reconciler, Request, Requeue, Retry, Selection, Verbs,
+    },
+    reads::View,
 };
-use mortise_core::reads::View;
 use mortise_host::wasm::{Called, Limits, Moment, Processor};
 use serde_json::{Value, json};
 

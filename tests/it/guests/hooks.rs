@@ -2,9 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use mortise_core::contract::hooks::{Conversion, Operation, Review, Verdict};
-use mortise_core::contract::{Kind, ObjectRef};
-use mortise_core::reads::View;
+use mortise_core::{
+    contract::{
+        Kind, ObjectRef,
+        hooks::{Conversion, Operation, Review, Verdict},
+    },
+    reads::View,
+};
 use mortise_host::wasm::{Engine, Error, Limits, Options, Processor};
 use serde_json::{Value, json};
 

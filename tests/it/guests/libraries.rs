@@ -1,16 +1,20 @@
 //! Processors that call libraries: what a library may be, what becomes of one that misbehaves, and
 //! how its answers are remembered.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use futures::future::join_all;
-use mortise_core::contract::{Level, Outcome};
-use mortise_core::reads::View;
-use mortise_host::cache_dir::CacheDir;
-use mortise_host::metrics::Metrics;
-use mortise_host::wasm::{
-    Called, Engine, Error, LibraryModule, Limits, LoadError, Module, Options, Processor,
+use mortise_core::{
+    contract::{Level, Outcome},
+    reads::View,
+};
+use mortise_host::{
+    cache_dir::CacheDir,
+    metrics::Metrics,
+    wasm::{Called, Engine, Error, LibraryModule, Limits, LoadError, Module, Options, Processor},
 };
 use serde_json::{Value, json};
 

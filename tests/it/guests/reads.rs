@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use mortise_core::contract::{Kind, Request};
-use mortise_core::reads::{PAGE_BYTES, Readable, View};
-use mortise_core::store::{Scope, Stores};
+use mortise_core::{
+    contract::{Kind, Request},
+    reads::{PAGE_BYTES, Readable, View},
+    store::{Scope, Stores},
+};
 use mortise_host::wasm::{Called, Error, Limits, Moment, Processor};
 use serde_json::{Value, json};
 

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
-use mortise_core::contract::Kind;
-use mortise_core::grant::Grant;
-use mortise_core::outcome::{Against, Limits, Plan, Reconciled};
-use mortise_core::resource::{Kinds, Resource};
+use mortise_core::{
+    contract::Kind,
+    grant::Grant,
+    outcome::{Against, Limits, Plan, Reconciled},
+    resource::{Kinds, Resource},
+};
 use serde_json::json;
 
 use super::{call, misbehave, outcome, request};

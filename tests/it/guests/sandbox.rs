@@ -1,8 +1,7 @@
 //! A guest can find out nothing about its environment; time and random numbers are those of its
 //! call.
 
-use mortise_core::contract::Level;
-use mortise_core::reads::View;
+use mortise_core::{contract::Level, reads::View};
 use mortise_host::wasm::{Engine, Limits, Moment, Options, Source};
 use serde_json::json;
 

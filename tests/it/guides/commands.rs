@@ -10,11 +10,11 @@ use std::{
     time::Duration,
 };
 
+use Run::{By, Dev, Here, In, New, Not};
 use mortise_tests::{guest, tool};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{GUIDES, mortise, read, root};
-use Run::{By, Dev, Here, In, New, Not};
 
 /// The comment above a block that `tests/whole-run` runs.
 const MARK: &str = "<!-- tests/whole-run: ";

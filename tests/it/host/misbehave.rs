@@ -4,14 +4,14 @@ mod library;
 
 use std::{sync::OnceLock, time::Duration};
 
-use serde_json::json;
-
-use super::{CONFIG_MAP, Scene, actions, object};
 use mortise_core::write::Action;
 use mortise_host::{
     host::{Drive, Loaded, Settings},
     wasm::{Engine, Limits, Options, Processor},
 };
+use serde_json::json;
+
+use super::{CONFIG_MAP, Scene, actions, object};
 
 /// Each misbehaviour, with parts of its message.
 const CASES: [(&str, &[&str]); 9] = [

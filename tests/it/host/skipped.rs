@@ -22,7 +22,9 @@ use tempfile::TempDir;
 
 use super::{
     CONFIG_MAP, POLICY, RULE, Scene, Stage, VIRTUAL_SERVICE, actions, applies, manifest, merge,
-    object, outcome, play::Play, play::deletion, pod, rule, scripted, selection, service, text,
+    object, outcome,
+    play::{Play, deletion},
+    pod, rule, scripted, selection, service, text,
 };
 
 /// The interval of resyncs.

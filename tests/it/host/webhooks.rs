@@ -1,13 +1,14 @@
 //! The port of `--webhooks`: what it answers to reviews, to those that are none, and to those that
 //! want to harm it.
 
+pub(crate) use certificate::Issued;
+
 use std::{
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-pub(crate) use certificate::Issued;
 use certificate::{Server, issue::issue};
 use mortise_core::key::NamespacedName;
 use mortise_embedded_api::{Fault, Filter};

@@ -1,5 +1,8 @@
+mod objects;
+
+use access_grant::Access;
 use mortise_sdk::{
-    Action, Kind, ObjectRef, Outcome, Requeue, Retry, WriteFailure,
+    Action, Failure, Kind, ObjectRef, Outcome, Processor, Request, Requeue, Retry, WriteFailure,
     testing::{Read, Stub, request_for},
 };
 use serde_json::{Value, json};
@@ -10,10 +13,6 @@ use crate::{
     istio, ory,
     reconcile::reconcile,
 };
-use access_grant::Access;
-use mortise_sdk::{Failure, Processor, Request};
-
-mod objects;
 
 const FINALIZER: &str = "gateway.kyma-project.io/subresources";
 const DEPRECATED: &str = "Version v1beta1 of APIRule is deprecated and will be removed in future releases. \

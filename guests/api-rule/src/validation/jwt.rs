@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::Failure;
 use crate::{
     api::{JwtAuthentication, JwtAuthorization, JwtConfig, Rule},
     uri,
 };
-
-use super::Failure;
 
 pub(super) fn validate(config: &JwtConfig, path: &str, failures: &mut Vec<Failure>) {
     if let Some(authorizations) = &config.authorizations {

@@ -1,7 +1,6 @@
 //! A module of Go as a component.
 
-use std::fs;
-use std::path::Path;
+use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result};
 use wit_bindgen_core::wit_parser::Resolve;

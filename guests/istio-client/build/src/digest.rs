@@ -1,7 +1,6 @@
 //! A digest of the inputs of a build.
 
-use std::fs;
-use std::path::Path;
+use std::{fs, path::Path};
 
 use anyhow::{Context as _, Result};
 use sha2::{Digest as _, Sha256};

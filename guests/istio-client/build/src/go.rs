@@ -1,7 +1,9 @@
 //! Runs of Go, in the root of the Go module.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;

@@ -1,7 +1,9 @@
 //! Builds Istio's renderer: `cargo istio-client`.
 
-use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+};
 
 use anyhow::Result;
 use clap::Parser;

@@ -112,6 +112,11 @@ mod file;
 mod hook;
 mod stage;
 
+pub use document::{Difference, Document};
+pub use file::{Case, Expected, Refuse, Step, all, load_objects};
+pub use hook::{Deny, HookAnswer, HookCase, Native, Question, hooks};
+pub use stage::Stage;
+
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
@@ -122,10 +127,6 @@ use serde_json::Value;
 
 use super::{Stub, cluster::declared_kinds};
 use crate::Processor;
-pub use document::{Difference, Document};
-pub use file::{Case, Expected, Refuse, Step, all, load_objects};
-pub use hook::{Deny, HookAnswer, HookCase, Native, Question, hooks};
-pub use stage::Stage;
 
 /// Defines a test that runs the cases in a folder of the package natively:
 /// `cases!(MyProcessor, "cases");`. Cases of hooks need the names of the interfaces that the

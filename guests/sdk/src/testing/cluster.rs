@@ -5,6 +5,8 @@ mod change;
 mod request;
 mod untyped;
 
+pub use change::Write;
+
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use jiff::Timestamp;
@@ -13,11 +15,9 @@ use mortise_embedded_api::{EmbeddedApi, Options};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use self::request::Served;
 use super::identity::{Identity, text};
 use crate::{Description, Kind};
-
-pub use change::Write;
-use request::Served;
 
 /// A cluster in memory: its API, its time, and the kinds that it knows. Clones share API and time.
 #[derive(Clone)]

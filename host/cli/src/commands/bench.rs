@@ -5,21 +5,16 @@
 //! is the one that the host makes, with a fresh instance and all its reads. Two modules take turns,
 //! call by call, so that other load of the machine affects both.
 
+mod figures;
+
+pub use figures::{Figures, Key, Pace, Table};
+
 use std::{
     io::Write as _, path::Path, process::ExitCode, str::FromStr as _, sync::Arc, time::Duration,
 };
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use tokio::{task::JoinSet, time::Instant};
-
-use crate::{
-    args::{BenchArgs, Output},
-    commands::simulate::{Chosen, Input, Only, World, caught_up},
-    files,
-    guest::Source,
-    local::{self, Parts},
-};
 use mortise_core::{
     contract::{ObjectRef, Request, display_kind},
     reads::{PAGE_BYTES, Readable, View},
@@ -29,10 +24,15 @@ use mortise_host::{
     host::{Drive, Host, Loaded, Options},
     wasm::{Called, Moment},
 };
+use tokio::{task::JoinSet, time::Instant};
 
-mod figures;
-
-pub use figures::{Figures, Key, Pace, Table};
+use crate::{
+    args::{BenchArgs, Output},
+    commands::simulate::{Chosen, Input, Only, World, caught_up},
+    files,
+    guest::Source,
+    local::{self, Parts},
+};
 
 /// The exit code if a reconcile failed.
 const FAILED_EXIT_CODE: u8 = 3;

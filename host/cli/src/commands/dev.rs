@@ -25,6 +25,7 @@ use std::{
 
 use anyhow::Context as _;
 use mortise_embedded_api::EmbeddedApi;
+use mortise_host::telemetry;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -32,12 +33,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::{
+    input::Input,
+    kubeconfig::Kubeconfig,
+    message::{Message, Scene, Sender},
+    session::Session,
+};
 use crate::{args::DevArgs, local};
-use input::Input;
-use kubeconfig::Kubeconfig;
-use message::{Message, Scene, Sender};
-use mortise_host::telemetry;
-use session::Session;
 
 /// Runs until Ctrl-C.
 ///

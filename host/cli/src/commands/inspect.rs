@@ -1,6 +1,11 @@
 //! `mortise inspect`: shows what a processor declares to read and write, and the Roles that it
 //! needs.
 
+pub(super) mod page;
+#[cfg(test)]
+mod tests;
+mod webhooks;
+
 use std::{
     fmt::Write as _,
     io::Write as _,
@@ -10,7 +15,20 @@ use std::{
 };
 
 use anyhow::Context as _;
+use mortise_core::{
+    contract::{
+        Description, GrantedRule, Kind, Reconciler, Selection, WriteRule, api_version,
+        display_kind, hooks::Hooks,
+    },
+    grant::{granted, rights::Account, role::Roles, verb_names},
+    resource::Kinds,
+};
 use mortise_embedded_api::EmbeddedApi;
+use mortise_host::{
+    cluster::Cluster,
+    host::Loaded,
+    oci::artifact::{Annotations, annotation},
+};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
@@ -22,24 +40,6 @@ use crate::{
     print,
     registry::Subject,
 };
-use mortise_core::{
-    contract::{
-        Description, GrantedRule, Kind, Reconciler, Selection, WriteRule, api_version,
-        display_kind, hooks::Hooks,
-    },
-    grant::{granted, rights::Account, role::Roles, verb_names},
-    resource::Kinds,
-};
-use mortise_host::{
-    cluster::Cluster,
-    host::Loaded,
-    oci::artifact::{Annotations, annotation},
-};
-
-pub(super) mod page;
-#[cfg(test)]
-mod tests;
-mod webhooks;
 
 /// The reason for the role of the granted rules.
 const HANDED_ON: &str = "\

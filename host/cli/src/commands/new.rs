@@ -8,6 +8,8 @@ mod example;
 mod language;
 mod render;
 mod subject;
+#[cfg(test)]
+mod tests;
 mod workspace;
 
 use std::{
@@ -17,16 +19,10 @@ use std::{
     process::ExitCode,
 };
 
-use crate::args::{NewArgs, NewLanguage};
-use language::Language;
-use render::Files;
-use subject::Subject;
-use workspace::Workspace;
-
 use mortise_core::contract::display_kind;
 
-#[cfg(test)]
-mod tests;
+use self::{language::Language, render::Files, subject::Subject, workspace::Workspace};
+use crate::args::{NewArgs, NewLanguage};
 
 /// The longest name: a DNS label, as in the names of processors.
 const MAX_NAME_BYTES: usize = 63;

@@ -4,30 +4,6 @@
 //! The same input gives the same output: the clock stands still, random numbers are derived from
 //! its time and from the object, and keys run one after the other in the order of their names.
 
-use std::{
-    collections::BTreeMap, io::Write as _, path::Path, process::ExitCode, str::FromStr as _,
-    sync::Arc, time::Duration,
-};
-
-use anyhow::Context as _;
-use jiff::Timestamp;
-use mortise_embedded_api::EmbeddedApi;
-use serde_json::Value;
-
-use crate::{
-    args::{Output, SimulateArgs},
-    files,
-    guest::Source,
-    local::{self, Parts},
-    print::Secrets,
-};
-use mortise_core::{
-    contract::{Description, ObjectRef, display_kind},
-    queue::{Key, Run},
-    write::Clock,
-};
-use mortise_host::host::{Drive, Host, Loaded, Options};
-
 mod end;
 mod missing;
 mod only;
@@ -41,7 +17,30 @@ pub use only::{Chosen, Only};
 pub use progress::Step;
 pub use world::World;
 
-use progress::Progress;
+use std::{
+    collections::BTreeMap, io::Write as _, path::Path, process::ExitCode, str::FromStr as _,
+    sync::Arc, time::Duration,
+};
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use mortise_core::{
+    contract::{Description, ObjectRef, display_kind},
+    queue::{Key, Run},
+    write::Clock,
+};
+use mortise_embedded_api::EmbeddedApi;
+use mortise_host::host::{Drive, Host, Loaded, Options};
+use serde_json::Value;
+
+use self::progress::Progress;
+use crate::{
+    args::{Output, SimulateArgs},
+    files,
+    guest::Source,
+    local::{self, Parts},
+    print::Secrets,
+};
 
 /// The exit code if a reconcile failed.
 const FAILED_EXIT_CODE: u8 = 3;

@@ -5,6 +5,11 @@
 //! natively there too. This module runs the component: on a [`Host`] that is driven key by key, in
 //! the order of the keys, so that a case always takes the same course.
 
+mod hook;
+mod junit;
+
+pub use hook::ask;
+
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
@@ -16,7 +21,17 @@ use std::{
 };
 
 use anyhow::Context as _;
+use mortise_core::{
+    contract::{Kind, hooks::serve_converted},
+    queue::Key,
+    write::Clock,
+};
 use mortise_embedded_api::Webhooks;
+use mortise_host::{
+    cluster::Cluster,
+    host::{Drive, Host, Loaded, Options},
+    wasm::Processor,
+};
 use mortise_sdk::testing::{
     MAX_RUNS, Settled,
     case::{self, Case, Difference, HookCase, Stage},
@@ -35,21 +50,6 @@ use crate::{
     local::{self, Parts},
     print::{self, BOLD, DIM, GREEN, RED},
 };
-use mortise_core::{
-    contract::{Kind, hooks::serve_converted},
-    queue::Key,
-    write::Clock,
-};
-use mortise_host::{
-    cluster::Cluster,
-    host::{Drive, Host, Loaded, Options},
-    wasm::Processor,
-};
-
-mod hook;
-mod junit;
-
-pub use hook::ask;
 
 /// The exit code if a case failed.
 const FAILED_EXIT_CODE: u8 = 3;

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use mortise_host::{operator::limits_of_call, wasm::Limits};
 use serde::Deserialize;
 
 use super::Made;
-use mortise_host::{operator::limits_of_call, wasm::Limits};
 
 /// A component that answers an interface which a guest imports.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,8 +17,8 @@ use std::{
 
 use serde_json::Value;
 
+use self::api::Api;
 use crate::mortise;
-use api::Api;
 
 /// What hangs shall not hang the tests.
 const TIMEOUT: Duration = Duration::from_mins(2);

@@ -17,7 +17,6 @@ use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{Winsize, tcsetwinsize},
 };
-
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{

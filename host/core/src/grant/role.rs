@@ -4,17 +4,21 @@
 //! Pure: no I/O, no clock. The verbs are those of the requests that the host sends on a processor's
 //! behalf.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+#[cfg(test)]
+mod tests;
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde_json::{Value, json};
 
-use crate::contract::{Description, Kind, Reconciler, Selection, Verbs, WriteRule};
-use crate::grant::rights::{Account, Question};
-use crate::resource::Resource;
-
-#[cfg(test)]
-mod tests;
+use crate::{
+    contract::{Description, Kind, Reconciler, Selection, Verbs, WriteRule},
+    grant::rights::{Account, Question},
+    resource::Resource,
+};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const READ: [&str; 3] = ["get", "list", "watch"];

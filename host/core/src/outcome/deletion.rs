@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use super::{Check, Deletion, Fault, Invalid, Prune};
 use crate::{
-    contract::bounds::FIELDS,
-    contract::{self, SameObject, Selection, Verbs},
+    contract::{self, SameObject, Selection, Verbs, bounds::FIELDS},
     labels::LabelSelector,
     path::Path,
 };

@@ -6,8 +6,7 @@ use serde_json::Value;
 use super::{Check, Class, Fault, Invalid, Limits, Manifest};
 use crate::{
     applied_fields::sent_fields,
-    contract::bounds::FIELDS,
-    contract::{self, Kind, Mode, ObjectRef, Outcome, Verbs, display_ref},
+    contract::{self, Kind, Mode, ObjectRef, Outcome, Verbs, bounds::FIELDS, display_ref},
     grant::{Outside, Writable},
     path::{Path, Segment},
 };

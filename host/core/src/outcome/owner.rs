@@ -6,10 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Check, Fault, manifest::Part};
-use crate::{
-    contract::bounds::OWNERS,
-    contract::{Kind, ObjectRef, display_ref},
-};
+use crate::contract::{Kind, ObjectRef, bounds::OWNERS, display_ref};
 
 impl Check<'_> {
     /// Returns the owners that this outcome creates: the writer has to fill in their uids.

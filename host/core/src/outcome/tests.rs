@@ -7,11 +7,13 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::contract::{
-    Child, Deletion as Removal, Description, Event as Said, Manifest as Given, Mode, Reconciler,
-    Selection, Verbs,
+use crate::{
+    contract::{
+        Child, Deletion as Removal, Description, Event as Said, Manifest as Given, Mode,
+        Reconciler, Selection, Verbs,
+    },
+    fixture::{given, object_ref, outcome, v1, whole, write_rule},
 };
-use crate::fixture::{given, object_ref, outcome, v1, whole, write_rule};
 
 const UID: &str = "11111111-0000-0000-0000-000000000000";
 const READ_UID: &str = "22222222-0000-0000-0000-000000000000";

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
-use serde::Deserialize as _;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{
+    Deserialize as _,
+    de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
 use serde_json::{Map, Value};
 
 use super::fields::{Fields, Node, select};

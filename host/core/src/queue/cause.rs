@@ -1,7 +1,6 @@
 //! The causes of runs. Causes are shown to people, and decide whether a run may be skipped.
 
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use crate::contract::{Kind, display_kind};
 

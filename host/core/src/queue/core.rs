@@ -1,17 +1,19 @@
 //! The queue's state and rules; the time is given. Does not wait and does not wake.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap};
-use std::mem;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap, HashMap},
+    mem,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
-use super::lane::{Lane, Offer};
-use super::line::{Position, Ticket};
 use super::{
     Again, ByProcessor, Cause, Delayed, Done, Entry, Key, Limits, Priority, Run, Share, State,
+    lane::{Lane, Offer},
+    line::{Position, Ticket},
 };
 
 const FIRST_BACK_OFF: Duration = Duration::from_millis(5);

@@ -1,13 +1,14 @@
 //! The lane of a processor: its share of the queue. Holds its lines, and limits how many of its
 //! keys run at once and how fast they start.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::line::{Line, Position, Ticket};
-use super::{Key, Priority};
+use super::{
+    Key, Priority,
+    line::{Line, Position, Ticket},
+};
 
 /// The number of taken keys of which the last one is of a lower priority, if such a key waits.
 /// Lower priorities take turns in this, so that no key waits for ever.

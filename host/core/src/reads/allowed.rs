@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::{Cut, View};
-use crate::contract::bounds::text;
-use crate::contract::{Kind, ObjectRef, Page, ReadError, Selection};
-use crate::grant::rights::{Denial, NotRead, Permit, Question, ReadTarget};
-use crate::store::{Entry, Query, Rendered};
+use crate::{
+    contract::{Kind, ObjectRef, Page, ReadError, Selection, bounds::text},
+    grant::rights::{Denial, NotRead, Permit, Question, ReadTarget},
+    store::{Entry, Query, Rendered},
+};
 
 impl View {
     /// Reads one object, as [`View::get`] does if the account may watch it too.

@@ -1,17 +1,17 @@
 //! The dependencies of one run: what it read and what it wrote. The triggers compare changes with
 //! them, and the run record holds them.
 
-use std::cell::OnceCell;
-use std::sync::Arc;
+use std::{cell::OnceCell, sync::Arc};
 
 use super::readable::{Demand, Readable};
-use crate::applied_fields::Pair;
-use crate::contract::bounds;
-use crate::contract::{Kind, ObjectRef, ReadError, Selection};
-use crate::grant::rights::Denial;
-use crate::path::{Extent, Fields};
-use crate::reads::record::{self, Digest, Pruned, Question, SnapshotPosition, WriteRecord};
-use crate::store::{Entry, Query, Rendered, StoreId, Stores, hashed};
+use crate::{
+    applied_fields::Pair,
+    contract::{Kind, ObjectRef, ReadError, Selection, bounds},
+    grant::rights::Denial,
+    path::{Extent, Fields},
+    reads::record::{self, Digest, Pruned, Question, SnapshotPosition, WriteRecord},
+    store::{Entry, Query, Rendered, StoreId, Stores, hashed},
+};
 
 /// The reads of one run, and its writes, which count as reads.
 #[derive(Debug)]

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::contract::Kind;
-use crate::store::Scope;
+use crate::{contract::Kind, store::Scope};
 
 /// The reads that a processor declares and is not given, because a limit of the host is met. Clones
 /// are handles of the same state.

@@ -1,11 +1,12 @@
 //! Page tokens: the digest of the selection that a page is of, and the last object on the page.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::contract::{ReadError, Selection};
-use crate::store::Entry;
+use crate::{
+    contract::{ReadError, Selection},
+    store::Entry,
+};
 
 /// Returns the token of the page that follows this object.
 pub(super) fn write(of: &Selection, last: &Entry) -> String {

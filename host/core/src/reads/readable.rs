@@ -1,16 +1,17 @@
 //! The reads that a processor's description declares: the objects and fields that it may read, and
 //! the watches that this needs.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use parking_lot::Mutex;
 
 use super::Limited;
-use crate::contract::{Description, Kind, ObjectRef, ReadError, Selection, display_ref};
-use crate::grant::{self, Declared};
-use crate::path::{Fields, Path};
-use crate::store::{Entry, Query, Scope, Stores, Wanted};
+use crate::{
+    contract::{Description, Kind, ObjectRef, ReadError, Selection, display_ref},
+    grant::{self, Declared},
+    path::{Fields, Path},
+    store::{Entry, Query, Scope, Stores, Wanted},
+};
 
 /// The annotation by which people request a run: any new value does.
 pub(super) const RECONCILE: &str = "mortise.dev/reconcile";

@@ -11,10 +11,8 @@ mod skip;
 #[cfg(test)]
 mod tests;
 
-pub use digest::{Digest, NoDigest};
-pub use digest::{asked_text, is_secret, of_returned};
-pub use last::Held;
-pub use last::Records;
+pub use digest::{Digest, NoDigest, asked_text, is_secret, of_returned};
+pub use last::{Held, Records};
 pub use shared::Shared;
 pub use skip::{MustRun, NotSkippable};
 

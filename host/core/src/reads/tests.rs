@@ -1,11 +1,11 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{
-    all, description, fields, kind, labelled, list, matching, object, reference, with,
+use crate::{
+    fixture::{all, description, fields, kind, labelled, list, matching, object, reference, with},
+    reads::record::Digest,
+    store::{Scope, Wanted},
 };
-use crate::reads::record::Digest;
-use crate::store::{Scope, Wanted};
 
 /// Builds the stores that a description needs, with these objects listed.
 fn stores(readable: &Readable, objects: &[(&str, Vec<Value>)]) -> Stores {

@@ -8,8 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::{
     contract::{Failure, Level, Outcome, Request},
-    reads::View,
-    reads::record::Asked,
+    reads::{View, record::Asked},
 };
 
 /// A version of a processor that can be called: a component, or a native function.

@@ -9,17 +9,21 @@ use super::{
     report::shortened,
 };
 use crate::{
-    contract::bounds::{
-        self,
-        text::{cut, shortened as shortened_to},
+    contract::{
+        Event, EventType, Failure, Kind, ObjectRef, Outcome, Request, Retry,
+        bounds::{
+            self,
+            text::{cut, shortened as shortened_to},
+        },
     },
-    contract::{Event, EventType, Failure, Kind, ObjectRef, Outcome, Request, Retry},
     error_chain,
     grant::rights::{Denial, Question},
     outcome::{self, Plan, Reconciled},
     queue::{Again, Cause, Done, Key},
-    reads::Reads,
-    reads::record::{self, Basis, Digest},
+    reads::{
+        Reads,
+        record::{self, Basis, Digest},
+    },
     resource::{Kinds, Unavailable},
     write::{self, Written},
 };

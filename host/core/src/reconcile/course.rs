@@ -10,8 +10,10 @@ use crate::{
     contract::{ObjectRef, WriteFailure},
     grant::rights::Denial,
     queue::{Cause, Done, Run},
-    reads::Reads,
-    reads::record::{Asked, Basis, Digest, Ending, Record},
+    reads::{
+        Reads,
+        record::{Asked, Basis, Digest, Ending, Record},
+    },
     write::{Withheld, Written},
 };
 

@@ -11,15 +11,20 @@ use super::{
     done::delay,
 };
 use crate::{
-    contract::bounds::{
-        self,
-        text::{cut, shortened_to_characters},
+    contract::{
+        Kind, ReadError, WriteFailure,
+        bounds::{
+            self,
+            text::{cut, shortened_to_characters},
+        },
+        display_kind, display_ref,
     },
-    contract::{Kind, ReadError, WriteFailure, display_kind, display_ref},
     grant::rights::Denial,
     queue::{Cause, Key, Run},
-    reads::Reads,
-    reads::record::{MustRun, Record},
+    reads::{
+        Reads,
+        record::{MustRun, Record},
+    },
     reconcile::mask::Mask,
     write::{Change, Withheld},
 };

@@ -18,8 +18,10 @@ use crate::{
     contract::ObjectRef,
     outcome::Reconciled,
     queue::{Cause, Done, Key, Run},
-    reads::record::{Held, MustRun, NotSkippable, Own, Pruned, Record, WriteRecord, can_be_asked},
-    reads::{Reads, View},
+    reads::{
+        Reads, View,
+        record::{Held, MustRun, NotSkippable, Own, Pruned, Record, WriteRecord, can_be_asked},
+    },
     store::{Entry, Known},
     triggers::Began,
 };

@@ -1,18 +1,21 @@
 //! The entry of one object in a store: its JSON, cut down to the requested fields, and the metadata
 //! by which objects are found.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde::Serialize;
 use serde_json::Value;
 
-use super::absence::Managers;
-use super::place::{self, NamespacedName, metadata};
-use super::term::{Term, hashed};
-use crate::applied_fields::{self, Digests};
-use crate::contract::{Kind, ObjectRef};
-use crate::path::{Extent, Fields, NOT_COUNTED, Part, Path};
+use super::{
+    absence::Managers,
+    place::{self, NamespacedName, metadata},
+    term::{Term, hashed},
+};
+use crate::{
+    applied_fields::{self, Digests},
+    contract::{Kind, ObjectRef},
+    path::{Extent, Fields, NOT_COUNTED, Part, Path},
+};
 
 /// The bytes that a text takes in memory beside its own, roughly.
 const TEXT_OVERHEAD_BYTES: usize = 16;

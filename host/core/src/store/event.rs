@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Entry;
-use super::place::NamespacedName;
-use crate::contract::Kind;
-use crate::key::Key;
+use super::{Entry, place::NamespacedName};
+use crate::{contract::Kind, key::Key};
 
 /// The identity of a store, never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

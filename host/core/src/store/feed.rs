@@ -1,16 +1,20 @@
 //! The feed of a store: a watch reports here what it saw.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
-use super::absence::Absences;
-use super::entry::Shape;
-use super::table::{Changes, Table, Update};
-use super::{OfKind, Scope, Source, StoreId, Stores, Wanted};
+use super::{
+    OfKind, Scope, Source, StoreId, Stores, Wanted,
+    absence::Absences,
+    entry::Shape,
+    table::{Changes, Table, Update},
+};
 
 /// The growth of a store, in bytes, after which it is reported: little compared with the memory
 /// that a processor may use up.

@@ -1,8 +1,8 @@
 //! The namespace and name of an object, and other texts of its metadata.
 
-use serde_json::Value;
-
 pub(super) use crate::key::NamespacedName;
+
+use serde_json::Value;
 
 // === impl NamespacedName ===
 

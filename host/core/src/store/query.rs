@@ -2,12 +2,16 @@
 
 use serde_json::Value;
 
-use super::entry::Entry;
-use super::place::NamespacedName;
-use super::term::{Term, hashed};
-use crate::contract::Selection;
-use crate::labels::{LabelSelector, Test};
-use crate::path::Path;
+use super::{
+    entry::Entry,
+    place::NamespacedName,
+    term::{Term, hashed},
+};
+use crate::{
+    contract::Selection,
+    labels::{LabelSelector, Test},
+    path::Path,
+};
 
 /// The criteria of a selection, without its kind and fields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::place::NamespacedName;
-use super::query::Query;
-use crate::labels::LabelSelector;
-use crate::path::{Fields, Path, Segment};
+use super::{place::NamespacedName, query::Query};
+use crate::{
+    labels::LabelSelector,
+    path::{Fields, Path, Segment},
+};
 
 /// The part of a kind that one watch sees.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,22 +1,24 @@
 //! The objects of one kind within one scope at one moment. Immutable for readers; clones cost
 //! nothing.
 
-use std::collections::BTreeSet;
-use std::ops::Bound;
-use std::sync::Arc;
+use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use parking_lot::Mutex;
 use rpds::RedBlackTreeMapSync;
 
-use super::entry::{Entry, Shape};
-use super::event::StoreId;
-use super::memory::Memory;
-use super::place::NamespacedName;
-use super::query::Query;
-use super::scope::Scope;
-use super::term::{Term, hashed};
-use crate::contract::Kind;
-use crate::path::{Fields, Path};
+use super::{
+    entry::{Entry, Shape},
+    event::StoreId,
+    memory::Memory,
+    place::NamespacedName,
+    query::Query,
+    scope::Scope,
+    term::{Term, hashed},
+};
+use crate::{
+    contract::Kind,
+    path::{Fields, Path},
+};
 
 /// The most label keys of a kind that are indexed; selectors with other keys check all objects.
 const MAX_INDEXED_LABELS: usize = 256;

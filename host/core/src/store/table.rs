@@ -4,16 +4,20 @@
 //! bring a deleted object back. When a list ends, objects that are not in it are removed, unless
 //! they are newer than the list.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
-use super::absence::Absences;
-use super::entry::{Entry, Shape};
-use super::place::{NamespacedName, metadata, revision};
-use super::snapshot::Snapshot;
-use super::tombstones::Tombstones;
+use super::{
+    absence::Absences,
+    entry::{Entry, Shape},
+    place::{NamespacedName, metadata, revision},
+    snapshot::Snapshot,
+    tombstones::Tombstones,
+};
 use crate::path::{Fields, Path};
 
 /// A change: the object before and after.

@@ -1,7 +1,9 @@
 //! Texts by which indexes and triggers find objects.
 
-use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::LazyLock;
+use std::{
+    hash::{BuildHasher, Hash, RandomState},
+    sync::LazyLock,
+};
 
 use crate::path::Path;
 

@@ -5,8 +5,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::fixture::with;
-use crate::path::{Extent, Fields, Path};
+use crate::{
+    fixture::with,
+    path::{Extent, Fields, Path},
+};
 
 fn kind() -> Kind {
     Kind { group: "g".into(), version: "v1".into(), kind: "Thing".into() }

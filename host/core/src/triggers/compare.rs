@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::path::{Extent, Fields};
-use crate::queue::Key;
-use crate::reads::{Dependency, DependsOn};
-use crate::store::{Change, Entry, Query, Source, lay_over};
+use crate::{
+    path::{Extent, Fields},
+    queue::Key,
+    reads::{Dependency, DependsOn},
+    store::{Change, Entry, Query, Source, lay_over},
+};
 
 /// A change that is compared with many dependencies. Results are kept for the next ones.
 pub(super) struct Compare<'a> {

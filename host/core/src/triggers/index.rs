@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::queue::Key;
-use crate::reads::IndexTerm;
-use crate::store::Change;
+use crate::{queue::Key, reads::IndexTerm, store::Change};
 
 /// The keys that depend on one kind, by the index terms of their dependencies.
 #[derive(Debug, Default)]

@@ -4,14 +4,16 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::applied_fields;
-use crate::contract::{self, ObjectRef, Selection};
-use crate::fixture::{
-    all, description, fields, key, kind, labelled, list, matching, object, reconciler, reference,
-    with,
+use crate::{
+    applied_fields,
+    contract::{self, ObjectRef, Selection},
+    fixture::{
+        all, description, fields, key, kind, labelled, list, matching, object, reconciler,
+        reference, with,
+    },
+    reads::{PAGE_BYTES, Readable, View},
+    store::Scope,
 };
-use crate::reads::{PAGE_BYTES, Readable, View};
-use crate::store::Scope;
 
 /// Stores, triggers and a description that may read everything of `Thing` and `Rule`.
 struct World {

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::{Run, Stop};
 use crate::{
-    contract,
-    contract::display_ref,
+    contract::{self, display_ref},
     outcome::Manifest,
     resource::{NotEstablished, Resource},
 };

@@ -5,8 +5,7 @@ use serde_json::Value;
 
 use super::{Action, Context, Withheld, Writer, finalizer};
 use crate::{
-    applied_fields,
-    applied_fields::manager::FieldManagers,
+    applied_fields::{self, manager::FieldManagers},
     contract::ObjectRef,
     outcome::{Manifest, Plan, Prune},
     store::Known,

@@ -7,8 +7,10 @@ use serde_json::{Map, Value, json};
 use super::{Run, Stop};
 use crate::{
     contract::{self, Kind, ObjectRef, Selection, Verbs, display_ref},
-    grant::Writable,
-    grant::rights::{Permit, ReadTarget},
+    grant::{
+        Writable,
+        rights::{Permit, ReadTarget},
+    },
     resource::{Answer, Method, Outgoing, Refusal, Resource},
     store::Known,
 };

@@ -10,11 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::{Action, MASTERS, RBAC, User, path_matches};
-use crate::Failure;
-use crate::builtin::edit::{at, items, text};
-use crate::kind::Resource;
-use crate::state::State;
-use crate::status::Named;
+use crate::{
+    Failure,
+    builtin::edit::{at, items, text},
+    kind::Resource,
+    state::State,
+    status::Named,
+};
 
 /// A write of an RBAC object.
 pub(crate) struct Grant<'a> {

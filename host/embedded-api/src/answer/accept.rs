@@ -1,9 +1,8 @@
 //! The header `Accept`: the encoding, and whether objects are shown whole, as a table, or as
 //! metadata alone.
 
-use crate::Failure;
-
 use super::BODIES;
+use crate::Failure;
 
 /// The form in which objects are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,7 +1,9 @@
 //! Addresses and node ports of Services: tracks those in use, and finds free ones.
 
-use std::collections::{BTreeSet, HashSet};
-use std::net::Ipv4Addr;
+use std::{
+    collections::{BTreeSet, HashSet},
+    net::Ipv4Addr,
+};
 
 use parking_lot::Mutex;
 use serde_json::Value;

@@ -1,18 +1,18 @@
 //! The admission plugins that are on by default in Kubernetes: accounts, priorities and tolerations
 //! of new pods, the finalizer that protects claims in use, and the growth of claims.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::edit::{at, child, default, is_empty, items, items_mut, set, text};
-use super::quantity::nanos;
-use crate::Failure;
-use crate::chance::Chance;
-use crate::status::Named;
-
-#[cfg(test)]
-mod tests;
+use super::{
+    edit::{at, child, default, is_empty, items, items_mut, set, text},
+    quantity::nanos,
+};
+use crate::{Failure, chance::Chance, status::Named};
 
 /// Finds a stored object by group, plural name, namespace (empty for none) and name.
 pub(crate) type Find<'a> = &'a dyn Fn(&str, &str, &str, &str) -> Option<Arc<Value>>;

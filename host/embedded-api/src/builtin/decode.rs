@@ -1,16 +1,17 @@
 //! Decoding of objects of built-in kinds: checks types, drops unknown fields and reports their
 //! paths, and brings values to the form in which Kubernetes answers them.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+#[cfg(test)]
+mod tests;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::definition::{self, Field, Object, Shape};
-use super::quantity::Quantity;
-
-#[cfg(test)]
-mod tests;
+use super::{
+    definition::{self, Field, Object, Shape},
+    quantity::Quantity,
+};
 
 /// The error of a value of the wrong type, with the message of Kubernetes' decoder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,19 +1,17 @@
 //! The defaults that Kubernetes fills in when it reads an object of a built-in kind.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
-
-use super::edit::{at, child, default, is_empty, items, items_mut, members, remove, set, text};
-
 mod network;
 mod pod;
+#[cfg(test)]
+mod tests;
 mod workload;
 
 pub(crate) use workload::job_labels;
 
-#[cfg(test)]
-mod tests;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+use super::edit::{at, child, default, is_empty, items, items_mut, members, remove, set, text};
 
 /// Fills in the defaults of a kind; `definition` is its name in the definitions.
 pub(crate) fn fill(definition: &str, object: &mut Value) {

@@ -7,8 +7,10 @@
 //! value that stands for absence; and `keep`, the texts, numbers and booleans for which absence and
 //! emptiness differ. All other fields are omitted when empty.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::LazyLock;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::LazyLock,
+};
 
 use serde_json::Value;
 

@@ -2,8 +2,10 @@
 
 use serde_json::Value;
 
-use super::edit::{at, is_empty, items};
-use super::quantity::Quantity;
+use super::{
+    edit::{at, is_empty, items},
+    quantity::Quantity,
+};
 
 /// Returns the quality of service: `Guaranteed` if all is limited to its requests, `BestEffort` if
 /// nothing is requested.

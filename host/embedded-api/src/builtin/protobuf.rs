@@ -5,18 +5,16 @@
 //! `n - 1`, or a list instead of a name for a message whose fields belong to the enclosing object.
 //! The types are those of [`definition`].
 
-use std::collections::HashMap;
-use std::sync::LazyLock;
+#[cfg(test)]
+mod tests;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use std::{collections::HashMap, sync::LazyLock};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::definition::{self, Object, Shape};
-
-#[cfg(test)]
-mod tests;
 
 /// The bytes that every such body begins with.
 const MAGIC: &[u8] = b"k8s\0";

@@ -1,18 +1,20 @@
 //! The strategies of the built-in kinds: status is written only through its subresource, the
 //! generation counts changes of the spec, and values allotted by the server are kept.
 
-use serde_json::{Value, json};
-
-use super::address::Addresses;
-use super::edit::{at, child, copy, default, is_empty, items, remove, set, text};
-use super::{decode, definition, pod};
-use crate::Failure;
-
 mod job;
 mod service;
-
 #[cfg(test)]
 mod tests;
+
+use serde_json::{Value, json};
+
+use super::{
+    address::Addresses,
+    decode, definition,
+    edit::{at, child, copy, default, is_empty, items, remove, set, text},
+    pod,
+};
+use crate::Failure;
 
 const CRD: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition";
 

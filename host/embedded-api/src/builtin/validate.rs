@@ -3,13 +3,6 @@
 //! The rules are those that people and operators commonly break: names, required fields, values out
 //! of range, immutable fields. Rules for fields that only nodes or clouds read are left out.
 
-use serde_json::Value;
-
-use super::edit::{at, is_empty, items, members, text};
-use crate::crd;
-use crate::field_error::{FieldError, FieldPath, Shown};
-use crate::name::{self, MetadataRules, NameRule};
-
 mod claim;
 mod data;
 mod event;
@@ -22,12 +15,20 @@ mod rbac;
 mod selector;
 mod service;
 mod storage;
-mod workload;
-
 #[cfg(test)]
 mod tests;
+mod workload;
 
 pub(crate) use service::addresses as service_addresses;
+
+use serde_json::Value;
+
+use super::edit::{at, is_empty, items, members, text};
+use crate::{
+    crd,
+    field_error::{FieldError, FieldPath, Shown},
+    name::{self, MetadataRules, NameRule},
+};
 
 /// The definition of CRDs.
 pub(crate) const CRD: &str =

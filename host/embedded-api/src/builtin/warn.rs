@@ -3,10 +3,11 @@
 
 use serde_json::Value;
 
-use super::edit::{at, items, text};
-use super::quantity::Quantity;
-use crate::field_error::FieldPath;
-use crate::name;
+use super::{
+    edit::{at, items, text},
+    quantity::Quantity,
+};
+use crate::{field_error::FieldPath, name};
 
 /// The lists of containers.
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::selector::LabelSelector;
-use crate::state::State;
-use crate::storage::{Place, TableId};
-use crate::verbs::internal_apply;
+use crate::{
+    selector::LabelSelector,
+    state::State,
+    storage::{Place, TableId},
+    verbs::internal_apply,
+};
 
 const CONTROLLER: &str = "clusterrole-aggregation-controller";
 

@@ -7,10 +7,12 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::contents::set_conditions;
-use crate::selector::LabelSelector;
-use crate::state::{State, time_text};
-use crate::storage::{Image, Place, TableId};
-use crate::verbs::internal_update;
+use crate::{
+    selector::LabelSelector,
+    state::{State, time_text},
+    storage::{Image, Place, TableId},
+    verbs::internal_update,
+};
 
 /// The time, in seconds, for which an evicted pod that still exists counts as gone.
 const DISRUPTION_SECONDS: i64 = 120;

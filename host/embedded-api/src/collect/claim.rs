@@ -5,10 +5,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::drop_finalizer;
-use crate::builtin::edit::{at, items, text};
-use crate::state::State;
-use crate::storage::{Image, Place, TableId};
-use crate::verbs::internal_update;
+use crate::{
+    builtin::edit::{at, items, text},
+    state::State,
+    storage::{Image, Place, TableId},
+    verbs::internal_update,
+};
 
 /// The finalizer that admission adds to every claim.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";

@@ -6,11 +6,13 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{Deleted, Deletion, FOREGROUND, ORPHAN, Propagation, Remains};
-use crate::builtin::edit::{at, child, items, remove, set};
-use crate::crd;
-use crate::state::{EXTENSIONS, State, time_text};
-use crate::storage::{Image, Place, TableId, metadata_mut};
-use crate::verbs::{internal_update, update_as};
+use crate::{
+    builtin::edit::{at, child, items, remove, set},
+    crd,
+    state::{EXTENSIONS, State, time_text},
+    storage::{Image, Place, TableId, metadata_mut},
+    verbs::{internal_update, update_as},
+};
 
 /// The finalizer in the spec of a namespace that waits for its contents.
 const OWN: &str = "kubernetes";

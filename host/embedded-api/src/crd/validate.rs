@@ -8,11 +8,12 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::builtin::edit::{at, is_empty, items, text};
-use crate::field_error::{FieldError, FieldPath, Shown, go_json};
-use crate::kind::is_established;
-use crate::name;
-use crate::structural;
+use crate::{
+    builtin::edit::{at, is_empty, items, text},
+    field_error::{FieldError, FieldPath, Shown, go_json},
+    kind::is_established,
+    name, structural,
+};
 
 const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const FORMATS: [&str; 8] =

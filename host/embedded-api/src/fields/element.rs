@@ -1,8 +1,6 @@
 //! The elements of paths.
 
-use std::cmp::Ordering;
-use std::fmt;
-use std::sync::Arc;
+use std::{cmp::Ordering, fmt, sync::Arc};
 
 use serde_json::{Number, Value};
 

@@ -5,12 +5,16 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Form, Resource, Scale, ScaleSelector};
-use crate::builtin::edit::{at, items, text};
-use crate::builtin::{validate, warn};
-use crate::crd;
-use crate::field_error::{FieldError, FieldPath};
-use crate::name::{self, MetadataRules, NameRule};
-use crate::structural::Write;
+use crate::{
+    builtin::{
+        edit::{at, items, text},
+        validate, warn,
+    },
+    crd,
+    field_error::{FieldError, FieldPath},
+    name::{self, MetadataRules, NameRule},
+    structural::Write,
+};
 
 impl Resource {
     /// Validates a new object, including its metadata.

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Form, Resource, api_version};
-use crate::Failure;
-use crate::builtin::edit::set;
-use crate::webhooks::Webhooks;
+use crate::{Failure, builtin::edit::set, webhooks::Webhooks};
 
 impl Resource {
     /// Returns the webhooks that convert objects between this version and the stored one; `None`

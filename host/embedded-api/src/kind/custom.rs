@@ -5,8 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Scale, ScaleSelector, by_priority};
-use crate::builtin::edit::{at, items, text};
-use crate::structural::CustomSchema;
+use crate::{
+    builtin::edit::{at, items, text},
+    structural::CustomSchema,
+};
 
 /// The properties of a version that only custom resources have.
 #[derive(Debug)]

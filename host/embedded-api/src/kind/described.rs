@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::custom::{self, CustomVersion};
-use super::table::READ_AND_CHANGE;
-use super::{Form, Registry, Resource, Subresource};
-use crate::builtin::edit::{at, items, set, text};
-use crate::schema::Schema;
-use crate::structural::CustomSchema;
+use super::{
+    Form, Registry, Resource, Subresource,
+    custom::{self, CustomVersion},
+    table::READ_AND_CHANGE,
+};
+use crate::{
+    builtin::edit::{at, items, set, text},
+    schema::Schema,
+    structural::CustomSchema,
+};
 
 /// The verbs of custom resources, in the order in which discovery lists them.
 const VERBS: &[&str] =

@@ -1,13 +1,11 @@
 //! The registry of the served resources.
 
-use super::table::{self, Row};
 use super::{
     Arc, BTreeMap, Form, HashMap, Resource, Scale, ScaleSelector, Subresource, api_version,
     by_priority,
+    table::{self, Row},
 };
-use crate::builtin::address::Addresses;
-use crate::schema::Schema;
-use crate::webhooks::InUse;
+use crate::{builtin::address::Addresses, schema::Schema, webhooks::InUse};
 
 /// The served resources, by group and version.
 #[derive(Debug, Clone)]

@@ -5,10 +5,15 @@ use std::fmt::Display;
 use serde_json::{Value, json};
 
 use super::{Form, Resource};
-use crate::Failure;
-use crate::builtin::edit::{at, child, copy, members, remove, set, text};
-use crate::builtin::{self, Conversion, admission, decode, default, definition, strategy};
-use crate::structural::integral_floats;
+use crate::{
+    Failure,
+    builtin::{
+        self, Conversion, admission, decode, default, definition,
+        edit::{at, child, copy, members, remove, set, text},
+        strategy,
+    },
+    structural::integral_floats,
+};
 
 /// The stamp of a built-in object that is read in another form than it is stored.
 const READ_OTHERWISE: u64 = 1;

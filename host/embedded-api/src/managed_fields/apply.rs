@@ -2,16 +2,19 @@
 
 use serde_json::Value;
 
-use super::conflict::Conflict;
-use super::entries::{Entries, Entry, Operation};
-use super::tracked::{Scope, untracked};
 use super::{
-    ApplyError, Target, Writer, last_applied, managed_fields, put_managed_fields,
-    same_but_tracking, track_update, without_managed_fields,
+    ApplyError, Target, Writer,
+    conflict::Conflict,
+    entries::{Entries, Entry, Operation},
+    last_applied, managed_fields, put_managed_fields, same_but_tracking, track_update,
+    tracked::{Scope, untracked},
+    without_managed_fields,
 };
-use crate::fields::Set;
-use crate::schema::Type;
-use crate::typed::{self, with_named_fields};
+use crate::{
+    fields::Set,
+    schema::Type,
+    typed::{self, with_named_fields},
+};
 
 /// The manager that owns the fields of an object before the first apply.
 pub(crate) const BEFORE_FIRST_APPLY: &str = "before-first-apply";

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::entries::{Entry, InvalidEntries, Operation};
-use crate::fields::{Set, path_text};
-use crate::status::{Cause, Failure};
+use crate::{
+    fields::{Set, path_text},
+    status::{Cause, Failure},
+};
 
 /// The error of a refused apply.
 #[derive(Debug, thiserror::Error)]

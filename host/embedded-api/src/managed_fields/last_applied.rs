@@ -5,10 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use super::Writer;
-use super::tracked::Scope;
-use crate::fields::Set;
-use crate::typed;
+use super::{Writer, tracked::Scope};
+use crate::{fields::Set, typed};
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

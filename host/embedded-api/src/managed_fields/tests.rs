@@ -1,10 +1,10 @@
+mod scenarios;
+
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 use crate::fields::Set;
-
-mod scenarios;
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 const LATER: &str = "2026-01-01T00:00:09Z";

@@ -4,11 +4,15 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use super::entries::{Entries, Entry};
-use super::{Target, Writer};
-use crate::fields::Set;
-use crate::schema::Schema;
-use crate::typed::{self, Comparison};
+use super::{
+    Target, Writer,
+    entries::{Entries, Entry},
+};
+use crate::{
+    fields::Set,
+    schema::Schema,
+    typed::{self, Comparison},
+};
 
 /// The fields that no manager owns: the object's identity, and fields that the server sets.
 static UNTRACKED: LazyLock<Set> = LazyLock::new(|| {

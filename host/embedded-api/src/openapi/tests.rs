@@ -1,8 +1,7 @@
 use serde_json::Value;
 
 use super::answer;
-use crate::discovery::Document;
-use crate::kind::Registry;
+use crate::{discovery::Document, kind::Registry};
 
 fn document(path: &[&str]) -> Value {
     match answer(&Registry::new(), path, "application/json") {

@@ -4,16 +4,16 @@
 //! Directives in the patch: `$patch` (`replace`, `delete`) in maps and list items, `$retainKeys`,
 //! `$deleteFromPrimitiveList/<list>` and `$setElementOrder/<list>`.
 
-use serde_json::{Map as Object, Value};
-
-use super::PatchError;
-use super::merge::without_nulls;
-use crate::go::Plain;
-use crate::schema::{Map, Schema, Shape, Strategy, Type};
-
 mod order;
 
-use order::Order;
+use serde_json::{Map as Object, Value};
+
+use self::order::Order;
+use super::{PatchError, merge::without_nulls};
+use crate::{
+    go::Plain,
+    schema::{Map, Schema, Shape, Strategy, Type},
+};
 
 const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";

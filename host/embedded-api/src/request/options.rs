@@ -3,11 +3,9 @@
 use serde_json::Value;
 
 use super::{Encoding, Query, Request};
-use crate::Failure;
-use crate::field_error::FieldError;
-use crate::kind::FieldValidation;
-use crate::request::Body;
-use crate::status::Named;
+use crate::{
+    Failure, field_error::FieldError, kind::FieldValidation, request::Body, status::Named,
+};
 
 const META: &str = "meta.k8s.io";
 

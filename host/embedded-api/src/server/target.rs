@@ -3,9 +3,11 @@
 //! Go's HTTP server accepts them, and so does Kubernetes; hyper refuses them before any of our code
 //! runs. A connection therefore percent-encodes them in the first line of each request.
 
-use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::{
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
 
 use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};

@@ -7,8 +7,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::testing::{api, config_map, get, send};
-use crate::{EmbeddedApi, Fault, Filter, RequestKind, Verb};
+use crate::{
+    EmbeddedApi, Fault, Filter, RequestKind, Verb,
+    testing::{api, config_map, get, send},
+};
 
 const MAPS: &str = "/api/v1/namespaces/n/configmaps";
 

@@ -1,9 +1,11 @@
 //! A stored resource: its objects in the order of their keys, its last changes, and the signal for
 //! its watches.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound,
+    sync::Arc,
+};
 
 use tokio::sync::watch;
 

@@ -1,18 +1,17 @@
 //! Validation of the schemas of CRDs.
 
-use serde_json::{Map, Value};
-
-use super::{Node, cost};
-use crate::field_error::{FieldError, FieldPath, Shown};
-
 mod default;
 mod list;
 mod root;
 mod rule;
 mod structure;
-
 #[cfg(test)]
 mod tests;
+
+use serde_json::{Map, Value};
+
+use super::{Node, cost};
+use crate::field_error::{FieldError, FieldPath, Shown};
 
 /// The types of `OpenAPI`, in the order in which messages list them.
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];

@@ -3,17 +3,17 @@
 //! The conversion follows the schema: texts with a format become times, durations or bytes, numbers
 //! become floats, field names are escaped, and of a resource's metadata only the name is visible.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use base64::Engine as _;
 use chrono::{DateTime, NaiveDate, TimeDelta};
-use kube_cel::cel::Value as Cel;
-use kube_cel::cel::objects::{Key, Map};
+use kube_cel::cel::{
+    Value as Cel,
+    objects::{Key, Map},
+};
 use serde_json::{Number, Value};
 
-use super::prune::META_FIELDS;
-use super::{List, Node, Type, limit};
+use super::{List, Node, Type, limit, prune::META_FIELDS};
 
 /// Words that cannot be names in CEL.
 const RESERVED: [&str; 21] = [

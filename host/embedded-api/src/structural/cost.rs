@@ -4,17 +4,17 @@
 //! The estimate is that of the API server 1.34, of which only the upper bound counts:
 //! <https://pkg.go.dev/github.com/google/cel-go/checker#Cost>.
 
-use kube_cel::cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators,
-};
-
-use super::Node;
-use size::Declared;
-
 mod call;
 mod size;
 #[cfg(test)]
 mod tests;
+
+use kube_cel::cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators,
+};
+
+use self::size::Declared;
+use super::Node;
 
 /// The limit for the cost of one rule, and for that of one message expression.
 pub(super) const MAX_RULE_COST: u64 = 10_000_000;

@@ -3,8 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::Node;
-use crate::field_error::{FieldError, FieldPath};
-use crate::name::{self, MetadataRules, NameRule};
+use crate::{
+    field_error::{FieldError, FieldPath},
+    name::{self, MetadataRules, NameRule},
+};
 
 /// The known fields of `metadata`.
 const METADATA_FIELDS: [&str; 16] = [

@@ -1,13 +1,14 @@
 //! Evaluation of the rules of a schema, for every value that has rules.
 
-use kube_cel::cel::Context;
-use kube_cel::cel::objects::OptionalValue;
-use serde_json::Value;
-
 use std::sync::Arc;
 
-use super::rule::{self, Rule, Verdict};
-use super::{List, Node, convert, limit};
+use kube_cel::cel::{Context, objects::OptionalValue};
+use serde_json::Value;
+
+use super::{
+    List, Node, convert, limit,
+    rule::{self, Rule, Verdict},
+};
 use crate::field_error::{FieldError, FieldPath};
 
 /// A value, with the old value at the same place.

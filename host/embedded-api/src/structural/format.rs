@@ -1,15 +1,17 @@
 //! The text formats of Kubernetes.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::LazyLock;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::LazyLock,
+};
 
 use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::name;
-
-#[cfg(test)]
-mod tests;
 
 /// The formats that the API server 1.34 validates, without the dashes of the names.
 const KNOWN: [&str; 26] = [

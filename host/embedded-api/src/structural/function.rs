@@ -1,15 +1,19 @@
 //! The functions that rules can call, beyond operators and macros: those of CEL and those that
 //! Kubernetes adds.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
 
 use chrono::SecondsFormat;
-use kube_cel::KubeCelExt as _;
-use kube_cel::cel::extractors::This;
-use kube_cel::cel::objects::Opaque;
-use kube_cel::cel::{Context, ExecutionError, Program, ResolveResult, Value};
+use kube_cel::{
+    KubeCelExt as _,
+    cel::{
+        Context, ExecutionError, Program, ResolveResult, Value, extractors::This, objects::Opaque,
+    },
+};
 use regex::Regex;
 
 use super::re2;

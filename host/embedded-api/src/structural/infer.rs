@@ -4,20 +4,22 @@
 //! The parser keeps no positions, but the parts of an expression come in the order of the text:
 //! each part takes the next token that fits.
 
-use kube_cel::cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr,
-    SelectExpr, operators,
-};
-
-use super::{Node, convert, re2};
-use kind::{Kind, common, join};
-use token::Tokens;
-
 mod kind;
 mod signature;
 #[cfg(test)]
 mod tests;
 mod token;
+
+use kube_cel::cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr,
+    SelectExpr, operators,
+};
+
+use self::{
+    kind::{Kind, common, join},
+    token::Tokens,
+};
+use super::{Node, convert, re2};
 
 /// The value that a rule is about.
 #[derive(Debug, Clone, Copy)]

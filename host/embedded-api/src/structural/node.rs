@@ -2,9 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::limit::Limits;
-use super::rule::Rule;
-use super::{Additional, Has, Junctors, List, Node, Type};
+use super::{Additional, Has, Junctors, List, Node, Type, limit::Limits, rule::Rule};
 
 impl Node {
     /// Compiles one place of a schema with everything below; a schema that is no object counts as

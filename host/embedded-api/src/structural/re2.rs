@@ -4,9 +4,7 @@
 //! without the meaning of `[`, `&&`, `--`, `~~` inside, `\d`, `\s`, `\w` and `\b` for ASCII only,
 //! braces that are no repetition, escapes of any punctuation, `\Q…\E`.
 
-use std::fmt::Write as _;
-use std::iter::Peekable;
-use std::str::Chars;
+use std::{fmt::Write as _, iter::Peekable, str::Chars};
 
 use regex::{Regex, RegexBuilder};
 

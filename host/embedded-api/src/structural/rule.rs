@@ -1,17 +1,16 @@
 //! A rule of `x-kubernetes-validations`: a CEL expression, compiled once.
 
-use kube_cel::cel::parser::Expression;
-use kube_cel::cel::{Context, ExecutionError, Value as Cel};
-use serde_json::Value;
-
-use super::function;
-use crate::field_error::{FieldError, Kind};
-
 mod parse;
 mod path;
 
 pub(super) use parse::{parse, parse_plain};
 pub(super) use path::{PathStep, path_steps};
+
+use kube_cel::cel::{Context, ExecutionError, Value as Cel, parser::Expression};
+use serde_json::Value;
+
+use super::function;
+use crate::field_error::{FieldError, Kind};
 
 /// The largest size of a message that a rule makes, in bytes.
 const MAX_MESSAGE_BYTES: usize = 5 * 1024;

@@ -3,8 +3,11 @@
 
 use serde_json::Value;
 
-use super::limit::{self, NumberFault};
-use super::{Junctors, List, Node, Type, format, prune};
+use super::{
+    Junctors, List, Node, Type, format,
+    limit::{self, NumberFault},
+    prune,
+};
 use crate::field_error::{FieldError, FieldPath, Kind, Shown, go_quote};
 
 /// Returns the errors of a value; on updates, only those of values that differ from the old ones.

@@ -3,8 +3,10 @@
 use serde_json::Value;
 
 use super::item_element;
-use crate::fields::{Element, Set, equal};
-use crate::schema::{List, Map, Shape, Type};
+use crate::{
+    fields::{Element, Set, equal},
+    schema::{List, Map, Shape, Type},
+};
 
 /// The fields in which two values differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -3,8 +3,10 @@
 use serde_json::{Map as Object, Value};
 
 use super::item_element;
-use crate::fields::Element;
-use crate::schema::{List, Map, Shape, Type};
+use crate::{
+    fields::Element,
+    schema::{List, Map, Shape, Type},
+};
 
 /// Merges `applied` into `live`: maps and associative lists merge, all else is replaced. `None` if
 /// nothing is left.

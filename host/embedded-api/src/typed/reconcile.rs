@@ -1,7 +1,9 @@
 //! Adaptation of field sets that were written under another schema.
 
-use crate::fields::{Element, Set};
-use crate::schema::{Shape, Type};
+use crate::{
+    fields::{Element, Set},
+    schema::{Shape, Type},
+};
 
 /// Returns the set by the present schema: a value that became atomic is one field. `None` if
 /// nothing changes.

@@ -3,8 +3,10 @@
 use serde_json::{Map as Object, Value};
 
 use super::item_element;
-use crate::fields::{Element, Node, Set};
-use crate::schema::{List, Map, Shape, Type};
+use crate::{
+    fields::{Element, Node, Set},
+    schema::{List, Map, Shape, Type},
+};
 
 /// Returns `value` without the fields in `gone`; null for a map or list that becomes empty.
 pub(crate) fn remove(value: Value, gone: &Set, type_: &Type) -> Value {

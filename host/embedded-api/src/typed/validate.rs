@@ -5,9 +5,11 @@ use std::fmt;
 use serde_json::Value;
 
 use super::item_element;
-use crate::fields::Element;
-use crate::go::{Plain, Syntax, type_name};
-use crate::schema::{List, Map, Relation, Scalar, Shape, Type};
+use crate::{
+    fields::Element,
+    go::{Plain, Syntax, type_name},
+    schema::{List, Map, Relation, Scalar, Shape, Type},
+};
 
 /// The type errors of a value, each with its path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,8 +1,6 @@
 //! Paths that a real server serves and this one refuses, since nothing runs behind it.
 
-use crate::Failure;
-use crate::request::ResourcePath;
-use crate::status::Named;
+use crate::{Failure, request::ResourcePath, status::Named};
 
 /// The refused paths: resource, subresource, what cannot be done, and what is missing.
 const ABSENT: [(&str, &str, &str, &str); 8] = [

@@ -2,10 +2,12 @@
 
 use serde_json::Value;
 
-use crate::Failure;
-use crate::access::User;
-use crate::kind::Resource;
-use crate::webhooks::{Admitted, Review};
+use crate::{
+    Failure,
+    access::User,
+    kind::Resource,
+    webhooks::{Admitted, Review},
+};
 
 /// The user of whoever impersonates nobody.
 const ADMIN: &str = "admin";

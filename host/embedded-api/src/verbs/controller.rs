@@ -5,9 +5,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::write::{Tracking, goes_now};
-use crate::managed_fields;
-use crate::state::{State, time_text};
-use crate::storage::Place;
+use crate::{
+    managed_fields,
+    state::{State, time_text},
+    storage::Place,
+};
 
 /// The manager of writes by the controllers of Kubernetes.
 const CONTROLLER: &str = "kube-controller-manager";

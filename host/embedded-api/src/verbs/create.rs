@@ -1,11 +1,7 @@
 //! Create: a POST to a collection.
 
-use super::Call;
-use super::metadata::wipe_system_fields;
-use super::write::Writer;
-use crate::Failure;
-use crate::answer::Answer;
-use crate::request::WriteOptions;
+use super::{Call, metadata::wipe_system_fields, write::Writer};
+use crate::{Failure, answer::Answer, request::WriteOptions};
 
 /// Creates an object.
 pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {

@@ -3,12 +3,13 @@
 use serde_json::Value;
 
 use super::Call;
-use crate::Failure;
-use crate::answer::BODIES;
-use crate::builtin::edit::text;
-use crate::builtin::{decode, definition};
-use crate::kind::{Decoded, FieldValidation};
-use crate::request::{Body, Encoding, WriteOptions};
+use crate::{
+    Failure,
+    answer::BODIES,
+    builtin::{decode, definition, edit::text},
+    kind::{Decoded, FieldValidation},
+    request::{Body, Encoding, WriteOptions},
+};
 
 /// A kind that is sent to a subresource.
 #[derive(Clone, Copy)]

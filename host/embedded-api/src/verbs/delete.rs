@@ -1,17 +1,15 @@
 //! Delete: one object, or all objects that a selector matches.
 
-use super::Call;
-use super::admission::Question;
-use super::decode::Part;
-use super::read::select;
-use super::select::Selection;
-use crate::Failure;
-use crate::answer::{Answer, List, Shown};
-use crate::builtin::edit::{child, set};
-use crate::collect::{Deleted, Deletion};
-use crate::request::{DeleteOptions, ListOptions, WriteOptions};
-use crate::state::State;
-use crate::storage::Image;
+use super::{Call, admission::Question, decode::Part, read::select, select::Selection};
+use crate::{
+    Failure,
+    answer::{Answer, List, Shown},
+    builtin::edit::{child, set},
+    collect::{Deleted, Deletion},
+    request::{DeleteOptions, ListOptions, WriteOptions},
+    state::State,
+    storage::Image,
+};
 
 /// Kinds whose deletion is answered with the object instead of a `Status`.
 const ANSWER_OBJECT: [&str; 8] = [

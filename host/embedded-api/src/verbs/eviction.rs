@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::Call;
-use super::delete::eviction_options;
-use super::metadata::text;
-use crate::answer::Answer;
-use crate::collect::{Deletion, is_ready};
-use crate::selector::LabelSelector;
-use crate::state::{State, time_text};
-use crate::storage::{Image, Place, TableId};
-use crate::{Cause, Failure};
+use super::{Call, delete::eviction_options, metadata::text};
+use crate::{
+    Cause, Failure,
+    answer::Answer,
+    collect::{Deletion, is_ready},
+    selector::LabelSelector,
+    state::{State, time_text},
+    storage::{Image, Place, TableId},
+};
 
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 

@@ -4,9 +4,12 @@
 use serde_json::{Map, Value};
 
 use super::Call;
-use crate::field_error::{FieldError, FieldPath};
-use crate::storage::metadata_mut;
-use crate::{Failure, name};
+use crate::{
+    Failure,
+    field_error::{FieldError, FieldPath},
+    name,
+    storage::metadata_mut,
+};
 
 // === impl Call ===
 

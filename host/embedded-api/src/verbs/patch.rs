@@ -3,21 +3,25 @@
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::Call;
-use super::decode::complaints;
-use super::metadata::{text, wipe_system_fields};
-use super::update::creates_on_update;
-use super::write::{Live, Writer};
-use crate::Failure;
-use crate::answer::Answer;
-use crate::field_error::FieldError;
-use crate::go::Plain;
-use crate::kind::{Decoded, FieldValidation};
-use crate::managed_fields;
-use crate::request::{Body, Encoding, WriteOptions};
-use crate::state::State;
-use crate::status::Named;
-use crate::storage::Place;
+use super::{
+    Call,
+    decode::complaints,
+    metadata::{text, wipe_system_fields},
+    update::creates_on_update,
+    write::{Live, Writer},
+};
+use crate::{
+    Failure,
+    answer::Answer,
+    field_error::FieldError,
+    go::Plain,
+    kind::{Decoded, FieldValidation},
+    managed_fields,
+    request::{Body, Encoding, WriteOptions},
+    state::State,
+    status::Named,
+    storage::Place,
+};
 
 const CUSTOM_TYPES: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";

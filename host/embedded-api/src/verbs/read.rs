@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::Call;
-use super::select::Selection;
-use crate::answer::{Answer, List};
-use crate::request::{ListOptions, Match};
-use crate::state::State;
-use crate::storage::{Compacted, Image};
-use crate::{Cause, Failure};
+use super::{Call, select::Selection};
+use crate::{
+    Cause, Failure,
+    answer::{Answer, List},
+    request::{ListOptions, Match},
+    state::State,
+    storage::{Compacted, Image},
+};
 
 const META: &str = "meta.k8s.io/v1";
 

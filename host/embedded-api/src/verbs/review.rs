@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::Call;
-use super::token;
-use super::write::Writer;
-use crate::Failure;
-use crate::access::{Action, User};
-use crate::answer::Answer;
-use crate::field_error::{FieldError, Shown};
-use crate::request::WriteOptions;
-use crate::state::State;
-use crate::status::Named;
+use super::{Call, token, write::Writer};
+use crate::{
+    Failure,
+    access::{Action, User},
+    answer::Answer,
+    field_error::{FieldError, Shown},
+    request::WriteOptions,
+    state::State,
+    status::Named,
+};
 
 /// The reason in answers to `kubectl auth can-i` without impersonation.
 const EVERYTHING: &str = "the embedded API knows no users: whoever connects may do everything";

@@ -2,21 +2,25 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Call;
-use super::decode::{Part, complaints};
-use super::metadata::text;
-use super::patch::{Mechanism, complain, live};
-use super::write::{Live, Writer};
-use crate::Failure;
-use crate::answer::{Answer, Shown};
-use crate::field_error::{FieldError, FieldPath};
-use crate::kind::{Resource, Scale, ScaleSelector};
-use crate::managed_fields::BEFORE_FIRST_APPLY;
-use crate::name::{MetadataRules, NameRule, validate_metadata};
-use crate::request::{Body, Encoding, Verb, WriteOptions};
-use crate::selector::LabelSelector;
-use crate::status::Named;
-use crate::storage::metadata_mut;
+use super::{
+    Call,
+    decode::{Part, complaints},
+    metadata::text,
+    patch::{Mechanism, complain, live},
+    write::{Live, Writer},
+};
+use crate::{
+    Failure,
+    answer::{Answer, Shown},
+    field_error::{FieldError, FieldPath},
+    kind::{Resource, Scale, ScaleSelector},
+    managed_fields::BEFORE_FIRST_APPLY,
+    name::{MetadataRules, NameRule, validate_metadata},
+    request::{Body, Encoding, Verb, WriteOptions},
+    selector::LabelSelector,
+    status::Named,
+    storage::metadata_mut,
+};
 
 pub(super) const SCALE: &str = "scale";
 

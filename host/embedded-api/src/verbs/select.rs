@@ -5,12 +5,14 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::Failure;
-use crate::kind::Resource;
-use crate::request::{ListOptions, ResourcePath};
-use crate::selector::{FieldSelector, LabelSelector, parse_fields};
-use crate::state::State;
-use crate::storage::Image;
+use crate::{
+    Failure,
+    kind::Resource,
+    request::{ListOptions, ResourcePath},
+    selector::{FieldSelector, LabelSelector, parse_fields},
+    state::State,
+    storage::Image,
+};
 
 /// The selected objects of a resource.
 #[derive(Debug, Clone)]

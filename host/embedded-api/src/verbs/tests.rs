@@ -1,9 +1,11 @@
+mod stored;
+
 use serde_json::{Value, json};
 
-use crate::EmbeddedApi;
-use crate::testing::{api, exchange, get, send, send_as, widgets};
-
-mod stored;
+use crate::{
+    EmbeddedApi,
+    testing::{api, exchange, get, send, send_as, widgets},
+};
 
 async fn post(api: &EmbeddedApi, path: &str, body: &Value) -> Value {
     let (code, answer) = send(api, "POST", path, body).await;

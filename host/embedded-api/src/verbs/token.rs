@@ -1,20 +1,20 @@
 //! Tokens of service accounts: they have the right form but no signature. Requests are never
 //! refused because of a token; a review returns its account.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::Call;
-use super::decode::Part;
-use crate::Failure;
-use crate::answer::Answer;
-use crate::field_error::FieldError;
-use crate::request::WriteOptions;
-use crate::state::{State, time_text};
-use crate::status::Named;
-use crate::storage::{Place, TableId};
+use super::{Call, decode::Part};
+use crate::{
+    Failure,
+    answer::Answer,
+    field_error::FieldError,
+    request::WriteOptions,
+    state::{State, time_text},
+    status::Named,
+    storage::{Place, TableId},
+};
 
 const GROUP: &str = "authentication.k8s.io";
 const DEFAULT_EXPIRATION_SECONDS: i64 = 3600;

@@ -1,13 +1,11 @@
 //! Update: a PUT of an object, its status or the finalizers of a namespace.
 
-use super::Call;
-use super::metadata::text;
-use super::write::{Live, Writer};
-use crate::Failure;
-use crate::answer::Answer;
-use crate::kind::Resource;
-use crate::request::WriteOptions;
-use crate::state::State;
+use super::{
+    Call,
+    metadata::text,
+    write::{Live, Writer},
+};
+use crate::{Failure, answer::Answer, kind::Resource, request::WriteOptions, state::State};
 
 /// Replaces an object; objects of a few kinds are created if they are absent.
 pub(super) fn update(call: &mut Call<'_>) -> Result<Answer, Failure> {

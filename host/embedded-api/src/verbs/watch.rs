@@ -1,36 +1,38 @@
 //! Watch: the objects at the beginning, and the changes since a version or from now on, as lines of
 //! JSON.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Duration;
-
-use axum::body::Body;
-use axum::response::Response;
-use bytes::Bytes;
-use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
-use serde_json::{Value, json};
-use tokio::sync::watch::Receiver;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
-use tokio_util::sync::CancellationToken;
-
-use super::Call;
-use super::read::{check_not_newer, parse_version};
-use super::select::Selection;
-use crate::answer::{Form, Shown, Style, respond};
-use crate::kind::Resource;
-use crate::request::ListOptions;
-use crate::state::State;
-use crate::storage::{Event, Image, TableId, json_text};
-use crate::{Failure, Shared};
-
 mod line;
-
 #[cfg(test)]
 mod tests;
 
 pub(crate) use line::Lines;
-use line::line;
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+use serde_json::{Value, json};
+use tokio::{
+    sync::watch::Receiver,
+    time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use self::line::line;
+use super::{
+    Call,
+    read::{check_not_newer, parse_version},
+    select::Selection,
+};
+use crate::{
+    Failure, Shared,
+    answer::{Form, Shown, Style, respond},
+    kind::Resource,
+    request::ListOptions,
+    state::State,
+    storage::{Event, Image, TableId, json_text},
+};
 
 /// The interval of bookmarks, for clients that allow them.
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);

@@ -6,19 +6,23 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::Call;
-use super::admission::Question;
-use super::metadata::{keep_system_fields, metadata_faults, text};
-use crate::access::{Grant, User};
-use crate::answer::{Answer, Shown};
-use crate::field_error::FieldError;
-use crate::kind::Resource;
-use crate::managed_fields;
-use crate::request::{ResourcePath, WriteOptions};
-use crate::state::{State, time_text};
-use crate::status::Named;
-use crate::storage::{Image, Place, metadata_mut};
-use crate::{Cause, Failure};
+use super::{
+    Call,
+    admission::Question,
+    metadata::{keep_system_fields, metadata_faults, text},
+};
+use crate::{
+    Cause, Failure,
+    access::{Grant, User},
+    answer::{Answer, Shown},
+    field_error::FieldError,
+    kind::Resource,
+    managed_fields,
+    request::{ResourcePath, WriteOptions},
+    state::{State, time_text},
+    status::Named,
+    storage::{Image, Place, metadata_mut},
+};
 
 /// A write under the lock of the state.
 pub(super) struct Writer<'a> {

@@ -6,8 +6,10 @@ use serde_json::json;
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::EmbeddedApi;
-use crate::testing::{Got, api, delete, exchange, get, send, widgets};
+use crate::{
+    EmbeddedApi,
+    testing::{Got, api, delete, exchange, get, send, widgets},
+};
 
 /// Webhooks for widgets, whose `spec.size` (v1, stored) is `spec.length` in v2. `spec.do` tells
 /// them to refuse.

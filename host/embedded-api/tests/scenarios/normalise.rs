@@ -1,7 +1,6 @@
 //! Replaces what differs from run to run by names, as the recorded answers were.
 
-use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::{collections::HashMap, sync::LazyLock};
 
 use regex::{Captures, Regex};
 use serde_json::{Map, Value};

@@ -9,14 +9,16 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use mortise_core::{
+    grant::rights::Account,
+    resource::{Method, Outgoing},
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch as latest;
 
 use super::Access;
 use crate::cluster::Cluster;
-use mortise_core::grant::rights::Account;
-use mortise_core::resource::{Method, Outgoing};
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use tokio::time::Instant;
-
 use mortise_core::{
     contract::Kind,
     grant::rights::{Account, GET, Permit, Question, Read, ReadTarget},
     reads::record::Digest,
     resource::Resource,
 };
+use tokio::time::Instant;
 
 /// The maximum number of answers kept for a processor: some MiB, and as many questions each minute.
 /// An account with rights to single objects only needs a question for each object; past this number

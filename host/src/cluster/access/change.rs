@@ -13,11 +13,11 @@ use kube::{
         watcher::{self, Event},
     },
 };
+use mortise_core::grant::rights::Rights as _;
 use tracing::{debug, warn};
 
 use super::Access;
 use crate::cluster::{Cluster, guarded};
-use mortise_core::grant::rights::Rights as _;
 
 /// The kinds of objects that grant rights: group, kind, plural.
 const SOURCES: [(&str, &str, &str); 5] = [

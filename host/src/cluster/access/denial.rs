@@ -6,13 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use parking_lot::Mutex;
-
 use mortise_core::{
     contract::display_kind,
     grant::rights::{Account, Denial, Lack},
     key::Key,
 };
+use parking_lot::Mutex;
 
 /// The maximum number of distinct denials kept and reported for a processor. An operator fixes the
 /// first few; a guest can make up any number.
@@ -149,10 +148,10 @@ impl OfProcessor {
 mod tests {
     use std::{io, sync::Mutex as StdMutex};
 
+    use mortise_core::{fixture::v1, grant::rights::Question};
     use serde_json::Value;
 
     use super::*;
-    use mortise_core::{fixture::v1, grant::rights::Question};
 
     #[derive(Clone, Default)]
     struct Log(Arc<StdMutex<Vec<u8>>>);

@@ -5,14 +5,14 @@
 //! asked for with a `SubjectAccessReview`.
 
 use futures::{StreamExt as _, stream};
-use serde_json::Value;
-
-use super::rights::{MAX_IN_FLIGHT, REVIEWS, Rights};
 use mortise_core::{
     contract::GrantedRule,
     grant::granted::{Held, rules_review},
     resource::{Method, Outgoing},
 };
+use serde_json::Value;
+
+use super::rights::{MAX_IN_FLIGHT, REVIEWS, Rights};
 
 const RULES_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
 

@@ -7,6 +7,15 @@ use std::{
 };
 
 use futures::{FutureExt as _, StreamExt as _, TryFutureExt as _, future::BoxFuture, stream};
+use mortise_core::{
+    contract::{Description, GrantedRule, Kind, ObjectRef},
+    grant::{
+        rights::{self, Account, LIST, NotRead, Permit, Question, ReadTarget, Rights as _},
+        role::{Roles, Served},
+    },
+    resource::{Method, Outgoing, Unavailable},
+    store::Scope,
+};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
@@ -16,13 +25,6 @@ use super::{
     answers::{Answer, Answered, Answers, Fresh, Renewed, Stale, rungs},
 };
 use crate::cluster::Cluster;
-use mortise_core::{
-    contract::{Description, GrantedRule, Kind, ObjectRef},
-    grant::rights::{self, Account, LIST, NotRead, Permit, Question, ReadTarget, Rights as _},
-    grant::role::{Roles, Served},
-    resource::{Method, Outgoing, Unavailable},
-    store::Scope,
-};
 
 pub(super) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// The maximum number of questions in flight, of all processors: a processor that declares much

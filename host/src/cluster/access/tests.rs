@@ -2,17 +2,17 @@ use std::{convert::Infallible, sync::Arc};
 
 use http::{Method, Request, Response};
 use kube::client::Body;
+use mortise_core::{
+    contract::{GrantedRule, Kind},
+    fixture::{description, fields, v1, whole, write_rule},
+    grant::rights::{Permit, Question, ReadTarget},
+    store::Scope,
+};
 use mortise_embedded_api::{EmbeddedApi, Options};
 use serde_json::json;
 use tower::ServiceExt as _;
 
 use super::*;
-use mortise_core::grant::rights::{Permit, Question, ReadTarget};
-use mortise_core::{
-    contract::{GrantedRule, Kind},
-    fixture::{description, fields, v1, whole, write_rule},
-    store::Scope,
-};
 
 /// Answers reviews from a table, and all other requests from the API in memory.
 #[derive(Clone, Default)]

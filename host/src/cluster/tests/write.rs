@@ -1,13 +1,22 @@
 //! Tests each sentence of the design's section on writing, against the embedded API.
 
+mod conflict;
+mod crash;
+mod event;
+mod failure;
+mod finalizer;
+mod leave;
+mod order;
+mod patch;
+mod prune;
+mod removal;
+mod skip;
+mod status;
+mod take_over;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::client::Body;
-use mortise_embedded_api::{EmbeddedApi, Options, Verb};
-use serde_json::{Value, json};
-use tower::ServiceExt;
-
-use crate::cluster::{Cluster, Policy};
 use mortise_core::{
     applied_fields::manager::FieldManagers,
     contract::{
@@ -23,20 +32,11 @@ use mortise_core::{
     store::{Scope, Stores, Wanted},
     write::{Action, Clock, Context, Writer, Written},
 };
+use mortise_embedded_api::{EmbeddedApi, Options, Verb};
+use serde_json::{Value, json};
+use tower::ServiceExt;
 
-mod conflict;
-mod crash;
-mod event;
-mod failure;
-mod finalizer;
-mod leave;
-mod order;
-mod patch;
-mod prune;
-mod removal;
-mod skip;
-mod status;
-mod take_over;
+use crate::cluster::{Cluster, Policy};
 
 /// The number of further changes that reach the API server; `None`: no limit.
 type Gate = Arc<parking_lot::Mutex<Option<usize>>>;

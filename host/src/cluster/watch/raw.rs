@@ -7,10 +7,9 @@ use kube::{
     api::{ApiResource, ObjectMeta, PartialObjectMeta, TypeMeta},
     core::DynamicResourceScope,
 };
+use mortise_core::contract::Kind;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-
-use mortise_core::contract::Kind;
 
 /// An object as it was received: the store needs its JSON, kube's watcher its `resourceVersion`.
 /// Boxed, since kube's streams pass an event on by value many times.

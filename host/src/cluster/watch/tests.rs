@@ -59,15 +59,15 @@ mod hostile {
     use bytes::Bytes;
     use futures::stream;
     use http::{Request, Response};
-    use parking_lot::Mutex;
-    use tokio::time::Instant;
-
-    use super::*;
     use mortise_core::{
         contract::ObjectRef,
         path::Fields,
         store::{self, Known, Wanted},
     };
+    use parking_lot::Mutex;
+    use tokio::time::Instant;
+
+    use super::*;
 
     type Answer = Arc<dyn Fn() -> Response<Body> + Send + Sync>;
 

@@ -1,9 +1,6 @@
 use std::fs;
 
 use futures::FutureExt as _;
-use proptest::prelude::*;
-
-use super::*;
 use mortise_core::{
     contract::{ObjectRef, Selection},
     fixture::key,
@@ -12,6 +9,9 @@ use mortise_core::{
         WriteRecord,
     },
 };
+use proptest::prelude::*;
+
+use super::*;
 
 /// A record that the next start can use, with fields that no other record has.
 fn record_of(name: &str, seed: u64) -> Arc<Record> {
@@ -232,7 +232,7 @@ fn records_of_one_file_share_what_they_have_in_common() {
     let record = |name: &str| Record {
         wrote: [WriteRecord {
             of: ObjectRef {
-                cluster: "".into(),
+                cluster: String::new(),
                 kind: Arc::new(mortise_core::fixture::kind("Thing")),
                 namespace: None,
                 name: name.into(),
@@ -260,13 +260,13 @@ fn what_a_record_is_made_of_is_what_the_header_says() {
     let mut record = Record::clone(&record_of("a", 1));
     let (kind, digest) = (Arc::new(mortise_core::fixture::kind("Thing")), record.object.unwrap());
     let of = ObjectRef {
-        cluster: "".into(),
+        cluster: String::new(),
         kind: Arc::clone(&kind),
         namespace: Some("n".into()),
         name: "a".into(),
     };
     let selection = Selection {
-        cluster: "".into(),
+        cluster: String::new(),
         kind,
         namespace: None,
         name: Some("b".into()),

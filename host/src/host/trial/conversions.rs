@@ -9,10 +9,6 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use serde_json::Value;
-
-use super::{Host, NotSwapped, Prepared, rank};
-use crate::host::{Hooking, NoAnswer};
 use mortise_core::{
     contract::{
         Kind, display_ref,
@@ -20,6 +16,10 @@ use mortise_core::{
     },
     reconcile::Fault,
 };
+use serde_json::Value;
+
+use super::{Host, NotSwapped, Prepared, rank};
+use crate::host::{Hooking, NoAnswer};
 
 /// The objects of a kind that a version is tried with.
 const TRIED_OBJECTS: usize = 100;

@@ -2,16 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
-
-use super::{Needs, Started, Steps, User, Watches};
-use crate::{cluster::watch::Watch, host::LimitMet};
 use mortise_core::{
     contract::display_kind,
     path::Fields,
     reads::{Limited, LimitsMet},
     store::Wanted,
 };
+use tokio::time::Instant;
+
+use super::{Needs, Started, Steps, User, Watches};
+use crate::{cluster::watch::Watch, host::LimitMet};
 
 /// The time after which a store that was too large is tried again: objects may have been deleted,
 /// and one list of them costs little in that time.

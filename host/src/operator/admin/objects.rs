@@ -10,6 +10,9 @@
 //! | `/records?key=` | the run record of a key: what its last run read and wrote |
 //! | `/watches` | the watches, and the number and size of their objects |
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, HashSet},
     sync::Arc,
@@ -22,6 +25,10 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::get,
 };
+use mortise_core::{
+    contract::display_kind,
+    queue::{self, Key},
+};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -30,13 +37,6 @@ use crate::{
     cluster::lease::Guard,
     host::{Host, ProcessorStatus},
 };
-use mortise_core::{
-    contract::display_kind,
-    queue::{self, Key},
-};
-
-#[cfg(test)]
-mod tests;
 
 /// The maximum number of keys in one answer.
 const MAX_KEYS: usize = 1000;

@@ -6,15 +6,15 @@ use std::{
 };
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
-use serde::{Serialize, Serializer};
-
-use crate::wasm::Line;
 use mortise_core::{
     contract::{display_kind, display_ref},
     queue::Key,
     reconcile::Report,
 };
+use parking_lot::Mutex;
+use serde::{Serialize, Serializer};
+
+use crate::wasm::Line;
 
 /// The number of reports that are kept, whatever their result.
 const MAX_REPORTS: usize = 256;

@@ -2,15 +2,15 @@ use axum::{
     body::{Body, to_bytes},
     http::Request,
 };
-use tower::ServiceExt as _;
-
-use super::*;
 use mortise_core::{
     contract::Kind,
     fixture::{all, description, kind, list, object},
     reads::Readable,
     store::{Scope, Wanted},
 };
+use tower::ServiceExt as _;
+
+use super::*;
 
 /// Returns a host that watches a kind of which no list has arrived.
 fn admin() -> Admin {

@@ -2,12 +2,12 @@
 //! the CRD's descriptions.
 
 use kube::CustomResource;
+use mortise_core::contract::{Kind, Selection};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::schema;
-use mortise_core::contract::{Kind, Selection};
 
 /// The spec of a Processor: the module, the account, the configuration and the limits.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]

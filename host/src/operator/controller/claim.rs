@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mortise_core::grant::rights::Account;
 use tokio::time::Instant;
 
 use super::Controller;
@@ -13,7 +14,6 @@ use crate::{
         fault::Fault,
     },
 };
-use mortise_core::grant::rights::Account;
 
 /// The finalizers that a Processor wants to claim, and the rights of its account to patch the
 /// objects.

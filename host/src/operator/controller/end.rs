@@ -1,5 +1,7 @@
 //! The deletion of a Processor: the finalizers that it holds on other objects are handled first.
 
+use mortise_core::queue::Key;
+
 use super::{Controller, holds};
 use crate::{
     host::{self, Ending},
@@ -9,7 +11,6 @@ use crate::{
         resource::Finalizer,
     },
 };
-use mortise_core::queue::Key;
 
 impl Controller {
     /// Ends a Processor that is being deleted: handles the finalizers that it holds on other

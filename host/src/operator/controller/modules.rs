@@ -3,6 +3,8 @@
 //! *Guarantee.* What is read here is signed as the Processor and the host require it; nothing else
 //! is loaded. A version that comes back later is checked again.
 
+use mortise_core::grant::rights::Account;
+
 use super::Controller;
 use crate::{
     oci::{
@@ -20,7 +22,6 @@ use crate::{
     },
     wasm::Content,
 };
-use mortise_core::grant::rights::Account;
 
 /// The modules that a spec names, and the signatures that each needs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 
 use std::{future::pending, sync::Arc};
 
+use mortise_core::grant::rights::Account;
 use tokio::{sync::watch as latest, time::Instant};
 
 use super::{
@@ -26,7 +27,6 @@ use crate::{
     },
     wasm::{self, LibraryModule},
 };
-use mortise_core::grant::rights::Account;
 
 /// A loaded version that can be swapped in, more than once if it has to come back.
 #[derive(Debug, Clone)]

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use mortise_core::grant::rights::Account;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch as latest},
@@ -19,7 +20,6 @@ use crate::{
     oci::{Digest, Reference, signature::Requirement},
     operator::fault::Fault,
 };
-use mortise_core::grant::rights::Account;
 
 /// The wait before the first retry of a failed attempt. It doubles with each further retry.
 const FIRST_RETRY: Duration = Duration::from_secs(5);

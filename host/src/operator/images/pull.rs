@@ -1,5 +1,7 @@
 //! One artifact: resolved, and got from the disk or from its registry.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use mortise_core::resource::{Outgoing, encoded};
 use serde_json::Value;
 
 use super::{Images, Pulled, Wanted};
@@ -13,8 +15,6 @@ use crate::{
     },
     operator::fault::Fault,
 };
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mortise_core::resource::{Outgoing, encoded};
 
 /// The keys of a pull secret's data.
 const DATA: [&str; 2] = [".dockerconfigjson", ".dockercfg"];

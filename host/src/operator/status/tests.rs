@@ -1,13 +1,13 @@
+use mortise_core::{
+    contract::{GrantedRule, Reconciler, Selection},
+    queue::Key,
+};
 use serde_json::json;
 
 use super::*;
 use crate::{
     host::{LastFailure as Failed, Version},
     wasm::Digest,
-};
-use mortise_core::{
-    contract::{GrantedRule, Reconciler, Selection},
-    queue::Key,
 };
 
 fn kind(name: &str) -> Kind {

@@ -12,11 +12,11 @@ use std::{
 
 use anyhow::Context as _;
 use jsonschema::PatternOptions;
+use mortise_core::{contract::bounds::text::shortened_to_characters, error_chain};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::OwnLimits;
-use mortise_core::{contract::bounds::text::shortened_to_characters, error_chain};
 
 /// The steps of a regular expression in a schema after which it counts as not matching.
 const MAX_BACKTRACKS: usize = 100_000;

@@ -3,11 +3,15 @@
 //!
 //! The thread sleeps while no call runs: an idle host uses no CPU time.
 
-use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
 
 /// The time that a guest may run before other calls on its thread get their turn.
 const TICK: Duration = Duration::from_millis(1);
@@ -109,8 +113,9 @@ impl Drop for Running<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use wasmtime::{Config, Engine, Instance, Module, Store, Trap};
+
+    use super::*;
 
     /// `(module (func (export "f") (loop (br 0))))`.
     const LOOP: &[u8] = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x07\x05\x01\x01f\0\0\x0a\x09\x01\x07\0\x03\x40\x0c\0\x0b\x0b";

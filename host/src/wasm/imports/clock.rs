@@ -1,7 +1,6 @@
 //! The `clock` import: the time of the call.
 
-use crate::wasm::bindings::mortise::host::clock::Host;
-use crate::wasm::state::State;
+use crate::wasm::{bindings::mortise::host::clock::Host, state::State};
 
 impl Host for State {
     fn now(&mut self) -> wasmtime::Result<u64> {

@@ -2,13 +2,20 @@
 
 use std::time::Duration;
 
-use crate::wasm::bindings::mortise::host::{cluster, types};
-use crate::wasm::limits::Limits;
-use crate::wasm::state::{Exceeded, State};
-use mortise_core::contract::bounds::{self, text};
-use mortise_core::contract::{ObjectRef, Page, ReadError, Selection};
-use mortise_core::grant::rights::ReadTarget;
-use mortise_core::reads::View;
+use mortise_core::{
+    contract::{
+        ObjectRef, Page, ReadError, Selection,
+        bounds::{self, text},
+    },
+    grant::rights::ReadTarget,
+    reads::View,
+};
+
+use crate::wasm::{
+    bindings::mortise::host::{cluster, types},
+    limits::Limits,
+    state::{Exceeded, State},
+};
 
 /// The view that a call reads from, and the remainder of its limits on reads.
 pub(in crate::wasm) struct Reading {
@@ -173,8 +180,9 @@ impl cluster::Host for State {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use mortise_core::fixture::{reference, v1};
+
+    use super::*;
 
     fn reading(limits: &Limits, view: Option<View>) -> Reading {
         Reading::new(view, limits)

@@ -1,7 +1,9 @@
 //! The `log` import.
 
-use crate::wasm::bindings::mortise::host::log::{Host, Level};
-use crate::wasm::state::State;
+use crate::wasm::{
+    bindings::mortise::host::log::{Host, Level},
+    state::State,
+};
 
 impl Host for State {
     fn write(

@@ -1,17 +1,19 @@
 use std::sync::Arc;
 
 use futures::FutureExt as _;
-use proptest::prelude::*;
-use wasmtime_wasi::p2::bindings::{cli::stdout::Host as _, random::insecure::Host as _};
-
-use crate::wasm::{Limits, state::State};
 use mortise_core::{
-    contract::bounds::{text::*, *},
-    contract::{Description, GrantedRule, Kind, Level, ObjectRef, Selection, Verbs},
+    contract::{
+        Description, GrantedRule, Kind, Level, ObjectRef, Selection, Verbs,
+        bounds::{text::*, *},
+    },
     fixture::{all, description, object, reference, v1, write_rule},
     reads::{PAGE_BYTES, Readable, View},
     store::Stores,
 };
+use proptest::prelude::*;
+use wasmtime_wasi::p2::bindings::{cli::stdout::Host as _, random::insecure::Host as _};
+
+use crate::wasm::{Limits, state::State};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

@@ -4,8 +4,7 @@
 //! they would have more, the processor that has the most gives up its least recently used ones. No
 //! processor sees answers of another. A failed call is not remembered.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use futures::future::{BoxFuture, Shared};
 use lru::LruCache;

@@ -1,5 +1,6 @@
-use super::*;
 use mortise_core::contract::{Mode, Requeue, Retry};
+
+use super::*;
 
 fn outcome() -> Outcome {
     Outcome {

@@ -5,8 +5,11 @@
 //! nothing; language runtimes read it whenever they start.
 
 use wasmtime::component::Resource;
-use wasmtime_wasi::p2::bindings::clocks::{monotonic_clock, wall_clock};
-use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
+use wasmtime_wasi::p2::{
+    DynPollable, Pollable,
+    bindings::clocks::{monotonic_clock, wall_clock},
+    subscribe,
+};
 
 use crate::wasm::state::State;
 

@@ -2,8 +2,7 @@
 //! insecure ones from the call's seed, which do not. In a simulation all bytes are derived from the
 //! call.
 
-use rand::TryRngCore;
-use rand::rngs::OsRng;
+use rand::{TryRngCore, rngs::OsRng};
 use wasmtime_wasi::p2::bindings::random::{insecure, insecure_seed, random};
 
 use crate::wasm::{

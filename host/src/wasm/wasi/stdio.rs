@@ -5,8 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use wasmtime::component::Resource;
-use wasmtime_wasi::p2::bindings::cli::{stderr, stdout};
-use wasmtime_wasi::p2::{DynOutputStream, OutputStream, Pollable, StreamResult};
+use wasmtime_wasi::p2::{
+    DynOutputStream, OutputStream, Pollable, StreamResult,
+    bindings::cli::{stderr, stdout},
+};
 
 use crate::wasm::{Source, bounds::STREAM_WRITE, log::Log, state::State};
 

@@ -1,15 +1,12 @@
 //! A processor that calls a library: for each `ConfigMap` with the label `announce=yes` it applies
 //! another, with the text in capitals.
 
-use std::collections::BTreeMap;
-use std::marker::PhantomData;
+use std::{collections::BTreeMap, marker::PhantomData};
 
-use mortise_sdk::kubernetes::ConfigMap;
-use mortise_sdk::object::Metadata;
 use mortise_sdk::{
     Description, Failure, Host, Outcome, Processor, Reconciler, Request, Selection, Verbs,
+    kubernetes::ConfigMap, object::Metadata,
 };
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 

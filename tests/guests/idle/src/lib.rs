@@ -1,8 +1,8 @@
 //! A processor that does nothing, to measure the cost of a call itself.
 
-use mortise_sdk::kubernetes::ConfigMap;
 use mortise_sdk::{
     Description, Failure, Host, NoConfig, Outcome, Processor, Reconciler, Request, Selection,
+    kubernetes::ConfigMap,
 };
 
 /// The idle processor.

@@ -9,10 +9,9 @@ mod sandbox;
 
 use std::hint::black_box;
 
-use mortise_sdk::kubernetes::ConfigMap;
-use mortise_sdk::object::Metadata;
 use mortise_sdk::{
     Description, Failure, Host, Level, Outcome, Processor, Reconciler, Request, Selection, Verbs,
+    kubernetes::ConfigMap, object::Metadata,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,9 +1,9 @@
 //! Outcomes that the host must refuse.
 
-use mortise_sdk::bindings::mortise::host::log;
-use mortise_sdk::kubernetes::ConfigMap;
-use mortise_sdk::object::Metadata;
-use mortise_sdk::{Level, Manifest, Outcome, Request};
+use mortise_sdk::{
+    Level, Manifest, Outcome, Request, bindings::mortise::host::log, kubernetes::ConfigMap,
+    object::Metadata,
+};
 use serde_json::json;
 
 /// Larger than any outcome may be.

@@ -1,7 +1,9 @@
 //! Probes of the environment that a guest runs in.
 
-use std::collections::HashSet;
-use std::time::{Duration, SystemTime};
+use std::{
+    collections::HashSet,
+    time::{Duration, SystemTime},
+};
 
 use mortise_sdk::{Host, Level, Outcome, Request};
 use serde_json::json;

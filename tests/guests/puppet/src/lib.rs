@@ -7,19 +7,19 @@
 //! script, `$(name)` stands for the object's name and `$(sequence)` for its `data.sequence`. The
 //! answers to the reads are in the log, a line `read` each, in JSON.
 
-use std::hint::black_box;
-
-use mortise_sdk::{
-    Description, Failure, Outcome, Request, Retry, bindings::mortise::host::types::ReadError,
-};
-use mortise_sdk::{ObjectRef, Selection};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
 #[cfg(target_family = "wasm")]
 mod component;
 #[cfg(not(target_family = "wasm"))]
 mod native;
+
+use std::hint::black_box;
+
+use mortise_sdk::{
+    Description, Failure, ObjectRef, Outcome, Request, Retry, Selection,
+    bindings::mortise::host::types::ReadError,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The scripted processor.
 pub struct Puppet;

@@ -1,13 +1,14 @@
 //! A processor that calls Istio's renderer with its configuration, and returns the answer as JSON
 //! in place of a status.
 
-use mortise_sdk::kubernetes::ConfigMap;
-use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Reconciler, Request, Selection};
+use bindings::istio::client::renderer as wit;
+use mortise_sdk::{
+    Description, Failure, Host, Outcome, Processor, Reconciler, Request, Selection,
+    kubernetes::ConfigMap,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-
-use bindings::istio::client::renderer as wit;
 
 mortise_sdk::library! {
     mod bindings in ["../../../guests/istio-client/wit", "wit"],

@@ -16,9 +16,7 @@ mod bindings {
     wit_bindgen::generate!({ path: "wit", world: "library", pub_export_macro: true });
 }
 
-use alloc::borrow::ToOwned as _;
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{borrow::ToOwned as _, string::String, vec::Vec};
 
 use bindings::exports::example::shouting::shout::Guest;
 

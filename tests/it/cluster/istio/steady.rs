@@ -32,7 +32,7 @@ fn change(kind: &str, object: &Value) -> Option<Value> {
         "PeerAuthentication" => json!({"spec": {"mtls": {"mode": "DISABLE"}}}),
         "NetworkPolicy" => json!({"spec": {"podSelector": {"matchLabels": {"other": "yes"}}}}),
         "VerticalPodAutoscaler" => json!({"spec": {"updatePolicy": {"updateMode": "Off"}}}),
-        "PodDisruptionBudget" => json!({"spec": {"minAvailable": 17}}),
+        "PodDisruptionBudget" => json!({"spec": {"maxUnavailable": 17}}),
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
             // A merge patch replaces a list as a whole.
             let mut webhooks = object["webhooks"].clone();

@@ -25,11 +25,11 @@ mod installation;
 mod outcome;
 mod stage;
 
+use mortise_tests::goldens::group::GroupCase;
 use serde_json::Value;
 
 use self::{outcome::Outcome, stage::Stage};
 use super::{Part, run_with};
-use mortise_tests::goldens::group::GroupCase;
 
 #[test]
 fn istio_controller_settles_as_recorded() {

@@ -11,12 +11,6 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Map, Value, json};
-
-use super::{
-    context::{NOW, list, object, text},
-    istio_of, run, run_with,
-};
 use ingress_gateway_restart::IngressGatewayRestarts;
 use istio::{
     action::{self, Action, Object, RESTARTED_AT, ReplicaSets, Warning},
@@ -48,7 +42,13 @@ use mortise_tests::{
     loaded,
 };
 use peer_authentication::PeerAuthentications;
+use serde_json::{Map, Value, json};
 use sidecar_restart::Sidecars;
+
+use super::{
+    context::{NOW, list, object, text},
+    istio_of, run, run_with,
+};
 
 /// The tag of the installed Istio, as the cases were recorded.
 const TAG: &str = "1.30.2-distroless";

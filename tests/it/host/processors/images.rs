@@ -3,11 +3,6 @@
 
 use std::{path::Path, time::Duration};
 
-use serde_json::json;
-use tokio::time::sleep;
-
-use super::*;
-use crate::registry::fake::{self, Answer, Fake, Request};
 use mortise_host::{
     cache_dir::CacheDir,
     oci::{
@@ -16,6 +11,11 @@ use mortise_host::{
     },
 };
 use mortise_tests::rebuilt;
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::*;
+use crate::registry::fake::{self, Answer, Fake, Request};
 
 const REPOSITORY: &str = "team/puppet";
 /// The time between two resolutions of a tag.

@@ -3,6 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use mortise_host::oci::{
+    Digest, Reference, Registries,
+    artifact::{Descriptor, MANIFEST},
+    signature::{self, Format, Policy, PrivateKey, Signature, sign_file},
+};
 use ring::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _},
@@ -15,11 +20,6 @@ use super::{
     *,
 };
 use crate::registry::fake::Fake;
-use mortise_host::oci::{
-    Digest, Reference, Registries,
-    artifact::{Descriptor, MANIFEST},
-    signature::{self, Format, Policy, PrivateKey, Signature, sign_file},
-};
 
 /// The bytes before the point of a public key.
 const SPKI: &[u8] =

@@ -2,12 +2,12 @@
 
 use std::{fmt::Write as _, time::Duration};
 
+use mortise_core::contract::ObjectRef;
+use mortise_host::wasm::{Called, Digest};
 use serde::Serialize;
 
 use super::{address, failure_of};
 use crate::print::{BOLD, DIM};
-use mortise_core::contract::ObjectRef;
-use mortise_host::wasm::{Called, Digest};
 
 /// The figures of all modules.
 #[derive(Debug, Clone, Default, Serialize)]

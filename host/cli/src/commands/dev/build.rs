@@ -3,6 +3,9 @@
 //! *Guarantee*: when [`build`] returns, the commands that it ran (Cargo, and those of manifests)
 //! have ended, and the compilers that they started have been told to end.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     io::{BufRead as _, BufReader},
     os::unix::process::CommandExt as _,
@@ -17,9 +20,6 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::guest::{self, Guest, Made};
-
-#[cfg(test)]
-mod tests;
 
 /// The width to which Cargo right-aligns the first word of a line of progress.
 const VERB_WIDTH: usize = 12;

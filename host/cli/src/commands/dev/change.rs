@@ -1,18 +1,18 @@
 //! Changes of source files, and the guests that a change affects.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
+use mortise_host::debounce::{self, Debounced};
 use notify::{Config, RecommendedWatcher, RecursiveMode, Watcher as _};
 use serde_json::Value;
 
 use crate::guest::{self, Guest};
-use mortise_host::debounce::{self, Debounced};
-
-#[cfg(test)]
-mod tests;
 
 /// The files beside a workspace's Cargo.toml that change how its packages are built.
 const OF_WORKSPACE: [&str; 3] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];

@@ -1,5 +1,8 @@
 //! The kubeconfig with which kubectl reaches the API.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -8,9 +11,6 @@ use std::{
 use anyhow::Context as _;
 use kube::config;
 use serde_json::json;
-
-#[cfg(test)]
-mod tests;
 
 /// The name of our cluster, user and context, by which we recognise a file of ours.
 const NAME: &str = "mortise";

@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use mortise_core::{queue::Cause, reconcile::Report, write::Action};
 use mortise_embedded_api::EmbeddedApi;
+use mortise_host::{host::ProcessorStatus, wasm::Digest};
 use serde_json::Value;
 
 use super::build;
 use crate::print::{self, Secrets};
-use mortise_core::{queue::Cause, reconcile::Report, write::Action};
-use mortise_host::{host::ProcessorStatus, wasm::Digest};
 
 /// A message for the user. Guests are identified by their place in the command line.
 #[derive(Debug)]

@@ -4,6 +4,9 @@
 //! wrong when it is loaded again. There is a file for each kind. Loading restores objects as they
 //! were stored: with status, uid, owners and field managers.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
@@ -21,9 +24,6 @@ use crate::{
     local,
     print::{self, Secrets},
 };
-
-#[cfg(test)]
-mod tests;
 
 /// The first line of each file, by which a folder of saved objects is recognised.
 const HEADER: &str = "# Saved by mortise dev; `mortise dev --load` starts with it.";

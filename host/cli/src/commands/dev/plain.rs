@@ -1,22 +1,22 @@
 //! Prints the news as lines, for pipes and for users who prefer them. Output of Cargo and the
 //! compiler goes to standard error.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::Write as _,
 };
 
 use anyhow::Context as _;
+use mortise_core::contract::display_kind;
 
 use super::{
     build::Line,
     message::{Message, Receiver, Running, Scene},
 };
 use crate::print::{self, BOLD, DIM, RED};
-use mortise_core::contract::display_kind;
-
-#[cfg(test)]
-mod tests;
 
 /// The kinds that the cluster does not serve, by processor, as last printed.
 #[derive(Debug, Default)]

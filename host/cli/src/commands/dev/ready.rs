@@ -1,6 +1,10 @@
 //! `--ready`: stands in for the kubelet and for the controllers of workloads. Each workload has a
 //! Pod for each of its replicas, and each workload and Pod is marked ready at once.
 
+mod pods;
+#[cfg(test)]
+mod tests;
+
 use anyhow::Context as _;
 use futures::{StreamExt as _, future};
 use jiff::Timestamp;
@@ -9,21 +13,17 @@ use kube::{
     api::DynamicObject,
     runtime::{WatchStreamExt as _, watcher},
 };
-use serde_json::{Map, Value, json};
-
-use self::pods::Pods;
-use super::message::{Message, Sender};
-use crate::print;
 use mortise_core::{
     contract::{Kind, display_kind},
     resource::{Method, Outgoing},
     write::Clock,
 };
 use mortise_host::cluster::Cluster;
+use serde_json::{Map, Value, json};
 
-mod pods;
-#[cfg(test)]
-mod tests;
+use self::pods::Pods;
+use super::message::{Message, Sender};
+use crate::print;
 
 /// The field manager of the status that is written.
 const MANAGER: &str = "kubelet";

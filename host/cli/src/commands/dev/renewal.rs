@@ -8,6 +8,11 @@ use std::{
 
 use anyhow::Context as _;
 use mortise_embedded_api::EmbeddedApi;
+use mortise_host::{
+    cluster::Cluster,
+    host::{Host, Loaded},
+    wasm::{Digest, Engine},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -21,11 +26,6 @@ use crate::{
     guest::Guest,
     hooks,
     local::{self, Parts},
-};
-use mortise_host::{
-    cluster::Cluster,
-    host::{Host, Loaded},
-    wasm::{Digest, Engine},
 };
 
 /// The data for one renewal of a guest.

@@ -10,7 +10,14 @@ use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use futures::future::BoxFuture;
+use mortise_core::reconcile::Report;
 use mortise_embedded_api::EmbeddedApi;
+use mortise_host::{
+    cluster::Cluster,
+    host::{Host, Loaded, Options},
+    operator::admin::Admin,
+    wasm::Engine,
+};
 use tokio::{
     net::TcpListener,
     time::{Interval, MissedTickBehavior},
@@ -28,13 +35,6 @@ use crate::{
     guest::Guest,
     hooks::{self, Hooks},
     local,
-};
-use mortise_core::reconcile::Report;
-use mortise_host::{
-    cluster::Cluster,
-    host::{Host, Loaded, Options},
-    operator::admin::Admin,
-    wasm::Engine,
 };
 
 /// The interval at which the processors' state is sent.

@@ -6,7 +6,6 @@ mod keys;
 mod model;
 mod render;
 mod styled;
-
 #[cfg(test)]
 mod tests;
 
@@ -16,12 +15,12 @@ use anyhow::Context as _;
 use crossterm::event::{Event, EventStream, KeyEventKind};
 use futures::StreamExt as _;
 use jiff::Timestamp;
+use mortise_host::telemetry::Redirected;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use self::model::{Model, Wish};
 use super::message::{Receiver, Scene};
-use mortise_host::telemetry::Redirected;
 
 /// The interval between frames, which are drawn even without news: ages and rates change by
 /// themselves.

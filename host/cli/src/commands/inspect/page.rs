@@ -2,9 +2,10 @@
 
 use std::{fmt::Write as _, time::Duration};
 
+use mortise_host::telemetry::escaped;
+
 use super::{ImageEntry, Inspection, LibraryEntry, ReconcilerEntry, Selected, WriteEntry};
 use crate::print::{self, BOLD, DIM};
-use mortise_host::telemetry::escaped;
 
 /// Rows of cells; each cell has lines.
 type Table = Vec<Vec<Vec<String>>>;

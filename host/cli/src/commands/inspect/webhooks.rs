@@ -1,8 +1,5 @@
 //! The objects by which an API server asks a host for the hooks of a processor.
 
-use serde_json::{Value, json};
-
-use crate::local;
 use mortise_core::{
     contract::{
         Kind,
@@ -12,6 +9,9 @@ use mortise_core::{
     labels::{LabelSelector, Test},
     resource::Kinds,
 };
+use serde_json::{Value, json};
+
+use crate::local;
 
 /// The port of the Service.
 const SERVICE_PORT: u16 = 443;

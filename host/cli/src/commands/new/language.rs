@@ -222,8 +222,9 @@ fn shared(subject: &Subject) -> Vec<(String, &'static str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use mortise_core::contract::Kind;
+
+    use super::*;
 
     #[test]
     fn a_guest_holds_all_that_it_is_built_of() {

@@ -1,14 +1,14 @@
 //! The kind that a new guest reconciles.
 
-use mortise_embedded_api::EmbeddedApi;
-
-use super::{Error, example};
-use crate::local;
 use mortise_core::contract::{
     self, Kind,
     bounds::text::{is_label, is_version},
 };
+use mortise_embedded_api::EmbeddedApi;
 use mortise_host::cluster::Cluster;
+
+use super::{Error, example};
+use crate::local;
 
 /// The default group of a guest's own kind.
 const GROUP: &str = "example.com";

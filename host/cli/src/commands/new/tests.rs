@@ -1,6 +1,7 @@
-use super::*;
 use mortise_core::contract::Kind;
 use subject::Origin;
+
+use super::*;
 
 fn subject(group: &str, version: &str, kind: &str, plural: &str, origin: Origin) -> Subject {
     let kind = Kind { group: group.into(), version: version.into(), kind: kind.into() };

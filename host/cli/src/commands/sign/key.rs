@@ -4,7 +4,10 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use crypto_secretbox::{Key, Nonce, XSalsa20Poly1305, aead::Aead as _, aead::KeyInit as _};
+use crypto_secretbox::{
+    Key, Nonce, XSalsa20Poly1305,
+    aead::{Aead as _, KeyInit as _},
+};
 use mortise_host::oci::signature::PrivateKey;
 use serde::Deserialize;
 

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use mortise_core::{
+    contract::{Kind, ObjectRef, api_version},
+    write::{self, Action},
+};
 use serde::Serialize;
 use serde_json::{Number, Value, json};
 
 use crate::{
     local,
     print::{self, BOLD, DIM, RED, Secrets},
-};
-use mortise_core::{
-    contract::{Kind, ObjectRef, api_version},
-    write::{self, Action},
 };
 
 /// The result of a simulation.

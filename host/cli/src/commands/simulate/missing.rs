@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mortise_core::contract::{Description, Kind};
 use mortise_embedded_api::EmbeddedApi;
 use serde_json::Value;
 
 use crate::local;
-use mortise_core::contract::{Description, Kind};
 
 /// Group and name of a kind, in all its versions.
 type Versionless = (String, String);

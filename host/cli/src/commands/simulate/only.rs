@@ -2,11 +2,11 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
+use mortise_core::contract::{Description, Kind, ObjectRef};
+use mortise_host::cluster::Cluster;
 use serde_json::Value;
 
 use crate::local;
-use mortise_core::contract::{Description, Kind, ObjectRef};
-use mortise_host::cluster::Cluster;
 
 /// The most objects that a message names.
 const MAX_LISTED_OBJECTS: usize = 10;

@@ -6,14 +6,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use mortise_embedded_api::EmbeddedApi;
-use serde_json::{Value, json};
-
-use super::{Input, Missing, end::InVersion};
-use crate::{
-    hooks::{self, Hooks},
-    local, print,
-};
 use mortise_core::{
     contract::{
         Description, Kind, display_kind,
@@ -21,11 +13,19 @@ use mortise_core::{
     },
     write::Clock,
 };
+use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
     cluster::Cluster,
     host::{Host, Loaded},
 };
 use mortise_sdk::testing::identity::Identity;
+use serde_json::{Value, json};
+
+use super::{Input, Missing, end::InVersion};
+use crate::{
+    hooks::{self, Hooks},
+    local, print,
+};
 
 /// The seed of uids.
 const UID_SEED: u64 = 0;

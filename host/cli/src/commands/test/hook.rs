@@ -8,14 +8,6 @@ use std::{
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use mortise_sdk::testing::{
-    Reviewed,
-    case::{HookAnswer, HookCase, Question},
-};
-use serde_json::Value;
-
-use super::Verdict;
-use crate::local;
 use mortise_core::{
     contract::{
         Description, ObjectRef,
@@ -28,6 +20,14 @@ use mortise_host::{
     host::{Hooking, Loaded},
     wasm::Processor,
 };
+use mortise_sdk::testing::{
+    Reviewed,
+    case::{HookAnswer, HookCase, Question},
+};
+use serde_json::Value;
+
+use super::Verdict;
+use crate::local;
 
 /// The time that each question has, beside the limits of the component.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);

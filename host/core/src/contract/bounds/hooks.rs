@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::description::{check_count, check_kind, check_labels, check_namespace, label, wrong};
-use super::{CONVERSIONS, FAILURE, HOOK_SECONDS, HOOKS, VERSIONS, WARNING, WARNINGS, text};
+use super::{
+    CONVERSIONS, FAILURE, HOOK_SECONDS, HOOKS, VERSIONS, WARNING, WARNINGS,
+    description::{check_count, check_kind, check_labels, check_namespace, label, wrong},
+    text,
+};
 use crate::{
     contract::hooks::{Answer, Converted, Hook, Hooks, Operation, Verdict},
     labels::LabelSelector,
@@ -108,8 +111,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::contract::hooks::{Denial, Otherwise};
-    use crate::fixture::{all, fields, labelled, matching};
+    use crate::{
+        contract::hooks::{Denial, Otherwise},
+        fixture::{all, fields, labelled, matching},
+    };
 
     fn converted() -> Converted {
         let versions = vec!["v1".to_owned(), "v2".to_owned()];

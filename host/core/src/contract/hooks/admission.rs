@@ -135,8 +135,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::contract::hooks::Otherwise;
-    use crate::fixture::{all, labelled, reference};
+    use crate::{
+        contract::hooks::Otherwise,
+        fixture::{all, labelled, reference},
+    };
 
     fn hook() -> Hook {
         Hook {

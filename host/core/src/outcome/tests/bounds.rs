@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::{contract::Failure, contract::bounds};
+use crate::contract::{Failure, bounds};
 
 /// Checks an outcome with the host's own limits.
 fn check(outcome: &Outcome) -> Result<Plan, Invalid> {

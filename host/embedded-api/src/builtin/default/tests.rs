@@ -1,7 +1,9 @@
 use serde_json::{Value, json};
 
-use super::super::{decode, definition};
-use super::fill;
+use super::{
+    super::{decode, definition},
+    fill,
+};
 
 /// Decodes an object and fills in the defaults.
 fn filled(definition: &str, object: Value) -> Value {

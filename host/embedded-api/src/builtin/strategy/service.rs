@@ -1,12 +1,11 @@
 //! Strategy of Services: allotted values are kept, missing ones are allotted, and those not needed
 //! any more are dropped.
 
-use super::{Addresses, Value, child, copy, is_empty, items, json, remove, set, text};
-use crate::Failure;
-use crate::builtin::edit::items_mut;
-
 mod allot;
 mod port;
+
+use super::{Addresses, Value, child, copy, is_empty, items, json, remove, set, text};
+use crate::{Failure, builtin::edit::items_mut};
 
 /// A field that Kubernetes stores in Services of all types, as it once was a default of all, but
 /// does not show in all.

@@ -1,8 +1,7 @@
 use serde_json::{Value, json};
 
 use super::{CRD, prepare_create, prepare_update};
-use crate::builtin::address::Addresses;
-use crate::builtin::default;
+use crate::builtin::{address::Addresses, default};
 
 fn created(definition: &str, mut object: Value) -> Value {
     default::fill(definition, &mut object);

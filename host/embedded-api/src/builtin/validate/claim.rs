@@ -1,8 +1,10 @@
 //! Validation of volume claims.
 
 use super::{FieldError, FieldPath, Value, at, is_empty, items, text};
-use crate::builtin::edit::{child, copy, remove};
-use crate::builtin::quantity::nanos;
+use crate::builtin::{
+    edit::{child, copy, remove},
+    quantity::nanos,
+};
 
 const ACCESS: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const SIZE: [&str; 4] = ["spec", "resources", "requests", "storage"];

@@ -4,8 +4,7 @@
 use serde_json::Value;
 
 use super::{FieldError, FieldPath, add_invalid, shown, text};
-use crate::builtin::event::to_core;
-use crate::name;
+use crate::{builtin::event::to_core, name};
 
 /// The largest size of the note, and of the other texts, in bytes.
 const MAX_NOTE_BYTES: usize = 1024;

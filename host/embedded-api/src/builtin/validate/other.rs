@@ -1,9 +1,11 @@
 //! Validation of the other kinds.
 
-use super::number::{number_or_percent, port, port_or_name, positive};
-use super::{FieldError, FieldPath, Shown, Value, add_invalid, at, items, selector, shown, text};
-use crate::field_error::go_json;
-use crate::name;
+use super::{
+    FieldError, FieldPath, Shown, Value, add_invalid, at, items,
+    number::{number_or_percent, port, port_or_name, positive},
+    selector, shown, text,
+};
+use crate::{field_error::go_json, name};
 
 pub(super) fn disruption_budget(object: &Value, errors: &mut Vec<FieldError>) {
     let spec = &object["spec"];

@@ -2,8 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::pod_parts::{container, volume_mounts};
-use super::{FieldError, FieldPath, Value, add_invalid, at, items, one_of, text};
+use super::{
+    FieldError, FieldPath, Value, add_invalid, at, items, one_of,
+    pod_parts::{container, volume_mounts},
+    text,
+};
 use crate::name;
 
 const RESTART: [&str; 3] = ["Always", "Never", "OnFailure"];

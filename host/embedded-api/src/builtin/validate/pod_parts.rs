@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 
-use super::number::{not_negative, port_name, port_or_name, positive};
-use super::{FieldError, FieldPath, Value, add_invalid, at, items, members, one_of, text};
-use crate::builtin::quantity::Quantity;
-use crate::name;
+use super::{
+    FieldError, FieldPath, Value, add_invalid, at, items, members,
+    number::{not_negative, port_name, port_or_name, positive},
+    one_of, text,
+};
+use crate::{builtin::quantity::Quantity, name};
 
 const PULL: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];

@@ -1,8 +1,7 @@
 //! Validation of roles and their bindings.
 
 use super::{FieldError, FieldPath, Shown, Value, add_invalid, is_empty, items, shown, text};
-use crate::field_error::go_json;
-use crate::name;
+use crate::{field_error::go_json, name};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

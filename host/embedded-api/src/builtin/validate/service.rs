@@ -1,19 +1,21 @@
 //! Validation of Services.
 
-use std::collections::HashSet;
-use std::net::IpAddr;
-
-use super::number::{port, port_or_name};
-use super::{FieldError, FieldPath, Shown, Value, add_invalid, at, is_empty, items, one_of, text};
-use crate::name;
-use traffic::ONLY;
-
 mod address;
 mod traffic;
 
 pub(crate) use address::related as addresses;
 pub(super) use address::update as address_update;
 pub(super) use traffic::update as traffic_update;
+
+use std::{collections::HashSet, net::IpAddr};
+
+use self::traffic::ONLY;
+use super::{
+    FieldError, FieldPath, Shown, Value, add_invalid, at, is_empty, items,
+    number::{port, port_or_name},
+    one_of, text,
+};
+use crate::name;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];

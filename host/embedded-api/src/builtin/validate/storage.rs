@@ -1,8 +1,7 @@
 //! Validation of volumes, storage classes and ingress classes.
 
 use super::{FieldError, FieldPath, Value, add_invalid, at, is_empty, items, one_of, text};
-use crate::builtin::edit::members;
-use crate::name;
+use crate::{builtin::edit::members, name};
 
 /// The fields that every volume may have; all others are volume sources.
 const COMMON: [&str; 9] = [

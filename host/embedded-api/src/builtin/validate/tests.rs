@@ -1,7 +1,6 @@
 use serde_json::{Value, json};
 
-use super::super::address::Addresses;
-use super::super::{decode, default, definition, strategy};
+use super::super::{address::Addresses, decode, default, definition, strategy};
 
 /// Returns the errors of a new object, after defaults.
 fn faults(definition: &str, object: Value) -> Vec<String> {

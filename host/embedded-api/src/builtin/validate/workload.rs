@@ -1,11 +1,12 @@
 //! Validation of kinds that make pods.
 
-use super::number::{at_most_all, is_zero, not_negative, number_or_percent};
-use super::{
-    FieldError, FieldPath, Shown, Value, add_invalid, at, is_empty, pod, selector, shown, text,
-};
 use serde_json::json;
 
+use super::{
+    FieldError, FieldPath, Shown, Value, add_invalid, at, is_empty,
+    number::{at_most_all, is_zero, not_negative, number_or_percent},
+    pod, selector, shown, text,
+};
 use crate::field_error::go_json;
 
 const MISMATCH: &str = "`selector` does not match template `labels`";

@@ -1,10 +1,12 @@
 //! The recorded applies, on functions alone: no server, no defaults, no validation.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+};
 
 use super::*;
-use crate::patch;
+use crate::{patch, status::Failure};
 
 /// The scenarios that field management decides, apart from defaults and preconditions.
 const SCENARIOS: [&str; 21] = [
@@ -153,8 +155,6 @@ impl World {
         }))
     }
 }
-
-use crate::status::Failure;
 
 /// Keeps the live status in a write of the object, and everything else in a write of the status.
 fn strategy(mut new: Value, live: Option<&Value>, request: &Request, has_status: bool) -> Value {

@@ -3,8 +3,10 @@
 
 use serde_json::Value;
 
-use crate::go::{Plain, type_name};
-use crate::patch::PatchError;
+use crate::{
+    go::{Plain, type_name},
+    patch::PatchError,
+};
 
 /// The identity of the items of a list, by which they are ordered.
 #[derive(Debug, Clone, Copy)]

@@ -3,9 +3,11 @@
 use kube_cel::cel::parser::Expression;
 use serde_json::Value;
 
-use super::super::infer::{self, Subject, Wanted};
-use super::super::rule::{self, PathStep};
-use super::super::{Node, cost};
+use super::super::{
+    Node, cost,
+    infer::{self, Subject, Wanted},
+    rule::{self, PathStep},
+};
 use crate::field_error::{FieldError, FieldPath, Shown, go_json};
 
 const REASONS: [&str; 4] =

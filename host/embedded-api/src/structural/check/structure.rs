@@ -3,8 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::re2;
-use super::{flag, is_empty, text};
+use super::{super::re2, flag, is_empty, text};
 use crate::field_error::{FieldError, FieldPath};
 
 /// The position of a place in the schema.

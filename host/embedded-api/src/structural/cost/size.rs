@@ -1,7 +1,9 @@
 //! The largest sizes of values that a schema allows.
 
-use super::super::{Node, Type, convert};
-use super::Flavor;
+use super::{
+    super::{Node, Type, convert},
+    Flavor,
+};
 
 /// The largest size of a request, in bytes.
 pub(super) const MAX_REQUEST_BYTES: u64 = 3 * 1024 * 1024;

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use super::super::limit::Limits;
-use super::super::prune::META_FIELDS;
-use super::super::{Additional, Node, Type, convert};
+use super::super::{Additional, Node, Type, convert, limit::Limits, prune::META_FIELDS};
 
 /// The type of an expression.
 #[derive(Debug, Clone, PartialEq)]

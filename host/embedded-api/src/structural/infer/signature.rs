@@ -1,7 +1,6 @@
 //! The signatures of operators and functions.
 
-use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::{collections::HashMap, sync::LazyLock};
 
 use super::kind::{Kind, join};
 

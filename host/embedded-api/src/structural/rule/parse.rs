@@ -1,10 +1,15 @@
 //! Parsing of CEL expressions, and rewriting for the evaluator.
 
-use kube_cel::cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, operators,
+use kube_cel::cel::{
+    common::{
+        ast::{
+            CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue,
+            operators,
+        },
+        types::CelBool,
+    },
+    parser::{Expression, Parser},
 };
-use kube_cel::cel::common::types::CelBool;
-use kube_cel::cel::parser::{Expression, Parser};
 
 /// Parses an expression for evaluation; the error is the message of the API server.
 pub(in super::super) fn parse(source: &str) -> Result<Expression, String> {

@@ -3,8 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::EmbeddedApi;
-use crate::testing::{api, get, send, widgets};
+use crate::{
+    EmbeddedApi,
+    testing::{api, get, send, widgets},
+};
 
 const THINGS: &str = "/apis/example.dev/v1/namespaces/n/widgets";
 const SERVICES: &str = "/api/v1/namespaces/n/services";

@@ -3,8 +3,10 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use crate::EmbeddedApi;
-use crate::testing::{api, config_map, delete, send};
+use crate::{
+    EmbeddedApi,
+    testing::{api, config_map, delete, send},
+};
 
 const MAPS: &str = "/api/v1/namespaces/n/configmaps";
 

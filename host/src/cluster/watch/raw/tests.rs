@@ -1,8 +1,8 @@
 use kube::core::WatchEvent;
+use mortise_core::applied_fields::{self, MANAGER_PREFIX};
 use serde_json::{Value, json};
 
 use super::*;
-use mortise_core::applied_fields::{self, MANAGER_PREFIX};
 
 fn object(fields: &Value) -> Value {
     let manager = format!("{MANAGER_PREFIX}x");

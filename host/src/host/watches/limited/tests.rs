@@ -1,15 +1,15 @@
 use std::collections::BTreeSet;
 
-use serde_json::json;
-
-use super::*;
-use crate::host::Bounds;
 use mortise_core::{
     contract::Kind,
     path::Fields,
     reads::Demand,
     store::{Feed, Scope, Stores},
 };
+use serde_json::json;
+
+use super::*;
+use crate::host::Bounds;
 
 const LIST: &[&str] = &["metadata.labels"];
 /// The fields of a whole object.

@@ -9,8 +9,11 @@ use istio::{
     last_applied::ANNOTATION,
     predicate::MODULE_LABEL,
 };
-use mortise_sdk::testing::{Settled, identity::Identity};
-use mortise_sdk::{ObjectRef, kubernetes::Namespace};
+use mortise_sdk::{
+    ObjectRef,
+    kubernetes::Namespace,
+    testing::{Settled, identity::Identity},
+};
 use mortise_tests::goldens::{group::GroupCase, sorted};
 use serde_json::{Map, Value, json};
 

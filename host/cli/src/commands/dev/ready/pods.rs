@@ -2,15 +2,14 @@
 //! has a `ReplicaSet` for each of its templates.
 
 use anyhow::{Context as _, anyhow};
-use serde_json::{Value, json};
-use tokio::sync::Mutex;
-
 use mortise_core::{
     applied_fields,
     contract::Kind,
     resource::{Method, Outgoing, Refusal, encoded},
 };
 use mortise_host::cluster::Cluster;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 /// The label with the digest of the template, on the Pods of a Deployment.
 const TEMPLATE_HASH: &str = "pod-template-hash";

@@ -1,5 +1,6 @@
 //! The part below the tabs: the reconciles, one reconcile in detail, the logs, or the builds.
 
+use mortise_core::contract::{Level, display_kind};
 use ratatui::{
     Frame,
     layout::{Constraint, Rect},
@@ -14,7 +15,6 @@ use super::{
     styled::{self, BOLD, DIM, GREEN, RED, YELLOW},
 };
 use crate::commands::dev::message::Ran;
-use mortise_core::contract::{Level, display_kind};
 
 /// Draws the detail or the tab that is shown.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {

@@ -7,16 +7,16 @@ use std::{
 };
 
 use jiff::Timestamp;
-
-use crate::commands::dev::{
-    build::Line,
-    message::{Message, Ran, Running, Scene},
-};
 use mortise_core::{
     contract::{Level, display_kind},
     queue::Key,
 };
 use mortise_host::host::ProcessorStatus;
+
+use crate::commands::dev::{
+    build::Line,
+    message::{Message, Ran, Running, Scene},
+};
 
 /// The number of reconciles and of log lines that are kept.
 const MAX_ENTRIES: usize = 2000;

@@ -1,6 +1,7 @@
 //! Draws the model: a heading, the processors, the tabs, the body, a line of keys. Forty columns
 //! suffice.
 
+use mortise_core::contract::display_kind;
 use ratatui::{
     Frame,
     layout::{Constraint, Layout, Rect},
@@ -14,7 +15,6 @@ use super::{
     model::{Build, Guest, Model, Tab},
     styled::{BOLD, DIM, GREEN, RED, YELLOW},
 };
-use mortise_core::contract::display_kind;
 
 /// The width from which all columns fit.
 pub(super) const ALL_COLUMNS_WIDTH: u16 = 76;

@@ -1,6 +1,13 @@
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use mortise_core::{
+    contract::{Kind, Level, ObjectRef},
+    queue::{Cause, Key, Run},
+    reconcile::Report,
+    write::{Action, Change},
+};
+use mortise_host::wasm::{Line as GuestLine, Source};
 use ratatui::{Terminal, backend::TestBackend};
 use serde_json::json;
 
@@ -15,13 +22,6 @@ use crate::{
     },
     print::Secrets,
 };
-use mortise_core::{
-    contract::{Kind, Level, ObjectRef},
-    queue::{Cause, Key, Run},
-    reconcile::Report,
-    write::{Action, Change},
-};
-use mortise_host::wasm::{Line as GuestLine, Source};
 
 fn start() -> Timestamp {
     "2024-01-01T00:00:00Z".parse().unwrap()

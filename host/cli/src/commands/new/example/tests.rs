@@ -2,11 +2,11 @@ use kube::{
     Client,
     discovery::{ApiCapabilities, Discovery, Scope, verbs},
 };
+use mortise_core::contract::Kind;
 use mortise_embedded_api::{EmbeddedApi, Options};
 
 use super::*;
 use crate::files;
-use mortise_core::contract::Kind;
 
 /// Returns whether objects of the kind are stored; reviews, for instance, are only answered.
 fn is_stored(capabilities: &ApiCapabilities) -> bool {

@@ -1,11 +1,15 @@
 //! The IP families and addresses of Services, in a cluster with one family.
 
 use super::{Addresses, Failure, Value, is_empty, is_external, items, json, set, text};
-use crate::builtin::address;
-use crate::builtin::edit::default;
-use crate::builtin::validate::{service_addresses, shown};
-use crate::field_error::{FieldError, FieldPath};
-use crate::status::Named;
+use crate::{
+    builtin::{
+        address,
+        edit::default,
+        validate::{service_addresses, shown},
+    },
+    field_error::{FieldError, FieldPath},
+    status::Named,
+};
 
 /// The family of the cluster, and the one that it lacks.
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];

@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Addresses, Failure, Value, is_balanced, items, set, text};
-use crate::builtin::address;
-use crate::builtin::edit::items_mut;
-use crate::field_error::{FieldError, FieldPath};
-use crate::status::Named;
+use crate::{
+    builtin::{address, edit::items_mut},
+    field_error::{FieldError, FieldPath},
+    status::Named,
+};
 
 /// Allots node ports where they are needed.
 ///

@@ -3,8 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::super::shown;
-use super::{FieldError, FieldPath, Value, add_invalid, is_empty, items, text};
+use super::{super::shown, FieldError, FieldPath, Value, add_invalid, is_empty, items, text};
 use crate::name;
 
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];

@@ -1,7 +1,6 @@
 //! Validation of traffic policies and load balancers.
 
-use super::super::number::port;
-use super::{FieldError, FieldPath, Value, add_invalid, is_empty, text};
+use super::{super::number::port, FieldError, FieldPath, Value, add_invalid, is_empty, text};
 use crate::name;
 
 pub(super) const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";

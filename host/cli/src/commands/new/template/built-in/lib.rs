@@ -1,12 +1,7 @@
 //! Looks after {{kind}} objects that carry the label `{{package}}=yes`: each gets a `ConfigMap`.
 
-use mortise_sdk::{
-    Description, Failure, Host, NoConfig, Object, Outcome, Processor, Reconciler, Request,
-    Selection, Verbs, derived_name,
-    kubernetes::ConfigMap,
-    object::{Metadata, OwnerReference},
-};
 use serde::Deserialize;
+use mortise_sdk::{Description, Failure, Host, NoConfig, Object, Outcome, Processor, Reconciler, Request, Selection, Verbs, derived_name, kubernetes::ConfigMap, object::{Metadata, OwnerReference}};
 
 /// The part of a {{kind}} that is looked at.
 #[derive(Debug, Deserialize)]

@@ -1,5 +1,5 @@
-use mortise_sdk::testing::{Stub, request_for};
 use serde_json::{Value, json};
+use mortise_sdk::testing::{Stub, request_for};
 
 use super::*;
 

@@ -2,14 +2,9 @@
 //!
 //! The definition in `crds/` is made from the types here.
 
-use mortise_sdk::{
-    Description, Failure, Host, NoConfig, Object, Outcome, Processor, Reconciler, Request,
-    Selection, Verbs, derived_name,
-    kubernetes::ConfigMap,
-    object::{Metadata, OwnerReference},
-};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use mortise_sdk::{Description, Failure, Host, NoConfig, Object, Outcome, Processor, Reconciler, Request, Selection, Verbs, derived_name, kubernetes::ConfigMap, object::{Metadata, OwnerReference}};
 
 /// A text that is kept in a ConfigMap.
 #[derive(Debug, Deserialize, JsonSchema)]
