@@ -9,7 +9,7 @@ labels:
   {{- include "processor.labels" . | nindent 2 }}
 {{- end }}
 
-{{- /* The documents of a text in YAML, as a list in JSON. The arguments: the text, and the value it comes from. */ -}}
+{{- /* Parses the YAML documents in a text, and returns a JSON list. Arguments: `text`, and `value`, its name in errors. */ -}}
 {{- define "processor.documents" -}}
 {{- $value := .value }}
 {{- $documents := list }}

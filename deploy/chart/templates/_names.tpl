@@ -16,7 +16,7 @@ labels:
 {{- end }}
 {{- end }}
 
-{{- /* The memory limit: the host, two compilers, the calls. It is in the unit that the API server would write. */ -}}
+{{- /* The memory limit: host + 2 × compile + calls, as a canonical quantity, as the API server writes it. */ -}}
 {{- define "mortise.memory" -}}
 {{- with .Values.memoryMib -}}
 {{- $sum := add .host .compile .compile .calls -}}
@@ -28,7 +28,7 @@ labels:
 {{- if or .Values.registryCa .Values.requireSignatures }}true{{ end }}
 {{- end }}
 
-{{- /* An option of the program. The arguments: its name, and its value. Numbers come as floats. */ -}}
+{{- /* An option of `mortise run`. Arguments: its name and its value. Helm passes numbers as floats. */ -}}
 {{- define "mortise.option" -}}
 {{- $name := index . 0 }}
 {{- $value := index . 1 }}

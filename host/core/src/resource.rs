@@ -1,4 +1,4 @@
-//! How a kind is served, and a request to the API server and its answer as values.
+//! The resource under which a kind is served; a request to the API server and its answer as values.
 
 use std::{
     collections::HashMap,

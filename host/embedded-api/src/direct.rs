@@ -27,7 +27,7 @@ pub struct Update {
 /// The objects of a kind, or the changes of them.
 #[derive(Debug, PartialEq)]
 pub enum News {
-    /// All objects: there was no revision, or the history since it is forgotten.
+    /// The list of all objects, since there was no revision or the history since it is forgotten.
     List(Vec<Value>),
     /// The changes since the revision, in order.
     Changes(Vec<Change>),

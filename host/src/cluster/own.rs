@@ -282,8 +282,8 @@ mod tests {
         assert_eq!(sent.load(Ordering::Relaxed), 1);
     }
 
-    /// All definitions together are large, and one that is asked for by its name says where the API
-    /// server asks for conversions.
+    /// A list of all definitions is large; a single definition also says where the API server asks
+    /// for conversions.
     #[tokio::test]
     async fn definitions_are_read_one_by_one() {
         let (cluster, sent) = counted();

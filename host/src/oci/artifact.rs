@@ -24,7 +24,7 @@ pub mod annotation {
     pub const TITLE: &str = "org.opencontainers.image.title";
     /// The version that the component says it has.
     pub const VERSION: &str = "org.opencontainers.image.version";
-    /// What the component is for.
+    /// The purpose of the component.
     pub const DESCRIPTION: &str = "org.opencontainers.image.description";
     /// The revision of the sources.
     pub const REVISION: &str = "org.opencontainers.image.revision";

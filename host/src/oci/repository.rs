@@ -1,4 +1,4 @@
-//! One repository in a registry: what is asked of it, as whom, and how its answers are checked.
+//! The client of one repository in a registry: requests, credentials, and the check of answers.
 
 mod challenge;
 mod push;
@@ -41,18 +41,18 @@ pub struct Repository {
     registry: String,
     name: String,
     credentials: Option<Credentials>,
-    /// Whether the registry is written to.
+    /// True if the registry is written to.
     pushes: bool,
     state: Mutex<State>,
 }
 
-/// What the registry has shown of itself.
+/// The protocol that the registry has turned out to speak.
 #[derive(Debug, Default, Clone)]
 struct State {
     /// The header that the registry accepts, and the origin that asked for it. It goes nowhere
     /// else: not to the same host without TLS either.
     authorization: Option<(String, HeaderValue)>,
-    /// Whether the registry, which is this machine, speaks no TLS.
+    /// True if the registry is this machine and speaks no TLS.
     is_plain: bool,
 }
 

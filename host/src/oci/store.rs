@@ -79,7 +79,7 @@ pub struct Stored {
 pub struct Writer {
     store: Store,
     room: Option<Room>,
-    /// `None` while a part is written elsewhere, and after that failed.
+    /// The file; `None` while another thread writes a part, and after a write failed.
     file: Option<Unfinished>,
     waiting: BytesMut,
     written: u64,

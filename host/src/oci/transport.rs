@@ -50,7 +50,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
-/// How long a registry may take.
+/// The time limits of a request to a registry.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
     /// For a connection, with TLS.
@@ -63,7 +63,7 @@ pub struct Times {
     pub whole: Duration,
 }
 
-/// How registries are reached.
+/// The settings of connections to registries.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Certificates of authorities in PEM that are trusted besides the compiled-in ones.
@@ -74,7 +74,7 @@ pub struct Options {
     pub proxy: Option<String>,
     /// The hosts that are asked without the proxy, as `NO_PROXY` names them; `*` for all.
     pub no_proxy: Vec<String>,
-    /// How long a registry may take.
+    /// The time limits of a request.
     pub times: Times,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct Answer {
     pub(super) headers: HeaderMap,
     /// The address that answered.
     pub(super) from: Address,
-    /// Whether the connection ended at this machine.
+    /// True if the connection ended at this machine.
     pub(super) is_loopback: bool,
     body: hyper::body::Incoming,
     connection: Option<Connection>,

@@ -325,7 +325,7 @@ impl Controller {
     fn record(&mut self, fault: Option<Fault>) {
         let is_new = |fault: &&Fault| !fault.is_pulling() && self.fault.as_ref() != Some(fault);
         if let Some(fault) = fault.as_ref().filter(is_new) {
-            tracing::warn!(processor = %self.name, reason = fault.reason, message = fault.message, "not run as asked for");
+            tracing::warn!(processor = %self.name, reason = fault.reason, why = fault.message, "not run as asked for");
         }
         let phase = match &fault {
             None => Phase::AtWork,

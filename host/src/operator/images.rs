@@ -31,7 +31,7 @@ use crate::oci::{
 /// only those waiting that chose it.
 const MAX_CONCURRENT_PULLS: usize = 2;
 
-/// How artifacts are got.
+/// The settings for pulling artifacts.
 #[derive(Clone)]
 pub struct Options {
     /// The way to registries.
@@ -44,7 +44,7 @@ pub struct Options {
     pub policy: Option<Arc<Policy>>,
 }
 
-/// What the followers of all Processors share. Cheap to clone.
+/// The state that the followers of all Processors share. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Images(Arc<State>);
 
@@ -60,7 +60,7 @@ struct State {
 struct Kept {
     /// True if all Processors are known: nothing is removed before.
     is_complete: bool,
-    /// By Processor and use.
+    /// The digests, by Processor and use.
     of: BTreeMap<(Arc<str>, Use), BTreeSet<Digest>>,
 }
 

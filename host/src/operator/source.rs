@@ -1,4 +1,4 @@
-//! Where the modules of a Processor come from, and what was read of them.
+//! The modules of a Processor: their files or images, and the artifacts read from there.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What `--help` says after the options: examples, and what the exit codes mean.
+//! The texts of `--help` after the options: examples and exit codes.
 
 pub(super) const MORTISE: &str = "\
 Examples:

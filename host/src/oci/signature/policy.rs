@@ -1,4 +1,4 @@
-//! What has to be signed: by the keys of a Processor, and by those of the host.
+//! The signatures that modules need: by keys of their Processor, and by keys of the host.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! What the CRD's schema says of a field beyond its type, so that most of what is wrong is refused
-//! by the API server.
+//! Rules for fields in the CRD's schema, beyond types, so that the API server refuses most wrong
+//! values.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};

@@ -273,29 +273,25 @@ impl Controller {
         }
     }
 
-    /// Swaps the former version in again.
+    /// Swaps the former version in again. If it must not or cannot come back, the broken version
+    /// runs on, and the fault says why.
     async fn roll_back(&mut self, verdict: &Verdict) {
         let Some(running) = &mut self.running else { return };
-        let Some(former) = running.former.take() else { return };
-        let account = former.recipe.account.clone();
-        if let Err(fault) = self.check_account(&account).await {
-            tracing::warn!(processor = %self.name, %account, reason = fault.reason, "the former version does not come back: the host may not act as its account any more");
-            return;
-        }
-        if let Err(fault) = self.may_come_back(&former.origins) {
-            tracing::error!(processor = %self.name, error = fault.message, "the former version does not come back");
-            self.keep_broken(verdict, &former, &fault);
-            return;
-        }
-        let Some(running) = &mut self.running else { return };
         let pace = running.pace;
+        let broken = running.served.loaded.description.version.clone();
+        let origins = running.served.origins.clone();
+        let Some(former) = running.former.take() else { return };
         let former = former.at_pace(pace);
-        if let Err(error) = self.shared.host.swap(former.loaded.clone()).await {
-            tracing::error!(processor = %self.name, error = format!("{error:#}"), "the former version does not come back");
+        if let Err(fault) = self.bring_back(&former).await {
+            tracing::error!(processor = %self.name, error = fault.message, "the former version does not come back");
+            let former = &former.loaded.description.version;
+            let fault = Fault::stays_broken(&broken, verdict, former, &fault);
+            self.refuse(&fault);
+            self.record(Some(fault));
             return;
         }
-        let fault = Fault::rolled_back(&running.served.loaded.description.version, verdict);
-        self.before = Some(running.served.origins.clone());
+        let fault = Fault::rolled_back(&broken, verdict);
+        self.before = Some(origins);
         self.refuse(&fault);
         self.running = Some(Running::new(former, pace, None));
         self.claim_for_running();
@@ -303,15 +299,11 @@ impl Controller {
         self.record(Some(fault));
     }
 
-    /// Records that the running version has failed its probation and runs on, since the former one
-    /// is not signed as it has to be.
-    fn keep_broken(&mut self, verdict: &Verdict, former: &Served, fault: &Fault) {
-        let Some(running) = &self.running else { return };
-        let broken = &running.served.loaded.description.version;
-        let former = &former.loaded.description.version;
-        let fault = Fault::stays_broken(broken, verdict, former, fault);
-        self.refuse(&fault);
-        self.record(Some(fault));
+    async fn bring_back(&mut self, former: &Served) -> Result<(), Fault> {
+        self.check_account(&former.recipe.account).await?;
+        self.may_come_back(&former.origins)?;
+        let swapped = self.shared.host.swap(former.loaded.clone()).await;
+        swapped.map_err(|error| Fault::not_swapped(&error.into()))
     }
 
     /// Refuses the running version until the spec or the module changes.

@@ -38,16 +38,16 @@ pub(in crate::operator) struct Wanted {
 /// The state of one artifact.
 #[derive(Debug, Clone)]
 pub(in crate::operator) enum Image {
-    /// It is being resolved or pulled.
+    /// The artifact is being resolved or pulled.
     Coming,
-    /// It is here.
+    /// The artifact was pulled.
     Here {
         /// The artifact.
         pulled: Arc<Pulled>,
         /// Set while the registry does not say what the tag names now.
         away: Option<Away>,
     },
-    /// It is not to be had.
+    /// The artifact cannot be pulled.
     Failed(Fault),
 }
 
@@ -56,7 +56,7 @@ pub(in crate::operator) enum Image {
 pub struct Away {
     /// The time since when it does not.
     pub since: Timestamp,
-    /// The words for why.
+    /// The error message.
     pub why: String,
 }
 
@@ -74,7 +74,7 @@ pub(in crate::operator) struct Follower {
     tasks: JoinSet<()>,
 }
 
-/// One artifact that is followed.
+/// An artifact that is followed.
 struct Followed {
     puller: Puller,
     name: Arc<str>,

@@ -1,4 +1,4 @@
-//! One artifact: resolved, and got from the disk or from its registry.
+//! Resolves an artifact, and reads it from the disk or pulls it from its registry.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mortise_core::resource::{Outgoing, encoded};

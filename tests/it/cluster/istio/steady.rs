@@ -32,7 +32,12 @@ fn change(kind: &str, object: &Value) -> Option<Value> {
         "PeerAuthentication" => json!({"spec": {"mtls": {"mode": "DISABLE"}}}),
         "NetworkPolicy" => json!({"spec": {"podSelector": {"matchLabels": {"other": "yes"}}}}),
         "VerticalPodAutoscaler" => json!({"spec": {"updatePolicy": {"updateMode": "Off"}}}),
-        "PodDisruptionBudget" => json!({"spec": {"maxUnavailable": 17}}),
+        "PodDisruptionBudget" => {
+            // A budget has one of both.
+            let fields = ["minAvailable", "maxUnavailable"];
+            let field = fields.into_iter().find(|field| object["spec"].get(field).is_some())?;
+            json!({"spec": {field: 17}})
+        }
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
             // A merge patch replaces a list as a whole.
             let mut webhooks = object["webhooks"].clone();

@@ -293,6 +293,25 @@ async fn a_version_that_breaks_on_most_objects_is_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_version_does_not_come_back_as_an_account_that_the_host_may_no_longer_act_as() {
+    let place = Place::new().await;
+    place.apply(&tried_and(&["b1", "b2", "b3", "b4"])).await;
+    place.account("former", &json!({"labels": {"mortise.dev/processor": "rules"}})).await;
+    place.puppet("rules", &makes("1.0.0"), &json!({"serviceAccountName": "former"})).await;
+    place.reason("rules", "Synced", "Synced").await;
+    place.tap.lets_act_as("former", false);
+    let bad = makes("2.0.0").script(json!({"panics": "no such rule"}));
+    place.puppet("rules", &bad, &json!({})).await;
+    let (status, message) = place.reason("rules", "Loaded", "AccountNotGranted").await;
+    assert_eq!(status, "False", "{message}");
+    assert!(message.starts_with("version 2.0.0 broke on 4 of the first "), "{message}");
+    let says = "and version 1.0.0 does not come back: this host may not act as the ServiceAccount `former`";
+    assert!(message.contains(says), "{message}");
+    place.until_idle().await;
+    place.until_at_work_are(&["2.0.0"]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_version_that_breaks_on_half_of_the_objects_or_after_its_minute_stays() {
     let place = Place::with_first(&tried_and(&["b1", "b2", "b3"])).await;
     let next = makes("2.0.0").script(json!({"panics": "no"}));

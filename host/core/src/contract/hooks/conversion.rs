@@ -1,4 +1,4 @@
-//! What a component is shown of an object that it converts, and what becomes of its answer.
+//! The parts of an object that a component is shown to convert, and the check of its answer.
 //!
 //! An object is not parsed as a whole, but cut into its fields: a list of many objects passes
 //! through here.

@@ -21,7 +21,7 @@ pub struct {{processor}};
 impl Processor for {{processor}} {
     type Config = NoConfig;
 
-    /// Nothing but what is named here can be read or written.
+    /// Declares the objects that are read and written; all others are refused.
     fn describe(_config: &NoConfig) -> Result<Description, String> {
         let of = Selection::of::<{{type}}>().labels("{{package}}=yes").fields(["metadata"]);
         Ok(Description::new("{{package}}", env!("CARGO_PKG_VERSION"))
@@ -29,8 +29,8 @@ impl Processor for {{processor}} {
             .writes(Selection::of::<ConfigMap>(), Verbs::CREATE | Verbs::UPDATE))
     }
 
-    /// What should be for one {{kind}}. It runs again when anything changes that it has read or
-    /// written.
+    /// Returns the objects that should exist for one {{kind}}. Runs again when anything changes that
+    /// it has read or written.
     fn reconcile(request: &Request, _config: &NoConfig, _host: &Host) -> Result<Outcome, Failure> {
         let Some(object) = request.object::<{{type}}>()? else { return Ok(Outcome::new()) };
         let metadata = Metadata::new(derived_name(&object.metadata.name, &["text"]))

@@ -17,14 +17,14 @@ pub struct {{type}} {
     status: Option<Status>,
 }
 
-/// What is wanted.
+/// The wanted state.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Spec {
     /// The text.
     text: String,
 }
 
-/// What there is.
+/// The observed state.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Status {
@@ -44,15 +44,15 @@ pub struct {{processor}};
 impl Processor for {{processor}} {
     type Config = NoConfig;
 
-    /// Nothing but what is named here can be read or written.
+    /// Declares the objects that are read and written; all others are refused.
     fn describe(_config: &NoConfig) -> Result<Description, String> {
         Ok(Description::new("{{package}}", env!("CARGO_PKG_VERSION"))
             .reconciles(Reconciler::new("{{plural}}", Selection::of::<{{type}}>()))
             .writes(Selection::of::<ConfigMap>(), Verbs::CREATE | Verbs::UPDATE))
     }
 
-    /// What should be for one {{kind}}. It runs again when anything changes that it has read or
-    /// written.
+    /// Returns the objects that should exist for one {{kind}}. Runs again when anything changes that
+    /// it has read or written.
     fn reconcile(request: &Request, _config: &NoConfig, _host: &Host) -> Result<Outcome, Failure> {
         let Some(object) = request.object::<{{type}}>()? else { return Ok(Outcome::new()) };
         let metadata = Metadata::new(derived_name(&object.metadata.name, &["text"]))
