@@ -21,6 +21,7 @@ use mortise_tests::istio_client;
 use serde_json::Value;
 use test_guest_announce::{Announcements, Double};
 use test_guest_hooks::Hooks;
+use tokio::sync::Mutex;
 
 /// The guest whose component needs Istio's own renderer. Natively, a double stands for it.
 pub(crate) const INSTALLATION: &str = "guests/istio-installation";
@@ -45,11 +46,14 @@ pub(crate) fn with_cases() -> Vec<String> {
 }
 
 /// The component of a guest.
-async fn component(folder: &str) -> Component {
+pub(crate) async fn component(folder: &str) -> Component {
+    /// Tests that load one component at the same time would each compile it.
+    static COMPILING: Mutex<()> = Mutex::const_new(());
     let name = folder.to_owned();
     let parts = tokio::task::spawn_blocking(move || mortise_tests::parts(&name));
     let parts = parts.await.unwrap().unwrap();
     let cache = mortise_tests::code_cache();
+    let _compiling = COMPILING.lock().await;
     local::component(&local::engine(Some(&cache), true).unwrap(), parts).await.unwrap()
 }
 

@@ -11,7 +11,7 @@ use mortise::guest::Guest;
 use mortise_sdk::derived_name;
 use mortise_tests::language::Language;
 
-use crate::cases::both;
+use crate::cases::{both, component};
 
 /// Objects that break the expectations of secret-copy: no schema is checked.
 const WITHOUT_SPEC: &str = "apiVersion: copy.mortise.dev/v1\nkind: SecretCopy\nmetadata: {name: registry, namespace: platform}\n";
@@ -47,7 +47,9 @@ async fn the_cases_of_secret_copy_end_the_same_in_three_languages() {
 }
 
 /// Simulates a guest on objects, and returns what it prints: the reconcile fails.
-fn failed(guest: &str, objects: &str) -> String {
+async fn failed(guest: &str, objects: &str) -> String {
+    // The program finds the compiled code.
+    drop(component(guest).await);
     let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
     fs::write(file.path(), objects).unwrap();
     let module = mortise_tests::guest(guest).unwrap();
@@ -57,8 +59,8 @@ fn failed(guest: &str, objects: &str) -> String {
     said(&output)
 }
 
-#[test]
-fn an_exception_fails_the_run_with_its_message_and_its_line() {
+#[tokio::test]
+async fn an_exception_fails_the_run_with_its_message_and_its_line() {
     for language in languages() {
         let (source, statement, message) = match language {
             Language::Python => {
@@ -76,19 +78,19 @@ fn an_exception_fails_the_run_with_its_message_and_its_line() {
         let expected = format!(
             "SecretCopy copy.mortise.dev/v1 platform/registry: {message} ({source}:{line}, in reconcile)"
         );
-        let said = failed(language.secret_copy(), WITHOUT_SPEC);
+        let said = failed(language.secret_copy(), WITHOUT_SPEC).await;
         assert!(said.contains(&expected), "{expected}\n{said}");
     }
 }
 
-#[test]
-fn a_read_without_an_answer_is_told_the_same_in_three_languages() {
+#[tokio::test]
+async fn a_read_without_an_answer_is_told_the_same_in_three_languages() {
     let objects =
         format!("{WITHOUT_SPEC}spec: {{secret: registry, namespaces: \"a in (\"}}\n---\n{SECRET}");
-    let expected = failed("guests/secret-copy", &objects);
+    let expected = failed("guests/secret-copy", &objects).await;
     assert!(expected.contains("reading a list of Namespace v1 is not a valid query"), "{expected}");
     for language in languages() {
-        assert_eq!(failed(language.secret_copy(), &objects), expected, "{language:?}");
+        assert_eq!(failed(language.secret_copy(), &objects).await, expected, "{language:?}");
     }
 }
 
