@@ -134,9 +134,10 @@ pub fn causes(pod: &Pod, mesh: &Mesh, record: &Record) -> Causes {
         return causes;
     }
     let Mesh { expected, .. } = mesh;
+    // The time of 10,000 Pods is not parsed without need.
     let changed = |cause| {
-        let created = created(&pod.metadata).unwrap_or_default();
-        record.since(cause).is_some_and(|since| created < since)
+        let is_older = |since| created(&pod.metadata).unwrap_or_default() < since;
+        record.since(cause).is_some_and(is_older)
     };
     for (cause, holds) in [
         (Cause::Sidecar, expected.image_or_resources_differ(pod)),
