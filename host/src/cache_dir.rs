@@ -1,13 +1,13 @@
-//! The cache directory: compiled code and run records, which would cost time to make again.
+//! The cache directory: compiled code and run records, which take time to recreate.
 //!
-//! The host trusts the files in it, and even runs the code, so nobody else may write there: a
+//! The host trusts the files in it, and even executes the code, so no other user may write there: a
 //! directory is used only if it is owned by the user that this program runs as and if no other user
 //! may write to it. The directory is reached through a handle, so that no name leads out of it. A
-//! file in it is opened only if it is a regular file, is owned by this user, and is not reached
-//! through a link. See host/decisions/0028-what-lies-in-the-cache.md.
+//! file in it is opened only if it is a regular file, is owned by this user, and is not a link. See
+//! host/decisions/0028-what-lies-in-the-cache.md.
 //!
-//! A host that keeps nothing loses time, nothing else: a directory that cannot be written to is no
-//! fault. A directory that is not safe is one.
+//! Without a cache the host only starts more slowly: a directory that is not writable is no error.
+//! A directory that is not safe is one.
 
 mod trim;
 
@@ -25,19 +25,19 @@ use cap_std::{ambient_authority, fs::Dir};
 use mortise_core::error_chain;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-/// The mode of a new directory: nobody but the owner may do anything.
+/// The mode of a new directory: access for the owner only.
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// The mode bits by which the group and all others may write.
+/// The mode bits that let the group and all others write.
 const OTHERS_WRITE: u32 = 0o022;
-/// The prefix of the names of files that are not finished.
+/// The prefix of the names of unfinished files.
 const UNFINISHED: &str = "unfinished-";
 
 /// The reason why a directory is not used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The directory belongs to another user, who could put anything into it.
+    /// The directory belongs to another user, who could put any file into it.
     #[error(
         "the cache directory `{}` is owned by user {owner}, not by user {us}, whom this program runs as: name one of your own with \
          --cache, `{}` for instance", path.display(), path.join("mortise").display()
@@ -51,7 +51,7 @@ pub enum Error {
         us: u32,
     },
 
-    /// Others may write to the directory, and could put anything into it.
+    /// Others may write to the directory, and could put any file into it.
     #[error(
         "others may write to the cache directory `{}` (mode {mode:04o}), and what lies in it is run: take that away with `chmod go-w`, \
          or name another with --cache", path.display()
@@ -63,7 +63,7 @@ pub enum Error {
         mode: u32,
     },
 
-    /// The path is no directory, or cannot be opened.
+    /// The path is not a directory, or cannot be opened.
     #[error("cannot open the cache directory `{}`: name another with --cache", path.display())]
     Unusable {
         path: PathBuf,
@@ -71,7 +71,7 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// The directory does not exist, and there is no space or no right to make it.
+    /// The directory does not exist, and cannot be created for want of space or permission.
     #[error("cannot make the cache directory `{}`", path.display())]
     NotMade {
         path: PathBuf,
@@ -87,8 +87,8 @@ pub struct CacheDir {
     path: PathBuf,
 }
 
-/// A file that is being written under another name, so that nobody sees half of it. It is removed
-/// if it is dropped unfinished.
+/// A file that is written under a temporary name, so that no reader sees it incomplete. Removed if
+/// dropped unfinished.
 #[derive(Debug)]
 pub struct Unfinished {
     file: File,
@@ -96,8 +96,8 @@ pub struct Unfinished {
     dir: Arc<Dir>,
 }
 
-/// Returns whether an error says that nothing can be written there, as on a full or a read-only
-/// file system: a reason to go on without the directory.
+/// Returns whether an error says that the place is not writable, such as a full or a read-only file
+/// system: a reason to go on without the directory.
 pub fn is_unwritable(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -111,8 +111,7 @@ pub fn is_unwritable(error: &io::Error) -> bool {
 // === impl Error ===
 
 impl Error {
-    /// Returns whether the error only means that nothing can be kept: a caller may go on without
-    /// the directory.
+    /// Returns whether the directory is only unwritable: a caller may go on without it.
     pub fn is_unwritable(&self) -> bool {
         matches!(self, Self::NotMade { .. })
     }
@@ -123,7 +122,7 @@ impl Error {
 ///
 /// # Errors
 ///
-/// Fails for a directory that is not ours or that others may write to, because code in it is run.
+/// Fails for a directory of another user or writable by others, because code in it is executed.
 pub fn open(path: Option<&Path>) -> anyhow::Result<Option<CacheDir>> {
     match path.map(CacheDir::open).transpose() {
         Ok(cache) => Ok(cache),
@@ -145,10 +144,9 @@ impl CacheDir {
     ///
     /// # Errors
     ///
-    /// Fails if the directory is owned or may be written to by another user, if the path is no
-    /// directory, or if it cannot be opened; and, with an error that is
-    /// [unwritable](Error::is_unwritable), if the directory does not exist and there is no space or
-    /// no right to make it.
+    /// Fails if another user owns the directory or may write to it, if the path is no directory, or
+    /// if it cannot be opened; and, with an error that is [unwritable](Error::is_unwritable), if
+    /// the directory cannot be created for want of space or permission.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let made = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path);
         made.map_err(|source| cannot_make(path, source))?;
@@ -158,7 +156,7 @@ impl CacheDir {
         }
     }
 
-    /// Opens a directory in this one, which is made if it does not exist. A link is not followed.
+    /// Opens a subdirectory, which is created if it does not exist. Links are not followed.
     ///
     /// # Errors
     ///
@@ -212,7 +210,7 @@ impl CacheDir {
     /// Fails if the system cannot open the file, and if it is not a regular file, is a link, is
     /// owned by another user, or may be written to by others.
     pub fn open_file(&self, name: &str) -> io::Result<File> {
-        // Without NONBLOCK, opening a pipe that somebody put there would wait for its other end.
+        // Without NONBLOCK, opening a named pipe would wait for its other end.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&*self.dir, name, flags, Mode::empty())?);
         let metadata = file.metadata()?;
@@ -231,13 +229,13 @@ impl CacheDir {
         Ok(file)
     }
 
-    /// Begins a file. Nobody sees it before it is [finished](Unfinished::finish).
+    /// Begins a file. No reader sees it before it is [finished](Unfinished::finish).
     ///
     /// # Errors
     ///
     /// The errors of the system: see [`is_unwritable`].
     pub fn begin_file(&self) -> io::Result<Unfinished> {
-        // A random name is unique also where two hosts in containers, whose processes have the same
+        // A random name is unique even if two hosts in containers, whose processes have the same
         // id, share the directory.
         let name = format!("{UNFINISHED}{:016x}", rand::random::<u64>());
         let flags =
@@ -261,26 +259,26 @@ impl Unfinished {
         &mut self.file
     }
 
-    /// Gives the file its final name, in place of the file that is there. A process that has opened
-    /// the old file goes on reading it.
+    /// Renames the file to its final name, replacing an existing file. A process that has opened
+    /// the old file can go on reading it.
     ///
     /// # Errors
     ///
     /// The errors of the system.
     pub fn finish(self, name: &str) -> io::Result<()> {
-        // Dropping it afterwards finds nothing to remove.
+        // Dropping it afterwards finds no file to remove.
         Ok(rustix::fs::renameat(&*self.dir, &self.name, &*self.dir, name)?)
     }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // A file that cannot be removed is left: the cleanup of the directory removes it later.
+        // A file that cannot be removed is left to the cleanup of the directory.
         let _ = rustix::fs::unlinkat(&*self.dir, &self.name, AtFlags::empty());
     }
 }
 
-/// Returns the id of the user that this program acts as.
+/// Returns the effective user id of this process.
 fn our_id() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -294,7 +292,7 @@ fn cannot_make(path: &Path, source: io::Error) -> Error {
     }
 }
 
-/// Returns why a directory that is there cannot be opened; most likely another user owns it.
+/// Returns the error of an existing directory that cannot be opened, most likely another user's.
 fn closed(path: &Path, source: io::Error) -> Error {
     let (path, us) = (path.to_owned(), our_id());
     match std::fs::metadata(&path).map(|metadata| metadata.uid()) {
@@ -368,7 +366,7 @@ mod tests {
     #[test]
     fn a_directory_of_somebody_else_is_refused() {
         let (_folder, path) = folder();
-        // Only root can give a directory away; any other user finds one of root's.
+        // Only root can give a directory away; other users test with one of root's.
         let theirs = if our_id() == 0 {
             CacheDir::open(&path).unwrap();
             chown(&path, Some(12_345), None).unwrap();
@@ -403,7 +401,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_cannot_be_made_is_no_fault() {
-        // Nobody can make one there, root included.
+        // No user can create a directory there, root included.
         let error = cannot_make(Path::new("/c"), rustix::io::Errno::ROFS.into());
         assert!(error.is_unwritable(), "{error}");
         for errno in [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT, rustix::io::Errno::ACCESS]

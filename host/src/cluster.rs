@@ -1,13 +1,13 @@
 //! A cluster: its client, and the kinds that it serves.
 //!
 //! Discovery is requested per group and version, when one of its kinds is first looked up, and
-//! remembered. [`Cluster::forget`] drops what is remembered of a group, and is to be called when a
-//! `CustomResourceDefinition` changes. The answer that a kind is *not* served counts for
+//! cached. [`Cluster::forget`] drops the cached kinds of a group; call it when a
+//! `CustomResourceDefinition` changes. The answer that a kind is *not* served is cached for
 //! [`UNKNOWN_KIND_TTL`] only, so that a new kind is found without a notification too.
 //!
 //! The names of kinds are untrusted, and discovery is a request with the host's own rights. So
 //! discovery is requested only for groups and versions that the server lists itself: no untrusted
-//! text gets into a path, and what is remembered is bounded by what the server serves.
+//! text gets into a path, and the cache is bounded by the kinds that the server serves.
 
 pub mod access;
 mod definition;
@@ -51,11 +51,11 @@ use self::lease::Guard;
 /// The time for which a kind counts as not served after the server said so.
 pub const UNKNOWN_KIND_TTL: Duration = Duration::from_secs(5);
 
-/// The number of groups and versions that are looked up within [`UNKNOWN_KIND_TTL`] though the
-/// server does not list them: more than are needed at once, and few requests.
+/// The number of unlisted groups and versions that are looked up within [`UNKNOWN_KIND_TTL`]: more
+/// than are needed at once, and few requests.
 const MAX_MISSING_LOOKUPS: usize = 8;
 
-/// A cluster that objects are read from and written to. Cheap to clone.
+/// A cluster: objects are read from it and written to it. Cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
@@ -79,7 +79,7 @@ struct Served {
 /// The groups and versions that the server lists.
 #[derive(Default)]
 struct Listed {
-    /// Locked while the server is asked, so that all callers that wait share one request.
+    /// Locked during the request, so that concurrent callers share one request.
     versions: tokio::sync::Mutex<Versions>,
     /// The groups of which a `CustomResourceDefinition` has changed since the list was made.
     forgotten: Mutex<HashSet<String>>,
@@ -95,7 +95,7 @@ struct Versions {
     missing: HashSet<GroupVersion>,
 }
 
-/// No valid answer is remembered: the cluster has to be asked.
+/// The cache holds no valid answer: the cluster has to be asked.
 struct Unasked;
 
 // === impl Cluster ===
@@ -162,7 +162,7 @@ impl Cluster {
         Ok(found)
     }
 
-    /// Returns how the cluster serves a kind, if that is remembered. Sends no request.
+    /// Returns how the cluster serves a kind, if that is cached. Sends no request.
     pub(crate) fn known(&self, kind: &Kind) -> Option<Arc<Resource>> {
         let of = GroupVersion { group: kind.group.clone(), version: kind.version.clone() };
         self.remembered(&of, &kind.kind).ok().flatten()
@@ -207,7 +207,7 @@ impl Cluster {
         if !is_new && !self.listed.forgotten.lock().contains(&of.group) {
             return Ok(false);
         }
-        // A change from now on may not be in the answer.
+        // The answer may lack changes that come after this point.
         let forgotten = std::mem::take(&mut *self.listed.forgotten.lock());
         let answer = self.send(&Outgoing::get("/apis".to_owned())).await;
         let answer = answer.inspect_err(|_| self.listed.forgotten.lock().extend(forgotten))?;
@@ -269,8 +269,8 @@ impl Api for Cluster {
     }
 }
 
-/// Returns the message of a failed request for people: the API server's own words, else the
-/// innermost cause. The outer causes only say in which layer the request failed.
+/// Returns the message of a failed request for people: the API server's own message, else the
+/// innermost cause. The outer causes only name the layer in which the request failed.
 pub(crate) fn cause_of(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return format!("{} ({})", status.message, status.code);

@@ -1,4 +1,4 @@
-//! Watches files, and debounces their changes: changes that come together are taken as one burst.
+//! Watches files, and debounces their changes: a burst of changes is reported as one.
 
 #[cfg(test)]
 mod tests;
@@ -14,9 +14,9 @@ use tokio::{
     time::Instant,
 };
 
-/// The time without a change after which a burst is over.
+/// The time without a change that ends a burst.
 const QUIET_PERIOD: Duration = Duration::from_millis(50);
-/// The longest time that the end of a burst is waited for.
+/// The maximum duration of a burst.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Debounced changes of files.
@@ -27,19 +27,19 @@ pub struct Debounced {
     end: Instant,
 }
 
-/// Creates a watcher of files, which watches nothing yet, and the bursts of its changes.
+/// Creates a file watcher without any files, and the debounced changes that it reports.
 ///
-/// An empty path stands for changes of any files: the system reported an error, or had more changes
-/// than it could report.
+/// An empty path stands for changes of any files: the system reported an error, or its queue
+/// overflowed.
 ///
 /// # Errors
 ///
-/// Fails if the system has no means left to watch files.
+/// Fails if the system's limits on file watches are reached.
 pub fn watcher(config: Config) -> notify::Result<(RecommendedWatcher, Debounced)> {
     let (send, paths) = mpsc::unbounded_channel();
     let send_paths = move |event: notify::Result<notify::Event>| {
         let Ok(event) = event else {
-            // Sending fails only when the program ends and the receiver is gone. So below.
+            // Sending fails only if the receiver is dropped, when the program ends. So below.
             let _ = send.send(PathBuf::new());
             return;
         };
@@ -53,7 +53,7 @@ pub fn watcher(config: Config) -> notify::Result<(RecommendedWatcher, Debounced)
     Ok((RecommendedWatcher::new(send_paths, config)?, Debounced::new(paths)))
 }
 
-/// Returns whether an event is a change: the programs that wait for changes of a file read it, too.
+/// Returns whether an event is a change and not a read: the watching programs read files too.
 fn is_change(kind: EventKind) -> bool {
     match kind {
         EventKind::Access(AccessKind::Close(mode)) => mode == AccessMode::Write,
@@ -70,13 +70,13 @@ impl Debounced {
         Self { paths, changed: BTreeSet::new(), quiet: now, end: now }
     }
 
-    /// Waits for a first change, and returns all changes until none has come for [`QUIET_PERIOD`],
-    /// or for [`MAX_WAIT`] at most. No change is lost if the future is dropped.
+    /// Waits for a first change, and returns all changes until none came for [`QUIET_PERIOD`], or
+    /// until [`MAX_WAIT`]. Cancel safe: no change is lost.
     pub async fn next(&mut self) -> BTreeSet<PathBuf> {
         loop {
             let changed = if self.changed.is_empty() {
                 let Some(first) = self.paths.recv().await else {
-                    // The watcher is gone: there will be no more changes.
+                    // The watcher was dropped: no more changes will come.
                     return std::future::pending().await;
                 };
                 self.end = Instant::now() + MAX_WAIT;

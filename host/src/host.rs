@@ -1,5 +1,5 @@
 //! Builds every part of a host, owns every task, and waits for their end. If a task ends by itself,
-//! the host ends with that task's error: a host never goes on without one of its parts.
+//! the host ends with that task's error: a host never runs without one of its parts.
 
 mod hooks;
 mod open;
@@ -66,7 +66,7 @@ use crate::{
 /// The number of reports that can wait for [`Host::next_report`].
 const REPORT_CAPACITY: usize = 1024;
 
-/// Returns a current value of a host, also after its [`Host`] was moved.
+/// A function that returns a current value of a host, also after its [`Host`] was moved.
 pub type Source<T> = Arc<dyn Fn() -> T + Send + Sync>;
 
 /// A component with its description, its configuration and its settings.
@@ -90,10 +90,10 @@ pub struct Host {
     shared: Arc<HostState>,
     tasks: Mutex<JoinSet<anyhow::Result<()>>>,
     reports: tokio::sync::Mutex<mpsc::Receiver<Report>>,
-    /// The locks by processor name: the swaps of one processor are made one after the other.
+    /// Locks by processor name, which serialize the swaps of a processor.
     turns: Mutex<BTreeMap<Arc<str>, Arc<tokio::sync::Mutex<()>>>>,
     users: AtomicU64,
-    /// Changes with each change of a `CustomResourceDefinition`.
+    /// A counter that changes with each change of a `CustomResourceDefinition`.
     definitions: latest::Receiver<u64>,
     stop: CancellationToken,
     /// Cancelled when no new run may begin: together with `stop`, or earlier.
@@ -172,8 +172,8 @@ impl Host {
             let records = Arc::clone(&host.shared.parts.records);
             let written = record_file::run(Arc::clone(file), records);
             let lease = options.lease.clone();
-            // Records are written by the leader only: a standby has none. The hour after which
-            // records of former starts are dropped begins with the first runs.
+            // Records are written by the leader only: a standby has none. Unverified records expire
+            // an hour after the first runs can begin.
             let written = async move {
                 lease.held().await;
                 written.await;
@@ -239,7 +239,7 @@ impl Host {
                     () = begin_nothing.cancelled() => {}
                     () = lease.held() => shared.dispatch(report, begin_nothing.clone()).await?,
                 },
-                // The caller runs the keys, so there is only the stop to wait for.
+                // The caller runs the keys: only wait for `stop`.
                 Drive::Caller => {}
             }
             stop.cancelled().await;
@@ -255,7 +255,7 @@ impl Host {
         self.users.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Waits for the next finished reconcile, of any processor. Skipped runs are not reported.
+    /// Waits for the next finished reconcile of any processor. Skipped runs are not reported.
     /// Several callers share the reports: each report goes to one caller.
     ///
     /// # Errors
@@ -265,7 +265,7 @@ impl Host {
     pub async fn next_report(&self) -> anyhow::Result<Report> {
         let mut reports = self.reports.lock().await;
         tokio::select! {
-            // Checked before the tasks: `stop` waits for their ends itself.
+            // `stop` is checked first: `Host::stop` joins the tasks itself.
             biased;
             () = self.stop.cancelled() => anyhow::bail!("the host was told to stop"),
             Some(report) = reports.recv() => Ok(report),
@@ -299,7 +299,7 @@ impl Host {
     /// Fails if a task of the host has failed.
     pub async fn stop(&self) -> anyhow::Result<()> {
         self.stop.cancel();
-        // A task that waits to send a report would wait for ever without a reader.
+        // Without a reader, a task that sends to the full channel would block forever.
         self.reports.lock().await.close();
         if self.tasks.lock().is_empty() {
             return Ok(());
@@ -411,7 +411,7 @@ impl Host {
         self.shared.dispatch.queue().is_idle()
     }
 
-    /// Returns whether all watched objects are known and nothing is left to do for now; see
+    /// Returns whether all first lists are complete and the queue is settled; see
     /// [`queue::Queue::is_settled`].
     pub fn is_settled(&self) -> bool {
         self.shared.dispatch.feed();

@@ -1,6 +1,6 @@
-//! A Kubernetes operator host: what runs in a cluster. The rules are in `mortise_core`; the
-//! commands for the authors of processors are in the package `mortise`. ARCHITECTURE.md beside this
-//! crate is the map of the design; this is the index of the modules, from the bottom.
+//! The operator host that runs in a cluster. The rules are in `mortise_core`; the commands for the
+//! authors of processors are in the package `mortise`. ARCHITECTURE.md beside this crate describes
+//! the design; this is the index of the modules, from the bottom.
 //!
 //! | module | holds |
 //! | --- | --- |

@@ -1,8 +1,8 @@
-//! The metrics of the host, all in one list.
+//! The metrics of the host.
 //!
 //! Labels are processor, kind, verb, reason and the like, each with few values; never an object's
-//! name, of which there is no bound. Events are counted when they happen; states are sampled when
-//! the metrics are asked for.
+//! name, of which there is no bound. Events are counted when they happen; states are sampled at
+//! each scrape.
 
 pub(crate) mod dropped_lines;
 mod hooks;
@@ -48,36 +48,36 @@ use self::{
 /// The media type of [`Metrics::text`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The shortest bucket of a duration. A reconcile that finds nothing to do takes a millisecond; one
-/// that waits for a slow API server takes some seconds.
+/// The smallest bucket of a duration. A reconcile without changes takes a millisecond; one that
+/// waits for a slow API server takes some seconds.
 const MIN_SECONDS: f64 = 0.0005;
-/// The number of buckets: up to 16 s, each bucket twice as long as the one before.
+/// The number of buckets: up to 16 s, each twice the one before.
 const BUCKETS: u16 = 16;
 
-/// The shortest wait that is counted: finding a free slot takes less.
+/// The shortest wait that is counted: taking a free slot takes less.
 const MIN_WAIT: Duration = Duration::from_millis(1);
 
-/// The shortest bucket of a compilation. A small module is compiled in a fraction of a second, a
+/// The smallest bucket of a compilation. A small module is compiled in a fraction of a second, a
 /// large one in minutes.
 const MIN_COMPILE_SECONDS: f64 = 0.05;
 const COMPILE_BUCKETS: u16 = 14;
 
-/// The number of kinds whose restarts are counted separately: authors of descriptions can name many
+/// The number of kinds whose restarts are counted separately: descriptions can name any number of
 /// kinds.
 const MAX_RESTARTED_KINDS: usize = 512;
 
-/// The metrics of a host. Clones share one state.
+/// The metrics of a host. Clones share their state.
 #[derive(Clone)]
 pub struct Metrics(Arc<All>);
 
-/// The states that are sampled when the metrics are asked for.
+/// The states that are sampled at each scrape.
 #[derive(Debug, Default)]
 pub struct Sample {
     /// The number of keys of each processor, by state.
     pub queues: Vec<(Arc<str>, queue::State)>,
     /// The number of calls of each processor that wait for a slot.
     pub waiting: Vec<(Arc<str>, usize)>,
-    /// The memory that the stored objects of each kind take.
+    /// The memory of the stored objects of each kind.
     pub stores: Vec<(Arc<Kind>, Memory)>,
     /// True if the host may write.
     pub leads: bool,
@@ -122,12 +122,12 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Returns all metrics, at zero.
+    /// Creates all metrics, at zero.
     pub fn new() -> Self {
         Self(Arc::new(All::new()))
     }
 
-    /// Counts a reconcile that has ended, or was skipped.
+    /// Counts a reconcile that has ended or was skipped.
     pub fn ended(&self, report: &Report) {
         let key = &report.key;
         if let Some(why) = report.not_skipped {
@@ -190,8 +190,8 @@ impl Metrics {
         self.0.calls_trapped.of(trapped).inc();
     }
 
-    /// Counts a call of a library: answered from memory (`memo`), by a call of its own (`call`), by
-    /// one that was under way (`shared`), or not (`trap`).
+    /// Counts a call of a library: answered from the cache (`memo`), by a call of its own (`call`),
+    /// by another caller's call in progress (`shared`), or failed (`trap`).
     pub(crate) fn called_library(&self, processor: &Arc<str>, result: &'static str) {
         let called = LibraryCall { processor: Arc::clone(processor), result };
         self.0.library_calls.of(called).inc();
@@ -214,9 +214,9 @@ impl Metrics {
         self.0.conflicts_forced.of(of).inc();
     }
 
-    /// Counts a read or write that a processor was refused, since its account may not do it or its
-    /// description does not declare it. Kinds that the description does not declare are counted
-    /// together: a guest can name any number.
+    /// Counts a denied read or write of a processor: its account lacks the right, or its
+    /// description the declaration. Undeclared kinds are counted together: a guest can name any
+    /// number.
     pub fn denied(&self, processor: &Arc<str>, denial: &Denial, declared: &[Kind]) {
         let Kind { group, kind, .. } = &denial.kind;
         let is_declared = declared.iter().any(|of| of.group == *group && of.kind == *kind);
@@ -226,7 +226,7 @@ impl Metrics {
         self.0.denied.of(denied).inc();
     }
 
-    /// Removes all series of a processor that is gone.
+    /// Removes all series of a deleted processor.
     pub fn forget_processor(&self, processor: &str) {
         let Self(all) = self;
         all.reconciles.forget(processor);
@@ -248,7 +248,7 @@ impl Metrics {
         dropped_lines::LIMITED.forget(processor);
     }
 
-    /// Counts a watch that has failed and is begun again.
+    /// Counts a watch that has failed and is restarted.
     pub fn watch_restarted(&self, kind: &Kind) {
         let kind = kind_label(kind);
         let mut known = self.0.restarted.lock();
@@ -258,26 +258,26 @@ impl Metrics {
         known.insert(stored.kind);
     }
 
-    /// Counts a lookup of a module's code in the cache: `hit`, `miss`, or `refused` if the code
-    /// that was found must not be used.
+    /// Counts a lookup of a module's code in the cache: `hit`, `miss`, or `refused` for an entry
+    /// that must not be used.
     pub fn code_looked_up(&self, result: &'static str) {
         self.0.code_lookups.get_or_create(&LookedUp { result }).inc();
     }
 
-    /// Counts a compilation and its duration. `result`: `success`, or one word for the reason of
-    /// the failure.
+    /// Counts a compilation and its duration. `result`: `success`, or the reason of the failure in
+    /// one word.
     pub fn compiled(&self, took: Duration, result: &'static str) {
         let compiled = Compiled { result };
         self.0.compile_duration.get_or_create(&compiled).observe(took.as_secs_f64());
     }
 
-    /// Returns all metrics in the text form that Prometheus reads.
+    /// Returns all metrics in the `OpenMetrics` text format.
     pub fn text(&self, sample: &Sample) -> Result<String, fmt::Error> {
         let Self(all) = self;
-        // Processors and kinds that are gone since the last time are not reported any more.
+        // Processors and kinds that have disappeared since the last scrape are no longer reported.
         all.queue_keys.clear();
         all.calls_waiting.clear();
-        // A line may come after its processor was forgotten.
+        // A line may arrive after its processor was removed.
         dropped_lines::LIMITED
             .retain(|processor| sample.queues.iter().any(|(known, _)| **known == *processor));
         all.store_objects.clear();
@@ -354,7 +354,7 @@ impl All {
     }
 
     /// Registers the metrics: their names (to which the format adds `_total` for counters, and the
-    /// unit) and their meanings.
+    /// unit) and their help texts.
     fn register(&mut self) {
         let registry = &mut self.registry;
         registry.register("reconciles", "Reconciles by result", self.reconciles.family.clone());
@@ -476,7 +476,7 @@ impl All {
         );
     }
 
-    /// Removes the restarts of kinds that are not watched any more, once many kinds are counted.
+    /// Removes the restarts of kinds that are no longer watched, once many kinds are counted.
     fn forget_restarts(&self, stores: &[(Arc<Kind>, Memory)]) {
         let mut known = self.restarted.lock();
         if known.len() <= MAX_RESTARTED_KINDS / 2 {
@@ -525,8 +525,8 @@ fn whole(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Returns a kind as the value of the label `kind`, as `kubectl` takes it:
-/// `VirtualService.networking.istio.io`. A label is no text for people, who see
+/// Returns a kind as the value of the label `kind`, in the form that `kubectl` accepts:
+/// `VirtualService.networking.istio.io`. Texts for people use
 /// [`display_kind`](mortise_core::contract::display_kind).
 fn kind_label(kind: &Kind) -> String {
     if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) }

@@ -1,8 +1,8 @@
-//! Modules in OCI registries: references, what is asked of a registry and how its answers are
-//! checked, pulled artifacts on disk, and signatures.
+//! Modules in OCI registries: references, requests and the validation of answers, pulled artifacts
+//! on disk, and signatures.
 //!
-//! Everything that a registry says is hostile input: addresses are checked before they are asked,
-//! bodies are bounded, and nothing counts as pulled before its digest was computed.
+//! Every answer of a registry is hostile input: addresses are checked before a request, bodies are
+//! bounded, and an artifact counts as pulled only after its digest was computed.
 
 mod address;
 pub mod artifact;
@@ -30,11 +30,11 @@ use std::sync::Arc;
 
 use self::transport::Transport;
 
-/// The largest module that is read, in bytes. Go guests have 10 to 60 MiB; compiling a module takes
-/// some ten times its size of memory.
+/// The largest module that is accepted, in bytes. Go guests have 10 to 60 MiB; compiling a module
+/// takes about ten times its size in memory.
 pub const MAX_MODULE_BYTES: u64 = 64 << 20;
 
-/// Reads a text as each thing that a registry may say in a header or a small answer.
+/// Parses a text as each value that a registry may send in a header or a small answer.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn check_answer(text: &str) {
     repository::check_challenge(text);
@@ -49,18 +49,18 @@ pub(crate) fn check_answer(text: &str) {
     }
 }
 
-/// The way to all registries. Cheap to clone.
+/// The client of all registries. Cheap to clone.
 #[derive(Clone)]
 pub struct Registries(Arc<Transport>);
 
 // === impl Registries ===
 
 impl Registries {
-    /// Prepares requests.
+    /// Builds the client.
     ///
     /// # Errors
     ///
-    /// Fails for certificates or a proxy that cannot be read.
+    /// Fails for certificates or a proxy address that cannot be parsed.
     pub fn build(options: Options) -> Result<Self, InvalidOptions> {
         Ok(Self(Arc::new(Transport::build(options)?)))
     }

@@ -1,9 +1,9 @@
 //! Watches the Processor resources and runs a `Controller` for each of them.
 //!
-//! *Guarantees.* A fault of one Processor stops no other, since each has a controller of its own.
-//! If a new spec cannot be loaded or swapped in, the former version keeps running, and the
-//! conditions say so; a version whose account withdraws its consent is removed. A status is written
-//! at most about once a second, and only if it differs from the last one.
+//! *Guarantees.* Each Processor has its own controller, so a fault of one stops no other. If a new
+//! spec cannot be loaded or swapped in, the former version keeps running, and the conditions say
+//! so; a version whose account withdraws its consent is removed. A status is written at most about
+//! once a second, and only if it differs from the last one.
 //!
 //! *Assumption.* The cluster acts with the host's own rights, and the host runs no other
 //! processors.
@@ -82,8 +82,8 @@ pub struct Options {
     pub images: ImageOptions,
     /// The clock for the times in conditions.
     pub now: Clock,
-    /// The guard that says whether this host may write. A standby loads the same versions as the
-    /// leader, and writes no statuses.
+    /// The guard of the Lease: held if this host may write. A standby loads the same versions as
+    /// the leader, and writes no statuses.
     pub lease: Guard,
     /// The upper bounds on the limits of a Processor.
     pub largest: Largest,
@@ -126,7 +126,7 @@ impl Operator {
     ///
     /// # Errors
     ///
-    /// The folder cannot be opened, or the API server does not say who the host is.
+    /// Fails if the folder cannot be opened, or if the API server refuses the `SelfSubjectReview`.
     pub async fn open(
         cluster: &Cluster,
         engine: &Engine,
@@ -169,8 +169,8 @@ impl Operator {
     ///
     /// # Errors
     ///
-    /// The host is of no use: it may not watch Processors or accounts, one of these watches ended,
-    /// or a controller panicked.
+    /// Fails if the host may not watch Processors or accounts, if one of these watches ended, or if
+    /// a controller panicked.
     pub async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         let (shared, namespace) = (Arc::clone(&self.shared), self.namespace.clone());
         let ended = tokio::select! {
@@ -198,7 +198,7 @@ impl Operator {
         self.shared.accounts.listed().await;
         let resource = ApiResource::erase::<Processor>(&());
         let client = crate::cluster::guarded(self.shared.cluster.client());
-        // Untyped: one Processor that does not fit the type would hide all others.
+        // Untyped: in a typed list, one Processor that fails to deserialize would hide all others.
         let api: Api<DynamicObject> = match &self.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource),
             None => Api::all_with(client, &resource),
@@ -249,8 +249,8 @@ impl Operator {
         let processor = Arc::new(read(object));
         self.shared.claims.record(&name, &processor);
         self.shared.images.record(&name, &processor);
-        // A Processor whose controller is about to end gets another one, which starts after the
-        // former one has removed its version.
+        // A Processor whose controller is about to end gets a new controller, which starts after
+        // the former one has removed its version.
         let alive = self
             .senders
             .get(&name)
@@ -277,9 +277,8 @@ fn name_of(object: &DynamicObject) -> Arc<str> {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any()).into()
 }
 
-/// Reads a Processor as it is stored. A Processor that was stored under another definition of the
-/// kind may not fit the type: then its status is read as `None`, or its spec says in `unreadable`
-/// why it cannot be read.
+/// Parses a stored Processor. If it was stored under another version of the CRD and does not
+/// deserialize, its status becomes `None`, or its spec holds the error in `unreadable`.
 fn read(object: DynamicObject) -> Processor {
     let metadata = object.metadata.clone();
     let mut value = object.data;
@@ -294,7 +293,7 @@ fn read(object: DynamicObject) -> Processor {
     Processor { metadata, spec, status }
 }
 
-/// Reads a Processor as it is stored, and builds the recipe and settings of its spec.
+/// Parses a stored Processor, and builds the recipe and settings of its spec.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn check_stored(object: DynamicObject) {
     let processor = read(object);
@@ -312,7 +311,7 @@ pub(crate) fn check_stored(object: DynamicObject) {
     }
 }
 
-/// Names the field of a spec that does not fit the type: without that field, the fault is a
+/// Adds to a deserialization error the field that causes it: without that field, the error is a
 /// different one. Names the whole spec if there is no such field.
 fn unreadable(spec: &Value, fault: &serde_json::Error) -> String {
     let fault = fault.to_string();
@@ -325,8 +324,8 @@ fn unreadable(spec: &Value, fault: &serde_json::Error) -> String {
     field.map_or_else(|| format!("`spec`: {fault}"), |field| format!("`spec.{field}`: {fault}"))
 }
 
-/// Logs the failure of a watch, which is retried. Fails if the watch has never listed anything, and
-/// the API server answers 401 or 403.
+/// Logs the failure of a watch, which is retried. Fails if the watch has no first list yet, and the
+/// API server answers 401 or 403.
 fn failed(what: &str, error: &watcher::Error, is_listed: bool) -> anyhow::Result<()> {
     let (watcher::Error::InitialListFailed(cause)
     | watcher::Error::WatchStartFailed(cause)

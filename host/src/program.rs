@@ -1,4 +1,4 @@
-//! The edge of the programs: logs, the async runtime, the exit code.
+//! The entry points of the programs: logging, the async runtime, the exit code.
 
 use std::process::ExitCode;
 
@@ -16,10 +16,10 @@ use crate::{
     },
 };
 
-/// The number of threads that wait for disks, children and names: two for as many compilers and two
-/// for checks of configurations (see `wasm`), two that read the folder of modules (see
-/// `operator`), and four for the code cache and for name servers. Each thread keeps memory of its
-/// own; a thread for each module took more memory than the code of all modules.
+/// The number of threads for blocking work: two each for compilers and for checks of configurations
+/// (see `wasm`), two that read the folder of modules (see `operator`), and four for the code cache
+/// and for DNS. Each thread keeps memory of its own; a thread for each module took more memory than
+/// the code of all modules.
 const MAX_BLOCKING_THREADS: usize = 10;
 
 /// Runs a command of `mortise-host`, and prints an error once, as an error chain.
@@ -40,20 +40,20 @@ pub fn host(args: &RunArgs, global: &GlobalArgs) -> ExitCode {
         let runtime = runtime(args.workers.map(usize::from))?;
         let compiler = Compiler::this_program(args.compile_limits());
         let code = runtime.block_on(serve::run(args, global.cache().as_deref(), compiler));
-        // Nothing waits for compilations and reads that still run: their results are not kept.
+        // Compilations and reads in progress are abandoned: their results are not kept.
         runtime.shutdown_background();
         code
     };
-    // Readers of the log as JSON read the error too.
+    // Readers of the log as JSON expect errors as JSON too.
     finish(serve(), args.log_format)
 }
 
-/// Compiles a component: `compile`. No other part of the program may have been started.
+/// Compiles a component: `compile`. Call this before any other part of the program.
 pub fn compile(args: &ChildArgs) -> ExitCode {
     finish(compile::run(&args.limits()), LogFormat::Text)
 }
 
-/// Checks a configuration: `check-config`. No other part of the program may have been started.
+/// Checks a configuration: `check-config`. Call this before any other part of the program.
 pub fn check_config(args: &ChildArgs) -> ExitCode {
     finish(check_config::run(&args.limits()), LogFormat::Text)
 }
@@ -68,19 +68,19 @@ pub fn finish(result: anyhow::Result<ExitCode>, format: LogFormat) -> ExitCode {
     code
 }
 
-/// Prints the answer of the argument parser: the help that was asked for, or a usage error. Bad
-/// input of any sort exits with 1.
+/// Prints the answer of the argument parser: the requested help, or a usage error. A usage error
+/// exits with 1.
 pub fn print_usage(answer: &clap::Error) -> ExitCode {
-    // If the terminal is gone, nobody reads the answer.
+    // A closed terminal has no reader.
     let _ = answer.print();
     if answer.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Starts the threads of a program; as many as there are CPUs if `workers` is `None`.
+/// Starts the async runtime, by default with a thread for each CPU.
 ///
 /// # Errors
 ///
-/// The system gives no more threads.
+/// Fails if the system cannot start the threads.
 pub fn runtime(workers: Option<usize>) -> anyhow::Result<Runtime> {
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     if let Some(workers) = workers {
@@ -90,9 +90,9 @@ pub fn runtime(workers: Option<usize>) -> anyhow::Result<Runtime> {
     threads.enable_all().build().context("cannot start threads")
 }
 
-/// Makes the kernel give this process its memory in small pages only, whoever asks for large ones.
-/// A host keeps many small things, and gives back the memory that a load or a burst has taken; of a
-/// page of 2 MiB nothing is given back while anything in it is in use (host/decisions/0030).
+/// Disables transparent huge pages for this process, whatever requests them. A host keeps many
+/// small allocations, and frees the memory of a load or a burst; a page of 2 MiB is not freed while
+/// any part of it is in use (host/decisions/0030).
 pub fn keep_pages_small() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {

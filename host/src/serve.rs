@@ -1,10 +1,9 @@
-//! `mortise run`: runs a host in a cluster until a signal ends it.
+//! `mortise run`: runs a host in a cluster until a signal.
 //!
-//! The parts are started in this order, so that any fault is reported before a processor runs: the
-//! cluster and our account there, the engine, the ports, the host without processors, the
-//! operator (which opens the folder of modules and loads processors into the host), the Lease.
-//! They end in the reverse order, so that the Lease is given back when nothing can be written any
-//! more.
+//! The parts are started in this order, so that any error is reported before a processor runs: the
+//! cluster and the host's account there, the engine, the ports, the host without processors, the
+//! operator (which opens the folder of modules and loads processors into the host), the Lease. They
+//! end in the reverse order, so that the Lease is released after the last write.
 
 mod home;
 mod memory;
@@ -56,19 +55,19 @@ use crate::{
     webhooks::{Certificate, Paths, Stop, Webhooks},
 };
 
-/// The exit code if a reconcile failed or a Processor does not run.
+/// The exit code if a reconcile failed or a Processor is not running.
 const FAILED_EXIT_CODE: u8 = 3;
-/// The exit code if the host ended before all runs had ended.
+/// The exit code if the host ended before all runs did.
 const CUT_SHORT_EXIT_CODE: u8 = 4;
-/// The time that calls may still compute once the host is to end. Then they are cancelled; writes
-/// that have begun are finished.
+/// The time that calls may still compute after the shutdown begins. Then they are cancelled; writes
+/// in progress are completed.
 const CALLS_TIMEOUT: Duration = Duration::from_secs(3);
-/// The time that webhooks are still answered once the host is to end. By then no Service leads to
-/// it any more: its endpoint goes when its Pod begins to end, and clients learn of that within a
+/// The time that webhooks are still answered after the shutdown begins. By then no Service routes
+/// to it: its endpoint is removed when its Pod begins to terminate, and clients learn of that in a
 /// second or two.
 const ENDPOINT_REMOVAL_TIME: Duration = Duration::from_secs(5);
 
-/// A host and the tasks around it.
+/// A host and its tasks.
 struct Server {
     engine: Engine,
     host: Arc<Host>,
@@ -93,12 +92,12 @@ struct Ports {
     webhooks: Option<TcpListener>,
 }
 
-/// Runs until a signal comes or the host fails.
+/// Runs until a signal or a failure of the host.
 ///
 /// # Errors
 ///
-/// Fails for bad input, for a cluster that we cannot work with, if the Lease is lost, and if a task
-/// of the host ends.
+/// Fails for invalid options, for an unusable cluster, if the Lease is lost, and if a task of the
+/// host ends.
 pub async fn run(
     args: &RunArgs,
     cache: Option<&Path>,
@@ -198,8 +197,8 @@ impl Server {
         }
     }
 
-    /// Serves the webhooks, until nothing is written any more and nobody is led here: writes that
-    /// end may wait for them.
+    /// Serves the webhooks until no write is pending and no traffic is routed here: pending writes
+    /// may wait for webhooks.
     fn serve_webhooks(
         &mut self,
         listener: TcpListener,
@@ -221,8 +220,7 @@ impl Server {
         self.webhooks.spawn(async move { served.await.context("webhooks are no longer served") });
     }
 
-    /// Starts the operator, the task that reads the host's reports, and the competition for the
-    /// Lease.
+    /// Starts the operator, the task that reads the host's reports, and the leader election.
     fn spawn(&mut self, operator: Operator, lease: Option<Lease>) {
         self.before.spawn(operator.run(self.stop_before.clone()));
         let (host, reports) = (Arc::clone(&self.host), self.reports.clone());
@@ -249,8 +247,8 @@ impl Server {
         }
     }
 
-    /// Returns the readiness check: the host is ready once all Processors have been handled, but
-    /// for those that wait for lists that this host converts, until it ends.
+    /// Returns the readiness check: the host is ready once all Processors have been handled, except
+    /// those that wait for lists that this host converts, until it shuts down.
     fn readiness(&self) -> Also {
         let (progress, stop) = (self.progress.clone(), self.stop_before.clone());
         let host = Arc::clone(&self.host);
@@ -267,9 +265,9 @@ impl Server {
         })
     }
 
-    /// Runs until a signal comes, with `--once` until all is reconciled, or until a part fails. A
-    /// failure ends the host as a signal does, ending its runs and giving the Lease back, unless
-    /// the Lease itself was lost.
+    /// Runs until a signal, with `--once` until all is reconciled, or until a part fails. A failure
+    /// shuts the host down as a signal does, ending its runs and releasing the Lease, unless the
+    /// Lease itself was lost.
     async fn run(mut self, args: &RunArgs, signals: &mut Signals) -> anyhow::Result<ExitCode> {
         let end = tokio::select! {
             signal = signals.next() => {
@@ -292,7 +290,7 @@ impl Server {
         let limit = Duration::from_secs(args.drain_seconds.into());
         let host = Arc::clone(&self.host);
         tokio::select! {
-            // The first failure is the one that is reported.
+            // The first failure is reported.
             drained = self.drain() => end.and_then(|code| drained.map(|()| code)),
             () = tokio::time::sleep(limit) => {
                 error!(running = running(&host), ?limit, "runs did not finish within --drain-seconds");
@@ -305,8 +303,8 @@ impl Server {
         }
     }
 
-    /// Stops starting runs, ends those in progress, gives the Lease back, and closes the port of
-    /// webhooks once nobody is led to it any more.
+    /// Stops starting runs, ends those in progress, releases the Lease, and closes the port of
+    /// webhooks once no traffic is routed to it.
     async fn drain(mut self) -> anyhow::Result<()> {
         let leave = tokio::time::Instant::now() + ENDPOINT_REMOVAL_TIME;
         self.stop_before.cancel();
@@ -323,7 +321,7 @@ impl Server {
         };
         let end = async {
             let ended = all_ended(&mut self.before).await;
-            // If one task failed, the others still run; after this they write nothing any more.
+            // The other tasks still run if one failed; after this they no longer write.
             self.before.shutdown().await;
             ended.and(self.host.stop().await)
         };
@@ -343,7 +341,7 @@ impl Server {
     }
 }
 
-/// Fails if the cluster does not serve Processors.
+/// Fails if the cluster does not serve the kind Processor.
 async fn check_definition(cluster: &Cluster) -> anyhow::Result<()> {
     let resource = ApiResource::erase::<Processor>(&());
     let (group, version, kind) = (resource.group, resource.version, resource.kind);
@@ -355,8 +353,8 @@ async fn check_definition(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns which keys are skipped: with a cache directory for run records, also keys on their first
-/// run.
+/// Returns which keys are skipped: with a cache directory for run records, keys on their first run
+/// too.
 fn skip(cache: Option<&CacheDir>) -> anyhow::Result<Skip> {
     let Some(cache) = cache else { return Ok(Skip::WhileRunning) };
     match cache.subdir("records") {
@@ -391,7 +389,7 @@ fn strive(args: &RunArgs, home: &Home, times: Times) -> (Lease, Guard) {
     Lease::new(home.client.clone(), settings)
 }
 
-/// Returns the error of a task that ended although it should not end by itself.
+/// Returns the error of a task that ended unexpectedly.
 fn failure(ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> anyhow::Error {
     match ended.context("a task of the host failed") {
         Ok(Ok(())) => anyhow::anyhow!("a task of the host ended"),
@@ -411,8 +409,7 @@ fn running(host: &Host) -> usize {
     host.status().iter().map(|processor| processor.running).sum()
 }
 
-/// Returns this host's identity in a Lease: the host name, for people, and a number that no other
-/// host has.
+/// Returns this host's identity in a Lease: the host name, for people, and a unique number.
 fn identity() -> String {
     let place = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let place = if place.trim().is_empty() { "mortise" } else { place.trim() };
@@ -443,7 +440,7 @@ fn needs(args: &RunArgs, lease_namespace: &str) -> Vec<Need> {
     if args.leader_elect {
         let namespace = Some(lease_namespace);
         let lease = |verbs| need("coordination.k8s.io", "leases", namespace, verbs);
-        // A create request has no object name when its authorization is checked.
+        // The authorization check of a create request has no object name.
         let name = Some(args.lease.lease_name.clone());
         needs.extend([lease(&["create"]), Need { name, ..lease(&["get", "watch", "update"]) }]);
     }

@@ -1,9 +1,9 @@
-//! The program's own log: which lines are written, in which format, how many, and where to: to
-//! standard error, or for a time to the owner of the screen ([`redirect`]).
+//! The program's own log: its levels, format, limits and output, which is standard error or, for a
+//! time, the owner of the screen ([`redirect`]).
 //!
-//! No thread waits for the reader of the log (`output`). No line holds a control character; a value
+//! No thread blocks on the reader of the log (`output`). No line holds a control character; a value
 //! of an event takes at most 16 KiB of a line, all values of the event together at most 32 KiB
-//! (`text`, `json`). No processor has more than its share of lines (`limit`).
+//! (`text`, `json`). No processor exceeds its share of lines (`limit`).
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -50,17 +50,17 @@ pub use escape::escaped;
 
 type Take = Box<dyn Fn(String) + Send>;
 
-/// The function that takes the lines instead of standard error, if any.
+/// The function that receives the lines instead of standard error, if any.
 static TAKEN: Mutex<Option<Take>> = Mutex::new(None);
-/// The lines for standard error, once there is a thread that writes them.
+/// The queue of lines for standard error, once the thread that writes them runs.
 static LINES: OnceLock<Lines> = OnceLock::new();
 
-/// The levels for `kube_client`. It logs each request that was not answered as an error; the sender
-/// of the request decides what becomes of that. It logs an answer that is not JSON as a warning
-/// with the whole text, of Secrets too.
+/// The levels for `kube_client`. It logs each request without an answer as an error, though its
+/// caller handles that. It logs an answer that is not JSON as a warning with the whole text, even
+/// of Secrets.
 const QUIET: &str = "kube_client::client::builder=off,kube_client::client=error";
-/// The time that the program waits at its end for standard error to take the last lines: enough for
-/// a reader, and not long if nobody reads.
+/// The time that the program waits at its end for standard error to accept the last lines: enough
+/// for a reader, and short if there is none.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The format of the log.
@@ -77,7 +77,7 @@ pub enum LogFormat {
 #[derive(Debug, Clone, Copy)]
 pub struct Output;
 
-/// Lines go to standard error again when this is dropped.
+/// Dropping this sends lines to standard error again.
 #[derive(Debug)]
 pub struct Redirected(());
 
@@ -85,7 +85,7 @@ pub struct Redirected(());
 ///
 /// # Errors
 ///
-/// `filter` is no filter; the thread of the log cannot be started; there is a log already.
+/// Fails for an invalid `filter`, if the thread cannot be started, or if there is a log already.
 pub fn init(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let levels = EnvFilter::try_new(format!("{QUIET},{}", own_levels(filter)))
         .map_err(|_| {
@@ -107,7 +107,7 @@ pub fn init(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     tracing::subscriber::set_global_default(subscriber).context("there is a log already")
 }
 
-/// Logs panics, too; otherwise the thread that panics writes them to standard error.
+/// Logs panics; otherwise the panicking thread writes them to standard error.
 pub fn take_panics() {
     panic::set_hook(Box::new(|panic| {
         let trace = std::backtrace::Backtrace::capture();
@@ -115,8 +115,8 @@ pub fn take_panics() {
     }));
 }
 
-/// Writes the error that ends the program, whatever else is logged, also if the log could not
-/// start: as a line of a log in JSON, or for people.
+/// Writes the error that ends the program, regardless of the log's filter and even if the log could
+/// not start: as a line of a JSON log, or for people.
 pub fn write_error(error: &anyhow::Error, format: LogFormat) {
     let mut line = match format {
         LogFormat::Json => json::line("ERROR", "mortise", &format!("{error:#}")),
@@ -128,20 +128,20 @@ pub fn write_error(error: &anyhow::Error, format: LogFormat) {
     }
     match LINES.get() {
         Some(lines) => lines.push_last(line.as_bytes()),
-        // If standard error is gone, there is nowhere to report it.
+        // There is nowhere to report a closed standard error.
         None => _ = io::stderr().write_all(line.as_bytes()),
     }
 }
 
-/// Waits for a moment until all lines are written: the program is about to end.
+/// Waits for a moment until all lines are written, at the end of the program.
 pub fn finish() {
     if let Some(lines) = LINES.get() {
-        // If standard error is blocked, there is nowhere to report it.
+        // There is nowhere to report a blocked standard error.
         let _ = lines.drained(LAST_LINES_TIMEOUT);
     }
 }
 
-/// Hands each line to `take`. There is one log: a second call replaces the first one.
+/// Passes each line to `take`. There is one log: a second call replaces the first one.
 pub fn redirect(take: impl Fn(String) + Send + 'static) -> Redirected {
     *TAKEN.lock() = Some(Box::new(take));
     Redirected(())
@@ -180,7 +180,7 @@ impl io::Write for Output {
     }
 }
 
-/// Returns the subscriber that takes events and writes those of these levels.
+/// Returns the subscriber that formats and writes the events of these levels.
 fn subscriber<W>(
     levels: EnvFilter,
     format: LogFormat,
@@ -206,7 +206,7 @@ where
     }
 }
 
-/// Writes lines for ever, and logs from time to time how many were dropped.
+/// Writes lines forever, and logs from time to time how many were dropped.
 fn write_for_ever(lines: &Lines, limits: &Limits) {
     loop {
         lines.write(&mut io::stderr(), REPORT_INTERVAL, |lines| {
@@ -219,8 +219,8 @@ fn write_for_ever(lines: &Lines, limits: &Limits) {
     }
 }
 
-/// Returns the filter with each level that stands alone and is more verbose than `warn` restricted
-/// to mortise's own crates: libraries log much at these levels, and nothing that a user asked for.
+/// Returns the filter with each standalone level more verbose than `warn` restricted to mortise's
+/// own crates: libraries log much at these levels that no user asked for.
 fn own_levels(filter: &str) -> String {
     let directives =
         filter.split(',').map(|directive| match directive.trim().parse::<LevelFilter>() {

@@ -1,4 +1,4 @@
-//! A loaded processor, and every use of wasmtime in the host.
+//! A loaded processor, and the host's only code that uses wasmtime.
 //!
 //! [`Engine`] is shared by all processors. [`Processor::load`] checks, compiles and links a module;
 //! after that a [`Processor::call`] costs some ten microseconds: each call instantiates the linked
@@ -69,10 +69,10 @@ use self::{
     wasi::Chance,
 };
 
-/// Waits for a slot longer than this are reported in the status of the Processor.
+/// Waits for a slot above this time are reported in the status of the Processor.
 pub const LONG_WAIT: Duration = Duration::from_secs(1);
 
-/// The bytes of a component, and what a call of it may use.
+/// The bytes of a component, and the limits of its calls.
 #[derive(Clone, Debug)]
 pub struct Module {
     /// The component's name in messages.
@@ -83,7 +83,7 @@ pub struct Module {
     pub limits: Limits,
 }
 
-/// A component that answers an interface which a processor's module imports.
+/// A component that implements an interface which a processor's module imports.
 #[derive(Clone, Debug)]
 pub struct LibraryModule {
     /// The interface, such as `example:shouting/shout@1.0.0`.
@@ -110,18 +110,17 @@ struct ProcessorState {
 pub struct Called {
     /// The outcome or failure that the processor returned, or the error that ended the call.
     pub outcome: Result<Result<Outcome, Failure>, Error>,
-    /// The view that the call was given, with the reads made from it; present however the call
-    /// ended.
+    /// The view of the call, with the reads made from it; present however the call ended.
     pub view: View,
     /// The lines that the guest logged.
     pub log: Vec<Line>,
     /// Number of log lines dropped at the limits.
     pub log_dropped: u32,
-    /// Inputs used other than the cluster's objects, such as the clock and random bytes.
+    /// Inputs used other than objects of the cluster, such as the clock and random bytes.
     pub asked: Asked,
-    /// Bytes of linear memory that the instance had at the end.
+    /// Bytes of linear memory of the instance at the end.
     pub memory: usize,
-    /// Number of gets and of pages of lists.
+    /// Number of gets and of list pages.
     pub reads: u32,
     /// Bytes of the reads' arguments and answers.
     pub read_bytes: usize,
@@ -141,8 +140,8 @@ impl Processor {
     ///
     /// # Errors
     ///
-    /// Fails if the module is not a component, does not fit this contract, imports an interface
-    /// that is not granted, or exceeds the limits on compiling.
+    /// Fails if the module is not a component, does not implement this contract, imports an
+    /// interface that is not granted, or exceeds the limits on compiling.
     pub async fn load(
         engine: &Engine,
         name: &str,
@@ -158,8 +157,8 @@ impl Processor {
     ///
     /// # Errors
     ///
-    /// Fails as [`Processor::load`] does, for a library that is none, and for one whose functions
-    /// have other types than the module imports.
+    /// Fails as [`Processor::load`] does, for a component that is no library, and for one whose
+    /// functions have other types than the module imports.
     pub async fn load_with(
         engine: &Engine,
         tenant: Option<&str>,
@@ -187,7 +186,7 @@ impl Processor {
         Ok(Self { shared: Arc::new(shared), tenant })
     }
 
-    /// Returns the processor's name, as messages show it.
+    /// Returns the processor's name for messages.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
@@ -205,12 +204,12 @@ impl Processor {
         self.of(tenant)
     }
 
-    /// Returns the processor whose shares (slots, turns, memory) the calls use.
+    /// Returns the tenant whose shares (slots, turns, memory) the calls use.
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    /// Returns the calls of all versions of the processor that wait for a slot.
+    /// Returns the calls waiting for a slot, of all versions of the processor.
     pub fn waiting(&self) -> Waiting {
         self.shared.engine.waiting(&self.tenant)
     }
@@ -244,8 +243,8 @@ impl Processor {
     ///
     /// # Errors
     ///
-    /// Fails as any call can, if the processor refuses the configuration, or if the description is
-    /// over the bounds.
+    /// Fails as any call can, if the processor refuses the configuration, or if the description
+    /// exceeds the bounds.
     pub async fn describe(&self, config: &str) -> Result<Description, Error> {
         let ends = self.tenant.setup();
         let described = until(&ends, self.describe_in_slot(config)).await;
@@ -270,7 +269,7 @@ impl Processor {
         }
     }
 
-    /// Builds the store of a call that follows from the configuration alone.
+    /// Builds the store of a call whose only input is the configuration.
     fn setup_store(&self) -> Store<State> {
         let moment = Moment { now_ms: 0, seed: 0 };
         let caller = Caller {
@@ -301,8 +300,8 @@ impl Processor {
     /// Reconciles one object. Ends early, with [`Error::Cancelled`], when the [`Tenant`] cancels
     /// its calls.
     ///
-    /// The future must be awaited to its end, which the deadline bounds: dropping the future ends
-    /// the guest in the middle of its work.
+    /// The future must be awaited to its end, which the deadline bounds: dropping it aborts the
+    /// guest in the middle of its work.
     pub async fn call(&self, view: View, request: &Request, moment: Moment) -> Called {
         let (of, ends) = (self.tenant.id(), self.tenant.call());
         self.call_until(&ends, of, view, request, moment).await
@@ -403,7 +402,7 @@ impl Processor {
         slot
     }
 
-    /// Builds the store of one call; `returned` is the number of bytes that may be copied of the
+    /// Builds the store of one call; `returned` is the maximum number of bytes copied from the
     /// result.
     fn store(
         &self,
@@ -484,13 +483,12 @@ impl From<Called> for reconcile::Called {
     }
 }
 
-/// Bounds the bytes copied out of the guest: those of arguments while the guest runs, those of the
-/// result (`returned`) after it has ended.
+/// Limits the bytes copied out of the guest: arguments while the guest runs, and the result
+/// (`returned`) after it has returned.
 fn copies(
     returned: usize,
 ) -> impl FnMut(StoreContextMut<'_, State>, CallHook) -> wasmtime::Result<()> {
-    // While the host serves a call of the guest, it calls the guest again, to allocate memory for
-    // the answer.
+    // To return an answer, the host calls the guest again, to allocate memory for it.
     let mut depth = 0_usize;
     move |mut context, hook| {
         match hook {
@@ -517,7 +515,7 @@ async fn until<T>(ends: &CancellationToken, work: impl Future<Output = T>) -> Op
     }
 }
 
-/// Returns the names of a component's imports and exports, whether it is a processor or not.
+/// Returns the names of a component's imports and exports; it need not be a processor.
 ///
 /// # Errors
 ///
@@ -528,7 +526,7 @@ pub async fn names(engine: &Engine, name: &str, content: Content) -> Result<Name
     Ok(Names::of(engine.lane(placed.size), &placed.component))
 }
 
-/// Returns a module's code, from the cache or compiled.
+/// Returns a module's machine code, cached or compiled now.
 async fn compiled(
     engine: &Engine,
     tenant: Option<&str>,
@@ -568,7 +566,7 @@ async fn elsewhere<T: Send + 'static>(
     }
 }
 
-/// Derives a seed that differs between objects, as random numbers of the operating system would.
+/// Derives a seed that differs between objects, in place of the system's random numbers.
 fn seed_of(request: &Request, moment: Moment) -> u64 {
     let of = &request.ref_;
     let namespace = of.namespace.as_deref().unwrap_or_default();

@@ -1,9 +1,9 @@
 //! The port of `--webhooks`: answers conversions and admissions of the API server with the hooks of
 //! processors, over TLS.
 //!
-//! Whoever reaches the port may ask: hooks change nothing, and all that they are given comes with
-//! the question. So what a question may cost is bounded: the connections, the bytes of bodies that
-//! are held, the time, and the places for calls (see [`wasm`](crate::wasm)).
+//! Requests are not authenticated: hooks write nothing, and get their objects from the request. So
+//! the cost of requests is bounded: connections, bytes of bodies, time, and slots for calls (see
+//! [`wasm`](crate::wasm)).
 //!
 //! | path | answers |
 //! | --- | --- |
@@ -41,11 +41,11 @@ use tracing::{debug, warn};
 use self::{body::Held, path::Path};
 use crate::host::{Hooking, Host, Source};
 
-/// The timeout of a request that names none: that of a conversion.
+/// The timeout of a request without the parameter `timeout`: that of a conversion.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-/// The part of a caller's time that is left for the way back.
+/// The part of a caller's timeout that is reserved for sending the response.
 const RESPONSE_TIME: Duration = Duration::from_millis(100);
-/// The longest path that is parsed, in bytes: those of the longest names.
+/// The longest path that is parsed, in bytes: enough for the longest names.
 const MAX_PATH_BYTES: usize = 1024;
 
 /// The port. Cheap to clone.
@@ -60,14 +60,14 @@ struct State {
     held: Held,
 }
 
-/// The review that answers a question.
+/// The answer to a review.
 struct Answered {
     body: Bytes,
     /// True if the processor refuses the conversion or the request.
     is_refused: bool,
 }
 
-/// A question without an answer: an HTTP status, and what is wrong.
+/// A refused request: its HTTP status and error message.
 #[derive(Debug)]
 struct Refused {
     status: StatusCode,
@@ -77,13 +77,13 @@ struct Refused {
 // === impl Webhooks ===
 
 impl Webhooks {
-    /// Creates the port of a host; `paths` are those that are served beside its own.
+    /// Creates the port of a host; `paths` are served beside its own.
     pub fn new(host: &Arc<Host>, paths: Paths) -> Self {
         let state = State { host: Arc::clone(host), paths, held: Held::default() };
         Self { shared: Arc::new(state) }
     }
 
-    /// Serves a listener until it is to be closed and the questions that came before are answered.
+    /// Serves a listener until `stop.closed` is cancelled and the requests in flight are answered.
     ///
     /// # Errors
     ///
@@ -97,8 +97,8 @@ impl Webhooks {
         listener::serve(self, listener, certificate, stop).await
     }
 
-    /// Reports to the host whether the API server gets answers with this certificate, whenever that
-    /// may have changed. Does not end.
+    /// Reports to the host whether the API server can call the hooks with this certificate,
+    /// whenever that may have changed. Does not end.
     pub async fn report_state(&self, certificate: Certificate) {
         serving::report(&self.shared.host, &self.shared.paths, certificate).await;
     }
@@ -140,7 +140,7 @@ impl Webhooks {
             return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, message));
         };
         let answered = self.ask_hook(&hooking, &path, body, (asked, ends)).await;
-        // The series of a processor that is removed meanwhile are gone.
+        // The metrics of a processor that was removed meanwhile must not be created again.
         if self.shared.host.hooking(&processor).is_some() {
             let result = match &answered {
                 Ok(Answered { is_refused: false, .. }) => "success",
@@ -172,7 +172,7 @@ impl Webhooks {
     }
 }
 
-/// Refuses a body that does not claim to be JSON.
+/// Refuses a request whose content type is not JSON.
 fn check_type(request: &Parts) -> Result<(), Refused> {
     let kind = request.headers.get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -184,7 +184,7 @@ fn check_type(request: &Parts) -> Result<(), Refused> {
     Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message))
 }
 
-/// Returns how long the caller waits: `timeout` in the query of its request.
+/// Returns the caller's timeout: `timeout` in the query of its request.
 fn timeout(query: Option<&str>) -> Result<Duration, Refused> {
     let pairs = query.unwrap_or_default().split('&');
     let Some(text) = pairs.into_iter().find_map(|pair| pair.strip_prefix("timeout=")) else {
@@ -198,7 +198,7 @@ fn timeout(query: Option<&str>) -> Result<Duration, Refused> {
     Ok(parsed.min(DEFAULT_TIMEOUT))
 }
 
-/// Returns the beginning of a stranger's text.
+/// Quotes the beginning of an untrusted text.
 fn short(text: &str) -> String {
     mortise_core::contract::bounds::text::quoted(text)
 }

@@ -66,8 +66,8 @@ impl Description {
 }
 
 impl Description {
-    /// Adds rules that the processor hands on in roles that it writes or binds. Its account must
-    /// hold them in all namespaces; `mortise inspect --rbac` prints them.
+    /// Adds rules that the processor grants in roles that it writes or binds. Its account must hold
+    /// them in all namespaces; `mortise inspect --rbac` prints them.
     ///
     /// `testing::check_grants` compares them with the roles of an outcome.
     #[must_use]

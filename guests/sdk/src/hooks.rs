@@ -1,5 +1,4 @@
-//! The traits of a processor that answers webhooks, and the builders of what it declares and
-//! answers.
+//! The traits of a processor that serves webhooks, and builders for its hooks and answers.
 
 use std::{rc::Rc, time::Duration};
 
@@ -20,7 +19,7 @@ use crate::{
     shape,
 };
 
-/// The time that a hook has if it asks for none: Kubernetes' own default.
+/// The default timeout of a hook: that of Kubernetes.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A processor that converts objects between the versions of their kinds.
@@ -34,8 +33,8 @@ pub trait Converts: Processor {
     /// Returns an object in another version.
     ///
     /// The object may be partial: server-side apply converts what was applied. Of the metadata only
-    /// labels and annotations count. An `Err` refuses all objects of a request, so an object that
-    /// somebody could store is better converted in part.
+    /// labels and annotations count. An `Err` refuses all objects of a request, so convert every
+    /// object that could be stored, at least in part.
     fn convert(object: &Value, to: &str, config: &Self::Config) -> Result<Value, String>;
 }
 
@@ -65,7 +64,7 @@ impl Converted {
 
 impl Hook {
     /// Creates a hook that reviews these operations on the objects of a selection, changes nothing,
-    /// and refuses them when it fails. It has 10 seconds.
+    /// and refuses them when it fails. Its timeout is 10 seconds.
     pub fn new(name: &str, of: Selection, operations: &[Operation]) -> Self {
         Self {
             name: name.to_owned(),
@@ -117,29 +116,29 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 // === impl Answer ===
 
 impl Answer {
-    /// Creates the answer that the request is carried out as it is.
+    /// Creates the answer that allows the request unchanged.
     pub fn allow() -> Self {
         Self { verdict: Verdict::Allow, warnings: Vec::new() }
     }
 
-    /// Creates the answer that the request is refused, with status 403 and a message that says what
-    /// would be accepted.
+    /// Creates the answer that refuses the request with status 403 and a message, which should name
+    /// the accepted values.
     pub fn deny(message: impl Into<String>) -> Self {
         Self::deny_with(403, message)
     }
 
-    /// Creates the answer that the request is refused with an HTTP status from 400 to 499.
+    /// Creates the answer that refuses the request with an HTTP status from 400 to 499.
     pub fn deny_with(code: u16, message: impl Into<String>) -> Self {
         let denial = Denial { code, message: message.into() };
         Self { verdict: Verdict::Deny(denial), warnings: Vec::new() }
     }
 
-    /// Creates the answer that this object is stored instead.
+    /// Creates the answer that allows the request with this object instead.
     pub fn change(object: &Value) -> Self {
         Self { verdict: Verdict::Change(object.to_string()), warnings: Vec::new() }
     }
 
-    /// Adds a warning, which is shown to whoever asks.
+    /// Adds a warning for the client of the request.
     #[must_use]
     pub fn warning(mut self, text: impl Into<String>) -> Self {
         self.warnings.push(text.into());
@@ -190,7 +189,7 @@ pub fn admit<P: Admits>(of: &Review) -> Result<Answer, String> {
     admitted::<P>(of, &Host::new(Rc::new(Imports)))
 }
 
-/// Parses the configuration and asks the hook with the given host.
+/// Parses the configuration and calls the hook with the given host.
 pub(crate) fn admitted<P: Admits>(of: &Review, host: &Host) -> Result<Answer, String> {
     P::admit(of, &parse_config(&of.config)?, host)
 }

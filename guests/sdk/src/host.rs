@@ -18,14 +18,14 @@ use crate::{
 /// The host as a processor sees it: reads, the clock and the log.
 ///
 /// In a component, a `Host` calls the contract's imports; in a native test, a `testing::Stub` takes
-/// their place. All reads of one call see one state of each kind. A later change of anything that
-/// was read triggers the reconcile again.
+/// their place. All reads of one call see one state of each kind. A later change of an object or
+/// list that was read triggers the reconcile again.
 #[derive(Clone)]
 pub struct Host {
     source: Rc<dyn Source>,
 }
 
-/// The other side of a [`Host`]: the contract's imports, or the stub.
+/// The implementation behind a [`Host`]: the contract's imports, or the stub.
 pub(crate) trait Source {
     fn get(&self, reference: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError>;
     fn list(&self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Page, ReadError>;

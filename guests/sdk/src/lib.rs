@@ -7,7 +7,8 @@
 //!
 //! Built with `cargo build --release --target wasm32-wasip2` as a `cdylib`, a processor runs under
 //! `mortise dev`. Natively, the same functions are tested against `testing::Stub`, which answers
-//! reads from objects in memory. What another component is to answer is declared with [`library!`].
+//! reads from objects in memory. Functions that another component implements are declared with
+//! [`library!`].
 //!
 //! | module | holds |
 //! | --- | --- |

@@ -3,10 +3,9 @@
 /// Declares a library that a processor calls: a trait with its functions, and a type that
 /// implements the trait by calling the library.
 ///
-/// A processor that is generic over the trait is tested natively with a double: any other type that
-/// implements it by functions of its own. Functions name the imports that they stand for by their
-/// paths in the module of bindings, which are made from a folder of WIT files with a world that
-/// imports the interface.
+/// A processor that is generic over the trait can be tested natively with a test double: another
+/// type that implements the trait. Each function names its import by the path in the module of
+/// bindings, which is generated from a folder of WIT files with a world that imports the interface.
 ///
 /// ```ignore
 /// mortise_sdk::library! {
@@ -42,8 +41,8 @@
 /// mortise_sdk::testing::cases!(Announcements<Double>, "cases");
 /// ```
 ///
-/// tests/guests/announce is a whole processor of this kind. In a native build the imports are there
-/// and panic: only a double answers.
+/// tests/guests/announce is a whole processor of this kind. In a native build the imports panic:
+/// use a double.
 #[macro_export]
 macro_rules! library {
     (

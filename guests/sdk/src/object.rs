@@ -10,7 +10,7 @@ use crate::Kind;
 /// A Rust type for objects, or parts of objects, of one kind.
 ///
 /// The type needs no fields for apiVersion and kind: both are known from these constants, and the
-/// SDK adds them to what is written.
+/// SDK adds them to manifests.
 pub trait Object {
     /// The API group; "" for the core group.
     const GROUP: &'static str;
@@ -63,7 +63,7 @@ pub struct Metadata {
     /// The finalizers: as long as there is one, a deleted object stays.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
-    /// The owners of the object, with which Kubernetes deletes it.
+    /// The owners of the object: Kubernetes deletes the object along with them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference>,
 }

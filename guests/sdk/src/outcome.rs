@@ -101,7 +101,7 @@ impl Outcome {
         self
     }
 
-    /// Runs the object again only when something that it read changes.
+    /// Runs the object again only when an object or list that it read changes.
     #[must_use]
     pub fn requeue_never(mut self) -> Self {
         self.requeue = Requeue::Never;
@@ -199,21 +199,21 @@ impl Deletion {
         }
     }
 
-    /// Deletes the object only if it has this uid, and so not a later one of the same name.
+    /// Deletes the object only if it has this uid: a later object of the same name stays.
     #[must_use]
     pub fn uid(mut self, uid: impl Into<String>) -> Self {
         self.uid = Some(uid.into());
         self
     }
 
-    /// Sets another of Kubernetes' propagation policies, which decide about owned objects.
+    /// Sets the propagation policy, which decides about owned objects.
     #[must_use]
     pub fn propagation(mut self, propagation: Propagation) -> Self {
         self.propagation = propagation;
         self
     }
 
-    /// Sets the grace period in seconds. Without this call the default of the kind counts.
+    /// Sets the grace period in seconds. The default is that of the kind.
     #[must_use]
     pub fn grace_period(mut self, seconds: u32) -> Self {
         self.grace_period = Some(seconds);
@@ -266,14 +266,14 @@ impl Failure {
         self
     }
 
-    /// Retries after this time, or earlier if something that was read changes.
+    /// Retries after this time, or earlier if an object or list that was read changes.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry = Retry::After(milliseconds(after));
         self
     }
 
-    /// Retries only when something that was read changes.
+    /// Retries only when an object or list that was read changes.
     #[must_use]
     pub fn retry_on_change(mut self) -> Self {
         self.retry = Retry::OnChange;

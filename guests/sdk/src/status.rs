@@ -1,7 +1,7 @@
-//! Statuses and conditions whose times change only when the rest of them does.
+//! Statuses and conditions whose times change only with their other fields.
 //!
-//! A run that asks the clock is never skipped later, and a status that holds the time of every run
-//! is a write in every run. So both functions ask the clock only if something else has changed.
+//! A run that asks the clock is never skipped later, and a status with the time of every run is
+//! written in every run. So both functions ask the clock only if another field has changed.
 
 use crate::{Host, object::Condition};
 

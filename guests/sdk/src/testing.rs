@@ -197,7 +197,7 @@ impl Stub {
         self
     }
 
-    /// Takes in objects of the test that are not valid as they are.
+    /// Accepts objects of the test that are not valid.
     #[must_use]
     pub fn unchecked(self) -> Self {
         self.preparing().is_checked = false;
@@ -303,7 +303,7 @@ impl Stub {
     ///
     /// # Panics
     ///
-    /// If something was reconciled before: the cluster has taken in what was prepared.
+    /// If a reconcile has run before: the cluster already holds the prepared objects.
     fn preparing(&self) -> MutexGuard<'_, State> {
         let state = self.state.lock();
         assert!(

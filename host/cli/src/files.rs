@@ -31,20 +31,20 @@ pub enum Error {
     #[error("`{path}`, document {document}, line {line}, column {column}: {message}")]
     Syntax { path: PathBuf, document: usize, line: u64, column: u64, message: String },
 
-    /// A document is something else than an object with `apiVersion`, `kind` and `metadata.name`.
+    /// A document is not an object with `apiVersion`, `kind` and `metadata.name`.
     #[error("`{path}`, document {document}: {message}")]
     NotAnObject { path: PathBuf, document: usize, message: String },
 
-    /// A folder holds no file of objects.
+    /// A folder contains no files of objects.
     #[error("`{path}` holds no .yaml, .yml or .json file")]
     Empty { path: PathBuf },
 
-    /// A configuration is something else than an object.
+    /// A configuration is not an object.
     #[error("`{path}`: a configuration is an object, found {found}")]
     NotAConfiguration { path: PathBuf, found: &'static str },
 }
 
-/// An object, and where it was written.
+/// An object, and its place in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Object {
     /// The file.
@@ -60,8 +60,8 @@ pub struct Object {
 ///
 /// # Errors
 ///
-/// Fails if something cannot be read, does not parse, or is no Kubernetes object, and names its
-/// place. Fails if a folder holds no such file.
+/// Fails if a file cannot be read, does not parse, or holds no Kubernetes object, and names the
+/// place. Fails if a folder contains no such file.
 pub fn load(path: &Path) -> Result<Vec<Value>, Error> {
     Ok(open(path)?.into_iter().map(|object| object.value).collect())
 }
@@ -200,8 +200,8 @@ fn documents(path: &Path, text: &str) -> Result<Vec<Value>, Error> {
         .map_err(|error| syntax(path, text, &error))
 }
 
-/// Returns the options of the YAML parser, without its default budget: that is meant for texts of
-/// strangers; these are the user's own files.
+/// Returns the options of the YAML parser, without its default budget: that is meant for untrusted
+/// texts; these are the user's own files.
 fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! { budget: None, with_snippet: false }
 }

@@ -1,5 +1,5 @@
-//! A guest's folder: its manifest (the metadata in its Cargo.toml, or a mortise.toml), and how its
-//! component is built.
+//! A guest's folder: its manifest (the metadata in its Cargo.toml, or a mortise.toml), and the
+//! build of its component.
 
 pub(crate) mod file;
 mod library;
@@ -42,7 +42,7 @@ pub enum Error {
     )]
     Both { folder: PathBuf },
 
-    /// A `mortise.toml` cannot be read, or is not of the known shape.
+    /// A `mortise.toml` cannot be read, or does not match the schema.
     #[error("`{path}`: {message}")]
     File { path: PathBuf, message: String },
 
@@ -58,11 +58,11 @@ pub enum Error {
         cause: std::io::Error,
     },
 
-    /// Cargo does not understand the package.
+    /// Cargo cannot read the package.
     #[error("`cargo metadata` failed for `{folder}`: {message}")]
     Metadata { folder: PathBuf, message: String },
 
-    /// `package.metadata.mortise` is not of the known shape.
+    /// `package.metadata.mortise` does not match the schema.
     #[error("`package.metadata.mortise.{field}` in `{folder}/Cargo.toml` must be {expected}")]
     Field { folder: PathBuf, field: &'static str, expected: &'static str },
 
@@ -70,7 +70,7 @@ pub enum Error {
     #[error("`package.metadata.mortise` in `{folder}/Cargo.toml`: {message}")]
     Limits { folder: PathBuf, message: String },
 
-    /// A file that a command makes, or one that it is made of, cannot be read.
+    /// A file that a command makes, or one of its sources, cannot be read.
     #[error("cannot find out whether `{path}` has to be built")]
     Unreadable {
         path: PathBuf,
@@ -78,7 +78,7 @@ pub enum Error {
         cause: std::io::Error,
     },
 
-    /// The command that makes a file did not start.
+    /// The command that makes a file could not be started.
     #[error("cannot run `{program}`, which builds `{path}`: install it, or name another one")]
     NotRun {
         path: PathBuf,
@@ -87,15 +87,15 @@ pub enum Error {
         cause: std::io::Error,
     },
 
-    /// The command that makes a file has failed; it has said why on standard error.
+    /// The command that makes a file failed; the reason is on standard error.
     #[error("`{path}` is not built: `{command}` failed")]
     Failed { path: PathBuf, command: String },
 
-    /// The command that makes a file has made none.
+    /// The command did not make its file.
     #[error("`{command}` has made no `{path}`")]
     OtherMade { path: PathBuf, command: String },
 
-    /// A file is not there, and no command makes it.
+    /// A file does not exist, and no command makes it.
     #[error("there is no `{path}`: make it, or name its command with `build`")]
     NotMade { path: PathBuf },
 
@@ -105,11 +105,11 @@ pub enum Error {
     )]
     NoTarget { message: String },
 
-    /// The compiler refused the guest; it has said why on standard error.
+    /// The compiler refused the guest; the reason is on standard error.
     #[error("`{package}` does not build")]
     Build { package: String },
 
-    /// The package builds, but to no component.
+    /// The package builds, but not to a component.
     #[error(
         "`{package}` builds no .wasm file: its Cargo.toml needs `[lib] crate-type = [\"cdylib\"]`"
     )]
@@ -162,7 +162,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Fails if nothing is at the path, or if it is a folder that holds no guest.
+    /// Fails if the path does not exist, or if it is a folder without a guest.
     pub fn open(path: &Path) -> Result<Self, Error> {
         if path.is_dir() {
             return Ok(Self::Guest(Box::new(Guest::open(path)?)));
@@ -181,7 +181,7 @@ impl Source {
         }
     }
 
-    /// Returns the folders of the CRDs that are known to be needed.
+    /// Returns the folders of the CRDs that the source needs, as far as known.
     pub fn crds(&self) -> &[PathBuf] {
         self.guest().map_or(&[], |guest| &guest.crds)
     }
@@ -206,7 +206,7 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// Fails if there is neither or both, or if Cargo or mortise does not understand it.
+    /// Fails if there is neither or both, or if Cargo or mortise cannot parse it.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         let holds = |name| folder.join(name).is_file();
         match (holds("Cargo.toml"), holds(file::NAME)) {
@@ -288,7 +288,7 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// Fails if something that building needs is missing, or if the guest does not build.
+    /// Fails if a tool for building is missing, or if the guest does not build.
     pub fn build(&self) -> Result<PathBuf, Error> {
         self.add_target()?;
         for made in self.made() {

@@ -1,7 +1,7 @@
 //! The hooks of processors as webhooks of the API in memory.
 //!
-//! The API asks while its state is locked, and waits for the answer: so hooks run on threads of
-//! their own, and read from the stores of the host, never from the API.
+//! The API calls hooks while its state is locked, and waits for the answer: so hooks run on their
+//! own threads, and read from the stores of the host, never from the API.
 
 use std::{
     collections::BTreeMap,
@@ -26,18 +26,18 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
-/// The time for a conversion, as on an API server.
+/// The time limit of a conversion, as on an API server.
 const CONVERSION_TIMEOUT: Duration = Duration::from_secs(30);
 /// The threads on which hooks run.
 const HOOK_THREADS: usize = 2;
-/// The end of the names of webhooks: the namespace of processors that have no resource, as in what
-/// `mortise inspect --webhooks` prints.
+/// The suffix of the names of webhooks: the default namespace of processors without a resource, as
+/// in the output of `mortise inspect --webhooks`.
 const SUFFIX: &str = "default.mortise.dev";
 
-/// The hooks of the processors at work.
+/// The hooks of the running processors.
 pub struct Hooks {
     of: Mutex<BTreeMap<Arc<str>, Hooking>>,
-    /// True if requests are reviewed, too.
+    /// True if admission hooks are called too.
     admits: bool,
     /// The threads on which hooks run; `None` only while the value is dropped.
     runtime: Option<Runtime>,
@@ -74,7 +74,7 @@ impl Hooks {
         Ok(Self { of: Mutex::default(), admits, runtime })
     }
 
-    /// Answers with the hooks of a processor that no host runs yet: what they read is unavailable.
+    /// Answers with the hooks of a processor that no host runs yet: their reads are unavailable.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Hooks {
         Ok(())
     }
 
-    /// Answers with the hooks of the processors as a host runs them now, and with no others.
+    /// Answers with the hooks of the processors that a host runs now, and with no others.
     pub fn follow(&self, host: &Host, names: &[Arc<str>]) {
         let of = names.iter().filter_map(|name| Some((Arc::clone(name), host.hooking(name)?)));
         *self.of.lock() = of.collect();
@@ -107,13 +107,13 @@ impl Hooks {
         let runtime = self.runtime.as_ref().ok_or("the program ends")?;
         let (send, receive) = mpsc::sync_channel(1);
         runtime.spawn(async move {
-            // Whoever asked waits for the answer.
+            // The caller waits for the answer.
             let _ = send.send(call.await);
         });
         receive.recv().map_err(|_| "the call broke off".to_owned())
     }
 
-    /// Asks one hook.
+    /// Calls one hook.
     fn ask(
         &self,
         hooking: &Hooking,
@@ -155,7 +155,7 @@ impl Webhooks for Hooks {
             let meant = hooking.hooks().admission.iter().filter(|hook| is_meant(hook, review));
             all.extend(meant.map(|hook| (Arc::clone(name), hooking.clone(), hook.clone())));
         }
-        // Those that may change the object are asked first.
+        // Mutating hooks are called first.
         all.sort_by_key(|(.., hook)| !hook.changes);
         let mut admitted = Admitted::default();
         for (processor, hooking, hook) in all {
@@ -195,7 +195,7 @@ impl fmt::Debug for Hooks {
 
 impl Drop for Hooks {
     fn drop(&mut self) {
-        // The last owner may be a task, in which nobody may wait for threads.
+        // The last owner may be a task, which must not block on threads.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -215,7 +215,7 @@ fn kind_of(review: &Review<'_>) -> Kind {
     Kind { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() }
 }
 
-/// Returns whether the configuration of a hook would send a request to it.
+/// Returns whether the webhook configuration of a hook would match a request.
 fn is_meant(hook: &Hook, review: &Review<'_>) -> bool {
     *hook.of.kind == kind_of(review) && hook.operations.contains(&operation(review))
 }
@@ -240,7 +240,7 @@ fn question(
         user: review.user.to_owned(),
         groups: review.groups.to_vec(),
         dry_run: review.dry_run,
-        // Set by who asks the processor.
+        // Set by the caller of the processor.
         config: String::new(),
     })
 }
@@ -266,7 +266,7 @@ pub fn serve_converted_of(api: &EmbeddedApi, hooks: &hooks::Hooks) -> anyhow::Re
     Ok(served)
 }
 
-/// Returns the note that versions are served for the hooks of a processor.
+/// Returns the note about the versions served for the hooks of a processor.
 pub fn served_note(served: &[String]) -> String {
     let all = served.join(", ");
     format!("served because the processor converts it, though its CRD does not say so: {all}")

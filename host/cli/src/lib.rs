@@ -49,7 +49,7 @@ fn run_locally(command: &Command, args: &Args) -> anyhow::Result<ExitCode> {
     let runtime = program::runtime(None)?;
     let cache = args.global.cache();
     let code = runtime.block_on(command_of(command, cache.as_deref()));
-    // Nothing waits for compilations and reads that still run: their results are not kept.
+    // Compilations and reads in progress are abandoned: their results are not kept.
     runtime.shutdown_background();
     code
 }

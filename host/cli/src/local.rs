@@ -1,5 +1,5 @@
-//! Parts that the commands share: loading a processor from a file, applying objects in an order
-//! that works, and serving kinds without a CRD.
+//! Functions that the commands share: loading a processor from a file, applying objects in a
+//! working order, and serving kinds without a CRD.
 
 use std::{
     io::Write as _,
@@ -74,7 +74,7 @@ pub async fn load(
 ///
 /// # Errors
 ///
-/// Fails for a folder that cannot be used, or if the machine cannot give what the engine needs.
+/// Fails for an unusable folder, or if the machine lacks resources for the engine.
 pub fn engine(cache: Option<&Path>, repeatable: bool) -> anyhow::Result<Engine> {
     // Compiles in this process: a child process would take the waiting user longer, and the module
     // is their own.
@@ -131,8 +131,8 @@ fn read(path: &Path, limits: Limits, what: &str) -> anyhow::Result<Module> {
 // === impl Parts ===
 
 impl Parts {
-    /// Returns the parts of a component that was built of a source, or is it; options come before
-    /// what the manifest of a guest says.
+    /// Returns the parts of a component that was built from a source, or is it; options override
+    /// the manifest of a guest.
     ///
     /// # Errors
     ///
@@ -303,6 +303,6 @@ pub fn untyped(kind: &Kind) -> String {
 
 /// Warns on standard error that a kind is served without a schema.
 pub fn warn_untyped(kind: &Kind) {
-    // If standard error is closed, there is nowhere to report it.
+    // There is nowhere to report a closed standard error.
     let _ = writeln!(std::io::stderr(), "{}", untyped(kind));
 }

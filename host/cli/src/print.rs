@@ -17,9 +17,9 @@ use mortise_host::telemetry::escaped;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
-/// Text about a thing that exists now.
+/// Text about an object that exists now.
 pub const GREEN: Style = AnsiColor::Green.on_default();
-/// Text about a thing that is gone or that failed.
+/// Text about a failure or a deleted object.
 pub const RED: Style = AnsiColor::Red.on_default();
 /// Less important text.
 pub const DIM: Style = Style::new().dimmed();
@@ -33,7 +33,7 @@ const MASK: &str = "(masked)";
 const ANNOTATIONS: &str = "/metadata/annotations";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The choice whether the values of Secrets are shown.
+/// Tells whether the values of Secrets are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secrets {
     /// Values are masked.
@@ -241,7 +241,7 @@ pub fn report(report: &Report) -> String {
     text
 }
 
-/// Formats a guest's text below its first line. No line of the result looks like one of ours.
+/// Formats a guest's text below its first line. No line of the result can look like ours.
 fn guest_text(text: &str) -> String {
     let lines: Vec<_> = text.trim_end().split('\n').map(escaped).collect();
     lines.join("\n    ")

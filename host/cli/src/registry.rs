@@ -1,4 +1,4 @@
-//! Registries, asked with the developer's own credentials: those of Docker's configuration file.
+//! Registries, with the developer's own credentials from Docker's configuration file.
 
 use std::{
     fs::File,
@@ -21,7 +21,7 @@ use crate::{args::RegistryClientArgs, guest::Source};
 
 /// The name of the configuration file in its folder.
 const CONFIG: &str = "config.json";
-/// The user name with which a helper says that the password is a token.
+/// The user name by which a credential helper marks the password as a token.
 const TOKEN_USER: &str = "<token>";
 
 /// The registries, and Docker's configuration.
@@ -41,7 +41,7 @@ pub struct Pulled {
     pub file: tempfile::NamedTempFile,
 }
 
-/// The credentials that a helper of Docker prints.
+/// The output of a Docker credential helper.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Helped {
@@ -49,14 +49,14 @@ struct Helped {
     secret: String,
 }
 
-/// A component that a command was given: a file, what a guest's folder builds, or an artifact.
+/// A component given to a command: a file, the build of a guest's folder, or an artifact.
 #[derive(Debug)]
 pub struct Subject {
-    /// The source, as far as it is a file or a folder.
+    /// The source, for a file or a folder.
     pub source: Source,
     /// The component's file.
     pub file: PathBuf,
-    /// The artifact that it was pulled from.
+    /// The artifact from which it was pulled.
     pub pulled: Option<Pulled>,
 }
 
@@ -72,7 +72,7 @@ impl RegistryClient {
     ///
     /// # Errors
     ///
-    /// Fails for options or a file that cannot be used.
+    /// Fails for invalid options or an unusable file.
     pub fn open(args: &RegistryClientArgs) -> anyhow::Result<Self> {
         let registries = args.registry.registries()?;
         let in_home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker"));
@@ -85,7 +85,7 @@ impl RegistryClient {
     ///
     /// # Errors
     ///
-    /// Fails for credentials that cannot be read.
+    /// Fails for credentials that cannot be parsed.
     pub fn repository(&self, of: &Reference, pushes: bool) -> anyhow::Result<Repository> {
         let credentials = self.credentials(of)?;
         Ok(self.registries.repository(of, credentials, pushes))
@@ -95,7 +95,7 @@ impl RegistryClient {
     ///
     /// # Errors
     ///
-    /// Fails if the registry does not give it, and for anything that is no component.
+    /// Fails if the component cannot be pulled, and for any other artifact.
     pub async fn pull(&self, of: &Reference) -> anyhow::Result<Pulled> {
         let pulled = self.pull_now(of).await;
         pulled.with_context(|| format!("cannot pull `{of}`"))
@@ -130,12 +130,12 @@ impl RegistryClient {
 // === impl Subject ===
 
 impl Subject {
-    /// Opens what is at a path, or pulls the artifact that it is a reference to.
+    /// Opens the file or folder at a path, or pulls the artifact of a reference.
     ///
     /// # Errors
     ///
-    /// Fails for what is neither, for a guest that does not build, and if the registry does not
-    /// give the artifact.
+    /// Fails for any other text, for a guest that does not build, and if the artifact cannot be
+    /// pulled.
     pub async fn open(what: &Path, args: &RegistryClientArgs) -> anyhow::Result<Self> {
         let Some(reference) = reference(what)? else {
             let source = Source::open(what)?;
@@ -154,11 +154,11 @@ impl Subject {
     }
 }
 
-/// Returns the reference that an argument is; `None` if it is a path.
+/// Parses an argument as a reference; `None` if it is a path.
 ///
 /// # Errors
 ///
-/// Fails for what is no path that exists, and a reference that is none.
+/// Fails for an invalid reference that is no existing path.
 pub fn reference(what: &Path) -> anyhow::Result<Option<Reference>> {
     if what.exists() {
         return Ok(None);
@@ -171,18 +171,18 @@ pub fn reference(what: &Path) -> anyhow::Result<Option<Reference>> {
     }
 }
 
-/// Returns whether a text that is neither a path that exists nor a reference was meant as a
+/// Returns whether a text that is neither an existing path nor a reference was meant as a
 /// reference.
 fn is_meant_as_reference(text: &str) -> bool {
-    // A path is repeated in errors, and this may be a password.
+    // Errors repeat a path, and this text may hold a password.
     let may_hold_password = text.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'));
     let names_registry = text.split_once('/').is_some_and(|(first, _)| oci::is_registry(first));
-    // A text that ends as a file does was meant as one: the error that it is missing says more.
+    // A text with a file's extension was meant as a file: a missing file is the better error.
     let is_file = Path::new(text).extension().is_some_and(|ending| ending == "wasm");
     may_hold_password || !is_file && (names_registry || text.contains([':', '@']))
 }
 
-/// Returns the name by which a manifest is asked for: its digest, else its tag.
+/// Returns the digest of a reference, or else its tag, for requests of its manifest.
 pub fn name_of(of: &Reference) -> String {
     let tag = || of.tag().unwrap_or_default().to_owned();
     of.digest().map_or_else(tag, |digest| digest.to_string())
@@ -200,7 +200,7 @@ fn docker_config(path: &Path) -> anyhow::Result<Option<(PathBuf, DockerConfig)>>
     }
 }
 
-/// Asks a program of Docker's for the credentials of a registry; `None` if it has none.
+/// Asks a Docker credential helper for the credentials of a registry; `None` if it has none.
 fn ask(helper: &str, registry: &str) -> anyhow::Result<Option<Credentials>> {
     let program = format!("docker-credential-{helper}");
     let cannot = || format!("cannot run `{program}`, which Docker's configuration file names");
@@ -240,7 +240,7 @@ impl Sink for ToFile {
     }
 }
 
-/// Returns a file that is open, with its digest and length.
+/// Returns an open file, with its digest and length.
 ///
 /// # Errors
 ///

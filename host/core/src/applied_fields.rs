@@ -1,11 +1,11 @@
 //! Digests of the fields that `mortise/…` field managers own of an object, and of manifests.
 //!
 //! Each such manager's entry in `metadata.managedFields` has two digests: of its set of fields, and
-//! of what the object holds there. The second is taken of the object cut down to the set, as a JSON
-//! value; so it can be compared with the digest of a manifest without knowing the schema. They are
-//! equal if we own exactly what the manifest holds, with the values that it holds. Where the API
-//! server writes a value in another way than it was sent (`1000m` and `1`), they differ though
-//! nothing is to be done; the writer then remembers which pair belongs to which manifest.
+//! of the object's values in that set. The second is computed from the object reduced to the set,
+//! as JSON, so it can be compared with the digest of a manifest without knowing the schema. They
+//! are equal if we own exactly the manifest's fields with the manifest's values. If the API server
+//! normalizes a value (`1000m` to `1`), they differ though no write is needed; the writer then
+//! remembers which pair belongs to which manifest.
 //!
 //! Pure: no I/O, no clock.
 
@@ -23,7 +23,7 @@ use crate::path::Part;
 /// The fields of `metadata` that name an object or are preconditions.
 const NAMING: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
 
-/// The bytes that hold what a manager owns of most objects, in the form of which a digest is taken.
+/// The buffer size that holds the canonical form of a manager's fields on most objects.
 const INITIAL_CAPACITY_BYTES: usize = 4096;
 
 /// The prefix of the names of all field managers of this host.
@@ -34,7 +34,7 @@ pub const MANAGER_PREFIX: &str = "mortise/";
 pub struct Pair {
     /// The digest of the set of fields.
     pub fields: u128,
-    /// The digest of what the object holds in these fields.
+    /// The digest of the object's values in these fields.
     pub values: u128,
 }
 
@@ -63,13 +63,13 @@ impl Digests {
         self.0.iter().flat_map(|all| all.iter())
     }
 
-    /// Returns whether no manager of ours is on the object.
+    /// Returns whether none of our managers has an entry on the object.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Returns the digests of what a manager applied to the object (`subresource` empty) or to its
-    /// status (`status`).
+    /// Returns the digests of the fields that a manager applied to the object (`subresource` empty)
+    /// or to its status (`status`).
     pub fn get(&self, manager: &str, subresource: &str) -> Option<Pair> {
         self.iter()
             .find(|own| own.applied && &*own.manager == manager && &*own.subresource == subresource)
@@ -132,7 +132,7 @@ fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
 fn values_digest(object: &Value, fields: &Value) -> u128 {
     let mut cut = Cut::default();
     let digest = digest_of(&cut.object(object, fields));
-    // We own a field that the object does not have: the digest must equal that of no manifest.
+    // We own a field that the object does not have: the digest must not equal that of any manifest.
     if cut.missing { !digest } else { digest }
 }
 
@@ -213,7 +213,7 @@ impl Cut {
     }
 }
 
-/// Returns a map or list without its content, of which only the map or list itself is owned.
+/// Returns an empty map or list, for one that is owned without its content.
 fn emptied(value: &Value) -> Part<'_> {
     match value {
         Value::Object(_) => Part::Map(Vec::new()),
@@ -253,14 +253,14 @@ impl Element {
 
 // === digests of manifests ===
 
-/// Computes the digest of a manifest, to compare with [`Pair::values`]: of everything but what
-/// names the object or is a precondition.
+/// Computes the digest of a manifest, to compare with [`Pair::values`]: without the fields that
+/// name the object, and without preconditions.
 pub fn of_manifest(manifest: &Value) -> u128 {
     digest_of(&sent(manifest))
 }
 
-/// Returns a manifest without what names the object (`apiVersion`, `kind`, name, namespace) and
-/// without preconditions.
+/// Returns a manifest without the fields that name the object (`apiVersion`, `kind`, name,
+/// namespace) and without preconditions.
 pub fn sent_fields(manifest: &Value) -> Value {
     sent(manifest).to_value()
 }
@@ -342,7 +342,7 @@ fn canonical(value: &Value, bytes: &mut Vec<u8>) {
         }
         Value::Object(entries) => {
             begin(b'o', entries.len(), bytes);
-            // The map is ordered by key (a test says so), so equal maps have equal bytes.
+            // The map is ordered by key (a test checks that), so equal maps have equal bytes.
             for (key, held) in entries {
                 canonical_text(key, bytes);
                 canonical(held, bytes);
@@ -373,7 +373,7 @@ fn canonical_number(number: &serde_json::Number, bytes: &mut Vec<u8>) {
 /// Writes a float. One without a fraction is written as the integer: the API server gives `1.0`
 /// back as `1`.
 fn canonical_float(float: f64, bytes: &mut Vec<u8>) {
-    /// The greatest number up to which every integer has a float of its own.
+    /// The greatest number up to which floats represent every integer exactly.
     const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
     if float.fract() == 0.0 && float.abs() <= MAX_EXACT_INTEGER {
         #[expect(

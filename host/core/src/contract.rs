@@ -1,4 +1,4 @@
-//! The contract's types (wit/), for the modules that know nothing of wasmtime.
+//! The contract's types (wit/), independent of wasmtime.
 //!
 //! Names and meaning are those of wit/, where the fields are documented.
 //! [`contract_conversions`](crate::contract_conversions) converts generated types to these and
@@ -39,7 +39,7 @@ pub struct ObjectRef {
     pub name: String,
 }
 
-/// A reference that equals every other one of the same object, in whichever version of its kind.
+/// A reference that equals every other one of the same object, in any version of its kind.
 #[derive(Clone, Debug)]
 pub struct SameObject<R>(pub R);
 
@@ -57,7 +57,7 @@ pub struct Selection {
     pub fields: Arc<[String]>,
 }
 
-/// The reason why a read has no answer.
+/// The reason why a read failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
     Denied(String),
@@ -126,7 +126,7 @@ pub struct GrantedRule {
     pub non_resource_urls: Vec<String>,
 }
 
-/// A processor's account of itself: name, reconcilers and declared rights.
+/// A processor's self-description: name, reconcilers and declared rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     pub name: String,
@@ -138,7 +138,7 @@ pub struct Description {
     pub config_schema: Option<String>,
 }
 
-/// A step of carrying out an outcome.
+/// A step in writing an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Apply,
@@ -182,7 +182,7 @@ pub enum Mode {
     Create,
 }
 
-/// An object as it should be.
+/// The desired state of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     pub cluster: String,
@@ -193,14 +193,14 @@ pub struct Manifest {
     pub absent: Vec<String>,
 }
 
-/// A reconciler that an object asks for.
+/// A reconciler that an outcome requests for its object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {
     pub reconciler: Reconciler,
     pub context: String,
 }
 
-/// An object that should be gone.
+/// An object to delete or evict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
     pub ref_: ObjectRef,
@@ -210,7 +210,7 @@ pub struct Deletion {
     pub grace_period: Option<u32>,
 }
 
-/// The fate of the objects that a deleted object owns.
+/// The propagation policy of a deletion: the handling of the objects that the deleted one owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
     Background,
@@ -281,7 +281,7 @@ pub struct Failure {
 // === impl ObjectRef ===
 
 impl ObjectRef {
-    /// Returns whether both name the same object, in whichever version of its kind.
+    /// Returns whether both name the same object, in any version of its kind.
     pub fn is_same(&self, other: &Self) -> bool {
         SameObject(self) == SameObject(other)
     }
@@ -311,7 +311,7 @@ impl<R: Borrow<ObjectRef>> Hash for SameObject<R> {
 }
 
 impl Description {
-    /// Returns every kind that is named, each once. Kind `*` and group `*` name no kind.
+    /// Returns the distinct kinds of all declarations, without wildcards (`*`).
     pub fn kinds(&self) -> Vec<Kind> {
         let reconciled = self.reconcilers.iter().map(|reconciler| &reconciler.of.kind);
         let read = self.reads.iter().map(|selection| &selection.kind);

@@ -1,4 +1,4 @@
-//! From a change to the key that runs, and back: the stores, the triggers and the queue of a host.
+//! Dispatch of changes to runs: connects the stores, the triggers and the queue of a host.
 //!
 //! *Guarantee.* No change that affects a key is lost between its runs. A key is given out by
 //! [`Queue::next`] or [`Queue::take_key`], to one run at a time. The run goes through these steps,
@@ -64,14 +64,13 @@ impl Dispatch {
         self.triggers.lock().count_of(processor)
     }
 
-    /// Puts the reconcilers of a version of a processor in the place of those of the former one,
-    /// and queues all keys: those of the objects in the stores, and those that the former version
-    /// knew. `gone` names the former reconcilers that the version does not have; `None` if there is
-    /// no former version.
+    /// Replaces the reconcilers of a processor's former version, and queues all keys: those of the
+    /// objects in the stores, and those of the former version. `gone` names the former reconcilers
+    /// that the new version lacks; `None` if there is no former version.
     ///
-    /// No run begins or ends, and no change triggers keys, in between. `swap` is called after the
-    /// keys that are gone are forgotten, and before the others are queued. The triggers are locked
-    /// meanwhile: of the dispatch it may call [`Dispatch::queue`] and [`Dispatch::stores`] only.
+    /// `swap` is called after the keys of `gone` are dropped and before the others are queued. The
+    /// triggers are locked meanwhile: no run begins or ends and no change triggers keys. Of the
+    /// dispatch, `swap` may call [`Dispatch::queue`] and [`Dispatch::stores`] only.
     pub fn put<T>(
         &self,
         processor: &str,
@@ -99,14 +98,14 @@ impl Dispatch {
         swapped
     }
 
-    /// Forgets all keys of a processor. Runs of it that are under way leave nothing behind.
+    /// Drops all keys of a processor. Runs in progress leave no dependencies behind.
     pub fn remove(&self, processor: &str) {
         self.triggers.lock().remove_processor(processor);
         self.queue.remove_processor(processor);
     }
 
-    /// Queues all keys of a processor, because its account has other rights. Their earlier failures
-    /// do not count any more.
+    /// Queues all keys of a processor after the rights of its account changed, and resets their
+    /// failures.
     pub fn rights_changed(&self, processor: &str) {
         let triggers = self.triggers.lock();
         for key in triggers.keys_of(processor) {
@@ -116,7 +115,7 @@ impl Dispatch {
 
     /// Queues the keys that the stores' changes trigger.
     pub fn feed(&self) {
-        // Under one lock, so that events are seen in the order in which the stores took them in.
+        // The lock keeps the events in the order of the stores.
         let mut triggers = self.triggers.lock();
         for event in self.stores.take_events() {
             for (key, cause) in triggers.on_event(&event) {
@@ -125,7 +124,7 @@ impl Dispatch {
         }
     }
 
-    /// Feeds changes for ever, as they come.
+    /// Feeds changes forever, as they arrive.
     pub async fn pump(&self) -> ! {
         loop {
             self.stores.changed().await;
@@ -152,7 +151,7 @@ impl Dispatch {
 
     /// Gives a key back to the queue after its run. The keys that the run's writes trigger, and the
     /// causes for which the key itself must run again, are queued before. With `confirm`, the key
-    /// runs once more when there is nothing else to do.
+    /// runs once more at [`Priority::Idle`].
     pub fn done(&self, key: &Key, done: Done, causes: Vec<Cause>, confirm: bool) {
         self.feed();
         for cause in causes {
@@ -164,7 +163,7 @@ impl Dispatch {
         self.queue.done(key, done);
     }
 
-    /// Gives a key back that was given out, and that does not run. A change queues it again.
+    /// Gives a key back without running it. A change queues it again.
     pub fn abandon(&self, key: &Key) {
         self.queue.done(key, Done::Success { requeue: None });
     }

@@ -1,9 +1,9 @@
-//! The writes that a processor's description declares, as questions.
+//! The writes that a processor's description declares, and the check of wanted writes.
 //!
 //! A description is checked once, when the processor is loaded ([`Grant::new`]); from then on every
-//! write of an outcome is checked against the grant. A question names the wanted write; the answer
-//! is the rules that allow it, or [`Denied`], whose message names what would have been accepted.
-//! Reads are checked by the module `reads`.
+//! write of an outcome is checked against the grant. A check takes the wanted write and returns the
+//! rules that allow it, or [`Denied`], whose message names the accepted declarations. Reads are
+//! checked by the module `reads`.
 //!
 //! Pure: no I/O, no clock. Does not cut the declaration down to the rights of a `ServiceAccount`.
 
@@ -216,8 +216,8 @@ impl Grant {
         Ok(Writable { rules })
     }
 
-    /// Fails unless the object is one that the processor reconciles, reads or writes, so that an
-    /// event may be put on it.
+    /// Fails unless the processor declares to reconcile, read or write the object, so that it may
+    /// put an event on it.
     pub fn may_mention(&self, wanted: &ObjectRef) -> Result<(), Denied> {
         let known = self
             .readable()
@@ -252,7 +252,7 @@ impl Grant {
 // === impl Writable ===
 
 impl Writable {
-    /// Returns the first field of a manifest that no rule with this verb lets be written, if any.
+    /// Returns the first field of a manifest that no rule with this verb allows, if any.
     pub fn outside(&self, verb: Verbs, fields: &Value) -> Option<Outside> {
         if self.is_unlimited(verb) {
             return None;
@@ -260,12 +260,12 @@ impl Writable {
         outside(fields, self.with(verb).flat_map(|rule| &rule.fields))
     }
 
-    /// Returns whether a rule with this verb lets every field be written.
+    /// Returns whether a rule with this verb allows every field.
     pub fn is_unlimited(&self, verb: Verbs) -> bool {
         self.with(verb).any(|rule| rule.fields.is_empty())
     }
 
-    /// Returns whether a rule, with any verb, lets a path be written.
+    /// Returns whether a rule with any verb allows a path.
     pub fn allows(&self, path: &Path) -> bool {
         self.rules.iter().any(|rule| {
             rule.fields.is_empty() || rule.fields.iter().any(|field| field.covers(path))

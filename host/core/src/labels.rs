@@ -65,7 +65,7 @@ impl LabelSelector {
         Ok(Self { requirements })
     }
 
-    /// Returns whether everything is selected.
+    /// Returns whether the selector selects every object.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
@@ -87,8 +87,8 @@ impl LabelSelector {
         self.matches(|key| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str))
     }
 
-    /// Returns whether everything that `other` selects is selected too, as far as single
-    /// requirements show it.
+    /// Returns whether every object that `other` selects is selected too. Compares single
+    /// requirements, so it may return false for some that are.
     pub fn covers(&self, other: &Self) -> bool {
         let implied = |mine: &Requirement| {
             let implies =

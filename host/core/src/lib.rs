@@ -1,24 +1,24 @@
-//! The rules of a Kubernetes operator host: what is true, and what must be done.
+//! The logic of a Kubernetes operator host: state, triggers, checks and decisions.
 //!
 //! Knows no client of Kubernetes, no HTTP, no WebAssembly and no async runtime. ARCHITECTURE.md
 //! beside this package is the map of the design; this is the index of the modules, from the bottom.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`contract`] | plain types of wit/, bounds on what a guest hands over, rules of hooks |
+//! | [`contract`] | plain types of wit/, limits on guest output, rules of hooks |
 //! | [`key`] | the unit that is queued and run |
-//! | [`path`], [`labels`] | places in objects; label selectors |
+//! | [`path`], [`labels`] | field paths in objects; label selectors |
 //! | [`error_chain`] | an error and its causes, on one line |
 //! | [`applied_fields`] | digests of the fields that we own; names of field managers |
 //! | [`resource`] | how a kind is served; requests to the API server and their answers, as values |
-//! | [`grant`] | what a processor may touch: declarations, Roles, the rights of its account |
-//! | [`outcome`] | what is wanted, checked: a plan |
-//! | [`store`] | what is known now: immutable snapshots with indexes |
+//! | [`grant`] | what a processor may read and write: declarations, Roles, rights of its account |
+//! | [`outcome`] | outcomes, checked against the grant: plans |
+//! | [`store`] | watched objects: immutable snapshots with indexes |
 //! | [`reads`] | the reads of one call, and run records |
 //! | [`triggers`] | the keys that a change queues |
 //! | [`queue`] | the keys that wait |
 //! | [`dispatch`] | stores, triggers and queue, and their handshake with a run |
-//! | [`write`](mod@write) | carries a plan out |
+//! | [`write`](mod@write) | plans carried out: server-side apply, patch, delete, prune, events |
 //! | [`reconcile`] | one reconcile: read, call, check, write, requeue |
 
 pub mod applied_fields;

@@ -59,10 +59,9 @@ pub struct Plan {
     pub status: Option<Value>,
     /// The events to be written.
     pub events: Vec<Event>,
-    /// The time of the next call.
+    /// The requeue: when the key runs again.
     pub requeue: PlannedRequeue,
-    /// True if the plan only reports how a run went: objects that it does not hold are not given
-    /// up.
+    /// True if the plan only reports the result of a run: objects missing from it are not given up.
     pub is_report: bool,
 }
 
@@ -73,9 +72,9 @@ pub struct PlannedRequeue(pub Requeue);
 /// The finalizers of the reconciled object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finalizers {
-    /// The finalizers that are to be there.
+    /// The finalizers that the object should have.
     pub wanted: Vec<String>,
-    /// The finalizers that the reconciler declares and that are not to be there.
+    /// The finalizers that the reconciler declares and that the object should not have.
     pub released: Vec<String>,
 }
 
@@ -84,18 +83,18 @@ pub struct Finalizers {
 pub struct Manifest {
     /// The object.
     pub to: ObjectRef,
-    /// The class, which gives the place in the order.
+    /// The class, which determines the order of writing.
     pub class: Class,
     /// The JSON to send, with `apiVersion`, kind and name, and a namespace if the kind has one.
     pub object: Value,
     /// True if an object that exists is left alone.
     pub create_only: bool,
-    /// True if `object` holds the uid that the run has read: an object that is gone since is not
-    /// created again from what was read.
+    /// True if `object` holds the uid that the run has read, so that an object deleted since is not
+    /// recreated.
     pub pinned: bool,
     /// The fields that are sent when the object is created and left alone afterwards.
     pub leave: Vec<Path>,
-    /// The fields that are removed, whoever owns them.
+    /// The fields that are removed, regardless of their owner.
     pub absent: Vec<Path>,
     /// The owners without uid that this plan creates: index in `metadata.ownerReferences` and the
     /// object.
@@ -163,7 +162,7 @@ pub struct Against<'a> {
     pub reconciler: &'a str,
     /// The object that was reconciled.
     pub reconciled: &'a Reconciled,
-    /// The kinds of [`kinds`] that the cluster knows.
+    /// The kinds of [`kinds`] that the cluster serves.
     pub kinds: &'a Kinds,
     /// Returns the uid of an object that was read in this run.
     pub read: &'a dyn Fn(&ObjectRef) -> Option<String>,
@@ -218,7 +217,7 @@ impl Plan {
     pub fn build(outcome: &Outcome, against: &Against<'_>) -> Result<Self, Invalid> {
         refuse_unsupported(outcome)?;
         against.limits.check(outcome)?;
-        // All fields by name: the compiler shows this place to whoever adds one.
+        // Fields by name, so that a new field does not compile until it is handled here.
         let Outcome {
             apply,
             patch,
@@ -273,8 +272,8 @@ impl Plan {
         })
     }
 
-    /// Returns the part of the plan that is carried out of the answer to failed writes: status,
-    /// events and requeue.
+    /// Returns only status, events and requeue of the plan: the rest of an answer to failed writes
+    /// is ignored.
     #[must_use]
     pub fn only_report(self) -> Self {
         let Self { status, events, requeue, .. } = self;
@@ -358,7 +357,7 @@ impl Limits {
             outcome.apply.iter().chain(&outcome.patch).map(|manifest| manifest.object.len());
         let events = outcome.events.iter().map(|event| event.reason.len() + event.message.len());
         let status = outcome.status.as_ref().map_or(0, String::len);
-        // An object that is too large is refused by its name, later on.
+        // An object that is too large is refused later, with its name.
         let bytes = manifests.map(|bytes| bytes.min(self.object)).chain(events).sum::<usize>()
             + status.min(self.object);
         if bytes > self.outcome {
@@ -372,14 +371,14 @@ impl Limits {
 /// The checks of one outcome.
 struct Check<'a> {
     against: &'a Against<'a>,
-    /// The kinds that the cluster knows, with those that this outcome defines.
+    /// The kinds that the cluster serves, and those that this outcome defines.
     kinds: &'a Kinds,
     /// The objects that this outcome applies.
     applied: Applied<'a>,
 }
 
-/// The objects that an outcome applies, by identity, with their place in the order given. Of
-/// duplicates, the first.
+/// The objects that an outcome applies, by identity, with their index in the list: the first index
+/// of duplicates.
 #[derive(Default)]
 struct Applied<'a>(HashMap<SameObject<&'a ObjectRef>, (usize, &'a ObjectRef)>);
 

@@ -1,6 +1,6 @@
 //! Paths in an object, as the contract writes them: `spec.hosts[]`,
 //! `spec.containers[name=app].image`, `metadata.annotations["example.com/a.b"]`. Owns the grammar
-//! and what a path finds; knows nothing of reads or writes.
+//! and the evaluation of paths; knows nothing of reads or writes.
 
 mod fields;
 mod read;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::contract::bounds::{PATH, PATH_STEPS, text::shortened};
 
-/// A place, or several places, in an object. Never empty.
+/// A path to one or more values in an object. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Path(Box<[Segment]>);
 
@@ -66,35 +66,35 @@ impl Path {
         &self.0
     }
 
-    /// Returns whether everything that `other` can find lies in what this path finds.
+    /// Returns whether every value that `other` can find lies within a value that this path finds.
     pub fn covers(&self, other: &Self) -> bool {
         self.0.len() <= other.0.len()
             && self.0.iter().zip(&other.0).all(|(mine, theirs)| mine.covers(theirs))
     }
 
-    /// Returns everything that the path finds in a value, in the order of the lists.
+    /// Returns the values that the path finds, in the order of the lists.
     pub fn values<'a>(&self, of: &'a Value) -> Vec<&'a Value> {
         let mut found = Vec::new();
         find(&self.0, of, &mut |value| found.push(value));
         found
     }
 
-    /// Returns the texts that the path finds, as `matching` compares them: strings, numbers and
-    /// booleans. Lists, maps and nulls have none.
+    /// Returns the scalars that the path finds, as text, as `matching` compares them: strings,
+    /// numbers and booleans. Skips lists, maps and nulls.
     pub fn texts<'a>(&self, of: &'a Value) -> Vec<Cow<'a, str>> {
         let mut found = Vec::new();
         find(&self.0, of, &mut |value| found.extend(text(value)));
         found
     }
 
-    /// Returns whether the path finds this text.
+    /// Returns whether the path finds a scalar with this text.
     pub fn holds(&self, of: &Value, wanted: &str) -> bool {
         let mut holds = false;
         find(&self.0, of, &mut |value| holds |= text(value).is_some_and(|text| text == wanted));
         holds
     }
 
-    /// Returns a JSON pointer (RFC 6901) for everything that the path finds.
+    /// Returns a JSON pointer (RFC 6901) for each value that the path finds.
     pub fn pointers(&self, of: &Value) -> Vec<String> {
         let mut found = Vec::new();
         point(&self.0, of, &mut String::new(), &mut found);

@@ -4,9 +4,9 @@
 //!
 //! *Guarantees.* A key that was added is given out later, unless its processor is removed first. A
 //! key is never given out twice at once: a key that is added while it runs is given out again after
-//! [`Queue::done`]. A run takes along everything that waits for its key when it starts, delays
-//! included: the newest outcome decides when the key runs again. A run that was given out and has
-//! not read anything yet takes along later changes too (`join`).
+//! [`Queue::done`]. A run consumes all causes and delays of its key at its start: the newest
+//! outcome decides when the key runs again. Until the run reads the stores, `join` adds later
+//! changes to it.
 
 mod by_processor;
 mod cause;
@@ -30,18 +30,17 @@ use tokio::{sync::Notify, time::Instant};
 
 use self::core::{Core, Next};
 
-/// The order in which the keys of a processor are given out. Lower priorities get a share
-/// nevertheless, except [`Priority::Idle`].
+/// The order in which the keys of a processor are given out. Lower priorities still get a share,
+/// except [`Priority::Idle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// The key was triggered by a change.
     Change,
-    /// The key is due, though nothing has changed.
+    /// The key is due without a change.
     Resync,
-    /// The key runs when there is little else to do.
+    /// The key runs after changes and resyncs.
     Background,
-    /// The key runs when there is nothing else to do: after all other keys that could run, of any
-    /// processor.
+    /// The key runs only while no other key, of any processor, can run.
     Idle,
 }
 
@@ -54,7 +53,7 @@ pub struct Run {
     pub causes: Vec<Cause>,
     /// The number of further causes.
     pub more_causes: usize,
-    /// The number of runs of the key in a row that have failed.
+    /// The number of consecutive failed runs of the key.
     pub attempt: u32,
 }
 
@@ -69,8 +68,7 @@ pub enum Done {
     },
     /// The run failed: the next run's `attempt` counts it.
     Failure(Again),
-    /// The host cancelled the run: the key runs again as soon as it may. Earlier failures still
-    /// count.
+    /// The host cancelled the run: the key is requeued at once. Earlier failures still count.
     Cancelled,
 }
 
@@ -80,7 +78,7 @@ pub enum Again {
     /// Exponential back-off: 5 ms after the first failure in a row, twice as long after each
     /// further one, at most 1000 s.
     BackOff,
-    /// The same back-off, but at least this long, up to 1000 s: the API server asked for that.
+    /// The same back-off, but at least this long, up to 1000 s, as the API server requested.
     NotBefore(Duration),
     /// A fixed delay.
     After(Duration),
@@ -127,13 +125,13 @@ pub struct Queue(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Locked for a few lines, never while waiting.
+    /// Locked briefly, never across an await.
     core: Mutex<Core>,
-    /// Wakes one waiting `next`: there may be a key to give out, or an earlier time to wait for.
+    /// Wakes one waiting `next`: a key may be ready, or an earlier timer set.
     work: Notify,
     /// Wakes all waiting `idle` and `settled`.
     rest: Notify,
-    /// The time of a clock that stands still; `None` if it runs.
+    /// The time of a paused clock; `None` if it runs.
     still: Mutex<Option<Instant>>,
 }
 
@@ -145,12 +143,12 @@ impl Queue {
         Self::default()
     }
 
-    /// Stops the clock: delayed keys become due by [`Queue::advance`] only.
+    /// Pauses the clock: delayed keys become due by [`Queue::advance`] only.
     pub fn stand_still(&self) {
         self.0.still.lock().get_or_insert_with(Instant::now);
     }
 
-    /// Advances a clock that stands still. Keys that are due by then are ready.
+    /// Advances a paused clock. Keys that are due by then become ready.
     pub fn advance(&self, by: Duration) {
         if let Some(now) = self.0.still.lock().as_mut() {
             *now = now.checked_add(by).unwrap_or(*now);
@@ -169,7 +167,7 @@ impl Queue {
         core.ready_keys()
     }
 
-    /// Gives out this key if it is ready, out of turn and whatever the limits.
+    /// Gives out this key if it is ready, out of turn and regardless of limits.
     pub fn take_key(&self, key: &Key) -> Option<Run> {
         let mut core = self.0.core.lock();
         core.fire(self.now());
@@ -194,8 +192,8 @@ impl Queue {
         self.0.rest.notify_waiters();
     }
 
-    /// Sets the minimum interval between the end of a run and the next run because of a change:
-    /// changes within it are taken together. Retries and requeues that are due do not wait for it.
+    /// Sets the minimum interval between the end of a run and the next run that a change triggers:
+    /// changes within it are coalesced. Due retries and requeues do not wait for it.
     pub fn set_min_interval(
         &self,
         processor: &Arc<str>,
@@ -303,8 +301,8 @@ impl Queue {
         core.states()
     }
 
-    /// Returns the state of a processor's keys. The cost grows with the number of these, not with
-    /// that of all keys.
+    /// Returns the state of a processor's keys. The cost is linear in the number of these keys, not
+    /// of all keys.
     pub fn share_of(&self, processor: &str) -> Share {
         let mut core = self.0.core.lock();
         core.fire(self.now());
@@ -328,16 +326,15 @@ impl Queue {
         self.until(Self::is_idle).await;
     }
 
-    /// Returns whether nothing is left to do for now: the queue is idle, no change waits for a
-    /// minimum interval, and no failed key is retried within a second, unless it has failed eight
-    /// times in a row.
+    /// Returns whether the queue is settled: it is idle, no change waits for a minimum interval,
+    /// and no failed key is retried within a second, unless it has failed eight times in a row.
     pub fn is_settled(&self) -> bool {
         let mut core = self.0.core.lock();
         core.fire(self.now());
         core.is_settled(self.now())
     }
 
-    /// Waits until nothing is left to do for now; see [`Queue::is_settled`].
+    /// Waits until the queue is settled; see [`Queue::is_settled`].
     pub async fn settled(&self) {
         self.until(Self::is_settled).await;
     }

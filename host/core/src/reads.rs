@@ -1,8 +1,8 @@
 //! Answers the reads of one call.
 //!
 //! Reads are answered from a snapshot of each kind, taken when the call first uses the kind. They
-//! are checked against the processor's declarations, and recorded, so that a change of anything
-//! that was read can trigger the run again.
+//! are checked against the processor's declarations, and recorded as dependencies, so that a later
+//! change triggers the key again.
 
 mod again;
 mod allowed;
@@ -37,8 +37,8 @@ use crate::{
 /// The most bytes of JSON on one page of a list, unless one object alone is larger.
 pub const PAGE_BYTES: usize = 1 << 20;
 
-/// The bytes of a stored object that count as much as one byte of a page: cutting a large object
-/// down takes time too.
+/// The bytes of a stored object that count as one byte of a page: projecting a large object takes
+/// time too.
 const STORED_BYTES_PER_PAGE_BYTE: usize = 16;
 
 /// The stores, the declarations and the rights that one call reads with, and its reads.
@@ -49,12 +49,12 @@ pub struct View {
     page_bytes: usize,
     /// The few kinds that a call reads, each as it was at its first use.
     kinds: Vec<Arc<KindSnapshot>>,
-    /// The position of the store that the current read is answered from.
+    /// The position of the snapshot that answers the current read.
     stood: Option<SnapshotPosition>,
     reads: Reads,
     /// The rights of the processor's account; `None` if it may read all that the host may.
     rights: Option<Arc<dyn Rights>>,
-    /// The objects that were read live: in one call, each object is read once.
+    /// The objects that were read from the API server, each once per call.
     live: HashMap<ObjectRef, Option<Arc<Entry>>>,
     /// The bytes of live objects that `take_fetched` has not returned yet.
     fetched: usize,
@@ -65,10 +65,10 @@ pub struct View {
     listed: Option<Listed>,
 }
 
-/// The object that a call is about.
+/// The reconciled object of a call.
 #[derive(Clone, Debug, Default)]
 pub struct ReconciledObject {
-    /// The object as the store has it; `None` if it is gone.
+    /// The stored object; `None` if it is gone.
     pub entry: Option<Arc<Entry>>,
     /// The JSON of the object that the processor is given; `None` if it is gone.
     pub json: Option<String>,
@@ -78,7 +78,7 @@ pub struct ReconciledObject {
     pub held: bool,
 }
 
-/// An object as the store has it, and the fields of it that are to be given.
+/// A stored object, and the fields to project it to.
 type Kept = (Arc<Entry>, Arc<Fields>);
 
 /// The objects of a page, and the token of the next one.
@@ -109,24 +109,24 @@ struct Answering {
     snapshot: Snapshot,
 }
 
-/// Cuts objects down to fields.
+/// Projects objects to fields.
 struct Cut<'a> {
     fields: &'a Fields,
-    /// The shape of the last object, and whether its fields are exactly the ones to be given.
+    /// The shape of the last object, and whether it keeps exactly `fields`.
     met: Option<(Arc<Shape>, bool)>,
 }
 
 // === impl View ===
 
 impl Default for View {
-    /// Creates a view in which nothing can be read.
+    /// Creates a view without readable objects.
     fn default() -> Self {
         Self::new(Stores::new(), Arc::default(), PAGE_BYTES)
     }
 }
 
 impl View {
-    /// Creates a view that takes the snapshot of each kind at its first use, from now on.
+    /// Creates a view. The first read of a kind takes the snapshot for all reads of that kind.
     pub fn new(stores: Stores, readable: Arc<Readable>, page_bytes: usize) -> Self {
         let reads = Reads::new(stores.clone());
         Self {
@@ -151,12 +151,12 @@ impl View {
         Self { rights, ..self }
     }
 
-    /// Reads the object that the call is about.
+    /// Reads the reconciled object.
     ///
-    /// A change of the object triggers the run again; a change of its status does so only if the
-    /// reconciler says so. If the object is gone, or has left the selection and holds none of the
-    /// reconciler's finalizers, nothing else triggers the run: it is the last one until the object
-    /// is back.
+    /// A change of the object triggers the key again; a change of its status only if the reconciler
+    /// declares `triggered-by-status`. If the object is gone, or has left the selection and holds
+    /// none of the reconciler's finalizers, no other change triggers the key: this is its last run
+    /// until the object is back.
     pub fn reconciled(
         &mut self,
         of: &ObjectRef,
@@ -220,7 +220,7 @@ impl View {
         Ok(found.map(|(entry, fields)| Cut::new(&fields).give(&entry)))
     }
 
-    /// Finds one object as the store has it, and the fields of it that are to be given.
+    /// Finds one stored object, and the fields to project it to.
     fn find_kept(&mut self, of: &ObjectRef, fields: &[String]) -> Result<Option<Kept>, ReadError> {
         let readable = Arc::clone(&self.readable);
         let (namespace, mut found) = (of.namespace.as_deref(), None);
@@ -244,8 +244,8 @@ impl View {
 
     /// Reads a page of a list, ordered by namespace and name.
     ///
-    /// The pages of one selection show one state. A token may be used again, also in a later call,
-    /// and then goes on after the same name.
+    /// In one call, all pages of a selection come from one snapshot. A token can be used again,
+    /// also in a later call, and continues after the same name.
     pub fn list(
         &mut self,
         of: &Selection,
@@ -266,7 +266,7 @@ impl View {
         if self.is_forgotten(answer.as_ref().err()) {
             return answer.map(|_| Page { objects: Vec::new(), next: None });
         }
-        // The arguments of the read may hold what was read of a Secret.
+        // The arguments of the read may contain Secret data.
         let secret = self.reads.saw_secret() || record::is_secret(&of.kind);
         let (kind, fields) = (self.stores.shared_kind(&of.kind), self.readable.shared(&of.fields));
         let question = Question::List {
@@ -280,11 +280,10 @@ impl View {
         Ok(Page { objects: objects.into_iter().map(|rendered| rendered.json).collect(), next })
     }
 
-    /// Returns whether the current read is not recorded: it is refused as long as the declaration
-    /// is as it is.
+    /// Returns whether the current read is not recorded, since it is invalid or undeclared.
     ///
-    /// The arguments of such a read may be any text that the guest thought of. The first few
-    /// undeclared reads are recorded all the same, so that they are reported again after a restart.
+    /// The arguments of such a read may be arbitrary text. The first few undeclared reads are
+    /// recorded nevertheless, so that they are reported again after a restart.
     fn is_forgotten(&mut self, error: Option<&ReadError>) -> bool {
         let forgets = std::mem::take(&mut self.forgets);
         forgets || matches!(error, Some(ReadError::Invalid(_)))
@@ -300,7 +299,7 @@ impl View {
         std::mem::take(&mut self.fetched)
     }
 
-    /// Finds the source of a page, and notes the read.
+    /// Finds the source of a page, and records the dependency.
     fn listing(&mut self, of: &Selection, from: Option<&str>) -> Result<Listing, ReadError> {
         let query = self.query(of)?;
         let readable = Arc::clone(&self.readable);
@@ -333,7 +332,7 @@ impl View {
         let after = after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
         for entry in answering.snapshot.select(&query, after) {
             let rendered = cut.give(entry);
-            // Cutting a large object down takes time though little of it is given.
+            // Projecting a large object takes time even if little of it remains.
             bytes += rendered.json.len().max(entry.bytes() / STORED_BYTES_PER_PAGE_BYTE);
             if objects.len() >= most || (bytes > self.page_bytes && !objects.is_empty()) {
                 return Ok((objects, last.map(|last: &Arc<Entry>| page::write(of, last))));
@@ -345,8 +344,8 @@ impl View {
         Ok((objects, None))
     }
 
-    /// Makes this the view of a later call of the same run, whose request may contain what an
-    /// earlier call has read.
+    /// Makes this the view of a later call of the same run, whose request may contain Secret data
+    /// that the earlier call read.
     #[must_use]
     pub fn after(mut self, earlier: &Reads) -> Self {
         self.reads.comes_after(earlier);
@@ -377,8 +376,7 @@ impl View {
         let answering = answering(&all, query, fields, self.readable.limited());
         if let Err(error) = &answering {
             self.reads.waits_for(&all.kind, *error == ReadError::UnknownKind);
-            // The watch of another processor may cover all these objects, and hold fewer of their
-            // fields.
+            // The watch of another processor may cover these objects, but keep fewer fields.
             let store = all.covering(query, Some(fields));
             if store.is_none_or(|(_, snapshot)| !can_answer(snapshot.shape(), query, fields)) {
                 self.reads.demands(self.readable.demand(kind, query));
@@ -450,7 +448,7 @@ fn unavailable(kind: &Kind, why: &str) -> ReadError {
     ReadError::Unavailable(format!("{}: {why}", display_kind(kind)))
 }
 
-/// Returns whether a store's shape holds everything that the query and the fields ask for.
+/// Returns whether a store keeps the fields, and the paths of the query.
 fn can_answer(shape: &Shape, query: &Query, fields: &Fields) -> bool {
     shape.fields.covers_all(fields) && query.matching().all(|(path, _)| shape.can_match(path))
 }
@@ -482,8 +480,7 @@ impl<'a> Cut<'a> {
         Self { fields, met: None }
     }
 
-    /// Renders the object; from the stored JSON as it is, if the store keeps nothing but these
-    /// fields.
+    /// Renders the object; reuses the stored JSON if the store keeps exactly these fields.
     fn give(&mut self, entry: &Entry) -> Rendered {
         let is_met = self.met.as_ref().filter(|(shape, _)| Arc::ptr_eq(shape, entry.shape()));
         let is_same =

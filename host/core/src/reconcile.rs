@@ -1,7 +1,7 @@
 //! Runs one reconcile, from the key to the requeue: reads the object, calls the processor, checks
 //! the outcome, writes it, and decides when the key runs again.
 //!
-//! Owns the order of these steps, and what ends them. The steps themselves are elsewhere:
+//! Owns the order of these steps, and the end of a run. The steps themselves are elsewhere:
 //! [`crate::reads`] reads, [`Call`] calls, [`crate::outcome`] checks, [`crate::write`]
 //! writes.
 
@@ -62,11 +62,11 @@ pub struct Reconciler {
     /// The part of each run's [`Basis`] that depends neither on the time nor on the account's
     /// rights.
     basis: Basis,
-    /// The answers to lists that were found while records were verified.
+    /// The cached answers to lists, for the verification of records.
     answers: Answers,
     /// The counted dependencies of each key's last run.
     dependencies: Dependencies,
-    /// The objects that had keys when the API server was last asked.
+    /// The field managers of the objects in the last list from the API server.
     living: Living,
     parts: Parts,
 }
@@ -134,7 +134,7 @@ impl Reconciler {
     ///
     /// # Errors
     ///
-    /// Fails if the processor's declarations make no grant.
+    /// Fails if the processor's declarations are invalid.
     pub fn new(version: Setup, parts: Parts) -> Result<Self, grant::Invalid> {
         let grant = Grant::new(&version.description)?;
         let contract::Description { reconcilers, reads, writes, .. } = &*version.description;
@@ -186,7 +186,7 @@ impl Reconciler {
         gone.map(|one| one.name.as_str())
     }
 
-    /// Returns the object that a key stands for; `None` if the processor does not have the key's
+    /// Returns the reference to a key's object; `None` if the processor does not have the key's
     /// reconciler.
     pub fn object_of(&self, key: &Key) -> Option<ObjectRef> {
         let reconciler = self.description(key)?;
@@ -209,7 +209,7 @@ impl Reconciler {
         reconcilers.map(registration).collect()
     }
 
-    /// Puts the version to work, in place of `former` if there is one; see [`Dispatch::put`].
+    /// Activates the version, in place of `former` if there is one; see [`Dispatch::put`].
     pub fn put<T>(
         &self,
         registrations: Vec<Registration>,
@@ -285,8 +285,8 @@ impl Reconciler {
     /// Counts the run's dependencies, and fails the run if the dependencies of all keys of the
     /// processor together take too much memory.
     ///
-    /// Of such a run only the dependency on its object is kept. It is tried again after a back-off,
-    /// since nothing but a change of its object can trigger it.
+    /// Such a run keeps only the dependency on its object. The key is retried after a back-off,
+    /// since only a change of its object can trigger it.
     fn keep_dependencies(&self, key: &Key, course: Course, reads: &mut Reads) -> Course {
         if reads.is_last() {
             self.dependencies.forget(key);

@@ -15,7 +15,7 @@ use crate::contract::{Kind, display_kind};
 /// The reason of a write that was not sent because the host does not hold its Lease.
 const LEASE_NOT_HELD: &str = "LeaseNotHeld";
 
-/// The messages of a 500 that the API server would repeat: an apply does not fit the schema; an
+/// The messages of a 500 that a retry does not help against: an apply does not fit the schema; an
 /// object is too large for etcd, or for a message to etcd.
 const LASTING: [&str; 3] = [
     "failed to create typed patch object",
@@ -45,7 +45,7 @@ pub struct Resource {
     pub verbs: Vec<String>,
 }
 
-/// The known kinds, and how they are served: the answer to all kinds of an outcome at once.
+/// The resources of known kinds: one lookup for all kinds of an outcome.
 #[derive(Clone, Debug, Default)]
 pub struct Kinds(HashMap<Kind, Arc<Resource>>);
 
@@ -109,14 +109,13 @@ pub trait Api: fmt::Debug + Send + Sync {
     /// Sends a request. A request that the server is too busy to answer is tried again.
     fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>>;
 
-    /// Returns how the server serves a kind; `None` if it does not.
+    /// Returns the resource of a kind; `None` if the server does not serve the kind.
     fn resolve<'a>(
         &'a self,
         kind: &'a Kind,
     ) -> BoxFuture<'a, Result<Option<Arc<Resource>>, Unavailable>>;
 
-    /// Forgets how the kinds of a group are served: one of its `CustomResourceDefinition`s has
-    /// changed.
+    /// Drops the cached resources of a group: one of its `CustomResourceDefinition`s has changed.
     fn forget(&self, group: &str);
 
     /// Waits until a `CustomResourceDefinition` is established, or its names are refused.
@@ -139,7 +138,7 @@ pub enum NotEstablished {
     },
 }
 
-/// The cluster did not say whether it serves a kind.
+/// The error of a failed discovery of a kind.
 #[derive(Debug, thiserror::Error)]
 #[error("could not ask the cluster whether it serves {}: {message}", display_kind(kind))]
 pub struct Unavailable {
@@ -210,12 +209,12 @@ impl Resource {
 // === impl Kinds ===
 
 impl Kinds {
-    /// Returns how a kind is served, if it is known.
+    /// Returns the resource of a kind, if it is known.
     pub fn get(&self, kind: &Kind) -> Option<&Arc<Resource>> {
         self.0.get(kind)
     }
 
-    /// Adds a kind, or replaces what is known of it.
+    /// Adds or replaces the resource of a kind.
     pub fn insert(&mut self, resource: Arc<Resource>) {
         self.0.insert(resource.kind.clone(), resource);
     }
@@ -224,7 +223,7 @@ impl Kinds {
 // === impl Method ===
 
 impl Method {
-    /// Returns the method of HTTP.
+    /// Returns the HTTP method.
     pub fn verb(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -265,7 +264,7 @@ impl Outgoing {
         }
     }
 
-    /// Returns whether the request changes something. Reviews are posted, but change nothing.
+    /// Returns whether the request is a write. Access and token reviews are POSTs, but not writes.
     pub fn is_write(&self) -> bool {
         let reviews = ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"];
         let is_review = reviews.iter().any(|group| self.path.starts_with(group));
@@ -276,7 +275,7 @@ impl Outgoing {
 // === impl Refusal ===
 
 impl Refusal {
-    /// Reads a refused answer. `body` is the `Status` in it, if there is one.
+    /// Parses a refused answer. `body` is the `Status` in it, if there is one.
     pub fn read(code: u16, retry_after: Option<u64>, body: Option<&Value>, bytes: &[u8]) -> Self {
         let text = |value: Option<&Value>, key: &str| {
             value.and_then(|value| value.get(key)?.as_str()).unwrap_or_default().to_owned()
@@ -311,8 +310,8 @@ impl Refusal {
         }
     }
 
-    /// Creates the refusal of a request that cannot be encoded, as with a name that no URL can
-    /// hold, or that the host does not make. A retry does not help.
+    /// Creates the refusal of a request that cannot be encoded, such as a name that is invalid in
+    /// URLs, or that the host does not send. A retry does not help.
     pub fn unsendable(error: &dyn std::error::Error) -> Self {
         Self {
             code: 400,
@@ -322,7 +321,7 @@ impl Refusal {
         }
     }
 
-    /// Creates the refusal of a write by a host that may not write: another host leads, or is about
+    /// Creates the refusal of a write by a host without the Lease: another host leads, or is about
     /// to.
     pub fn not_held() -> Self {
         Self {
@@ -337,7 +336,7 @@ impl Refusal {
         match self.code {
             // A lost Lease never comes back to this host.
             0 => self.reason != LEASE_NOT_HELD,
-            // A disruption budget is an answer, which does not change within a moment.
+            // A refusal by a disruption budget does not change within moments.
             429 => !self.is_of_budget(),
             500 => !LASTING.iter().any(|of| self.message.contains(of)),
             501 | 505 => false,

@@ -1,8 +1,8 @@
-//! The stores: the last known state of the objects of each watched kind, cut down to the fields
-//! that processors ask for.
+//! The stores: the last known state of the objects of each watched kind, projected to the fields
+//! that processors request.
 //!
 //! A kind is watched within scopes, and each scope has a store of its own. Watches and the writer
-//! report objects to the stores; the changes that result are kept, in order, as events for the
+//! report objects to the stores, which queue the resulting changes as ordered events for the
 //! triggers. Readers take immutable snapshots. This module does no I/O and never replaces an object
 //! with an older version.
 
@@ -68,8 +68,7 @@ struct Shared {
     progress: watch::Sender<u64>,
 }
 
-/// The events that wait to be taken, in order, and the numbers of the last change and the last
-/// store.
+/// The queued events, in order, and the numbers of the last change and the last store.
 #[derive(Debug, Default)]
 struct Events {
     waiting: VecDeque<Event>,
@@ -88,7 +87,7 @@ struct OfKind {
 
 #[derive(Clone, Debug, Default)]
 struct KindState {
-    /// True if the cluster serves the kind; `None` until that is known.
+    /// True if the cluster serves the kind; `None` if unknown.
     served: Option<bool>,
     /// The error of the last attempt to list or watch the objects; `None` once a list has ended.
     unavailable: Option<Arc<str>>,
@@ -126,8 +125,8 @@ impl Stores {
 
     /// Opens the store of a kind within a scope, or widens the open one, so that it holds `wanted`.
     ///
-    /// Returns the feed to fill if objects must be listed for that. Until the list has ended, the
-    /// store serves what it already has.
+    /// Returns the feed to fill if the objects must be listed for this. Until that list ends, the
+    /// store serves the objects and fields that it already holds.
     pub fn open(&self, kind: &Kind, scope: &Scope, wanted: &Wanted) -> Option<Feed> {
         let of_kind = self.kept_kind(kind);
         if let Some(store) = of_kind.find(scope) {
@@ -153,7 +152,7 @@ impl Stores {
     }
 
     /// Drops the wider table that a store is still listing if the served table covers `wanted`.
-    /// Returns whether that was possible.
+    /// Returns whether a table was dropped.
     pub fn narrow(&self, kind: &Kind, scope: &Scope, wanted: &Wanted) -> bool {
         let Some(store) = self.of_kind(kind).find(scope) else { return false };
         let mut tables = store.tables.lock();
@@ -197,9 +196,9 @@ impl Stores {
         self.moved();
     }
 
-    /// Records that the cluster does not serve a kind, as the watch of a scope has found. The
-    /// objects of that scope are dropped without a change event for each, since this watch lists
-    /// them again. The watches of other scopes may go on, and find out for themselves.
+    /// Records that the cluster does not serve a kind, as the watch of a scope reported. Drops the
+    /// objects of that scope without change events, since this watch lists them again. Watches of
+    /// other scopes go on until they report the same.
     pub fn set_unknown(&self, kind: &Kind, scope: &Scope) {
         let of_kind = self.kept_kind(kind);
         let before = of_kind.state.lock().served.replace(false);
@@ -225,8 +224,8 @@ impl Stores {
         self.of_kind(kind).state.lock().served == Some(false)
     }
 
-    /// Returns whether there is nothing to wait for: the store holds all that is wanted of its
-    /// objects, or is not open, or the cluster is known not to serve the kind.
+    /// Returns whether no list is pending: the store is complete with all wanted fields, or is not
+    /// open, or the cluster is known not to serve the kind.
     pub fn is_settled(&self, kind: &Kind, scope: &Scope) -> bool {
         let store = self.of_kind(kind).find(scope);
         self.is_unknown(kind) || store.is_none_or(|store| store.tables.lock().is_settled())
@@ -244,16 +243,15 @@ impl Stores {
         }
     }
 
-    /// Sets the fields that a field manager wants to be absent from an object, in place of its
-    /// former ones. Versions of the object that are reported from now on know whether they have
-    /// such a field (see [`Entry::breaks_absence_of`]).
+    /// Sets the fields that a field manager requires to be absent from an object, replacing its
+    /// former ones. Entries stored from now on record whether the object has such a field (see
+    /// [`Entry::breaks_absence_of`]).
     pub fn must_be_absent(&self, of: &ObjectRef, manager: &str, paths: &[Path]) {
         let place = NamespacedName::new(of.namespace.as_deref().unwrap_or_default(), &of.name);
         self.kept_kind(&of.kind).absences.set(&place, manager, paths);
     }
 
-    /// Removes an object after the API server has confirmed that a deletion by this host took it
-    /// away.
+    /// Removes an object after the API server confirmed that a deletion by this host removed it.
     pub fn deleted(
         &self,
         kind: &Kind,
@@ -294,7 +292,7 @@ impl Stores {
     }
 
     /// Returns the objects of a selection, ordered by namespace and name; `None` if no complete
-    /// store covers the selection. The error message says which part of the selection does not
+    /// store covers the selection. The error message names the part of the selection that does not
     /// parse.
     pub fn candidates(&self, selection: &Selection) -> Result<Option<Vec<Arc<Entry>>>, String> {
         Ok(self.selected(&selection.kind, &Query::new(selection)?))
@@ -328,9 +326,8 @@ impl Stores {
         KindSnapshot { kind, served: state.served, unavailable: state.unavailable, stores }
     }
 
-    /// Returns the shared kind and, of the stores that cover a query, the best one (complete before
-    /// incomplete), with the hash of a term that all objects of the query have in that store, if
-    /// any.
+    /// Returns the shared kind and the best store that covers a query (complete before incomplete),
+    /// with the hash of an index term that all objects of the query have in that store, if any.
     pub fn best_for(
         &self,
         kind: &Kind,
@@ -348,7 +345,7 @@ impl Stores {
         (Arc::clone(&of_kind.kind), best)
     }
 
-    /// Returns the versions of all objects of a store: namespace, name, resource version.
+    /// Returns namespace, name and resource version of each object of a store.
     pub fn resource_versions(
         &self,
         kind: &Kind,
@@ -375,7 +372,7 @@ impl Stores {
         }
     }
 
-    /// Returns a number that changes with each report to the stores, even one that changes no
+    /// Returns a counter that increases with each report to the stores, even one that changes no
     /// object.
     pub fn progress(&self) -> watch::Receiver<u64> {
         self.0.progress.subscribe()
@@ -386,13 +383,14 @@ impl Stores {
         Arc::clone(&self.of_kind(kind).kind)
     }
 
-    /// Returns a reference whose kind is the copy that its stores share, to be held for long.
+    /// Returns a reference with the shared copy of its kind, to save memory in long-lived
+    /// references.
     pub fn shared_ref(&self, of: &ObjectRef) -> ObjectRef {
         ObjectRef { kind: self.shared_kind(&of.kind), ..of.clone() }
     }
 
-    /// Returns the stores of a kind. A kind for which no store was opened and nothing was reported
-    /// is not added to the map: processors are untrusted and can name any number of kinds.
+    /// Returns the stores of a kind. Does not add an unknown kind to the map: processors are
+    /// untrusted and can name any number of kinds.
     fn of_kind(&self, kind: &Kind) -> Arc<OfKind> {
         let held = self.0.kinds.read().get(kind).cloned();
         held.unwrap_or_else(|| OfKind::new(kind))
@@ -406,8 +404,8 @@ impl Stores {
         Arc::clone(kinds.entry(kind.clone()).or_insert_with(|| OfKind::new(kind)))
     }
 
-    /// Updates one table of a store, or both by a write of this host; lets a newly listed table take
-    /// over if that is possible now; and publishes what readers see of both.
+    /// Applies an update to one table of a store, or to both for a write by this host; replaces the
+    /// served table if the next one is ready; and publishes the changes that readers see.
     fn update(
         &self,
         kind: &Arc<Kind>,
@@ -423,7 +421,7 @@ impl Stores {
             return;
         }
         if let Some((place, version)) = update.written().filter(|_| !is_seen) {
-            // A watch was faster than the answer, or the write changed nothing.
+            // The watch event arrived before the API server's answer, or the write changed nothing.
             let (store, kind, source) = (store.id, Arc::clone(kind), source.clone());
             let claim = Claim { store, kind, place, version, source };
             self.0.events.lock().waiting.push_back(Event::Claimed(claim));

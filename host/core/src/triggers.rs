@@ -3,10 +3,10 @@
 //! *Guarantee.* A change of anything that a run has read or written, after the run has seen it,
 //! queues the run's key again: at once if the run has ended, otherwise when it ends, by the causes
 //! that `ran` returns. This holds for every interleaving of changes and runs, because each store
-//! numbers its changes: a snapshot knows the last number in it, and all events that arrive while
-//! any run is under way are kept until that run ends. `ran` then compares the dependencies with the
-//! events after the snapshots. Later events meet the registered dependencies, which carry the same
-//! numbers, so that no change counts twice.
+//! numbers its changes: a snapshot knows the last number in it, and all events that arrive during
+//! any run are kept until that run ends. `ran` then compares the dependencies with the events after
+//! the snapshots. Later events meet the registered dependencies, which carry the same numbers, so
+//! that no change counts twice.
 //!
 //! *Assumption.* `begin` is called before the view of a run is made, and events are handed on in
 //! the order of the stores.
@@ -36,8 +36,8 @@ use crate::{
 /// The dependencies of all keys.
 #[derive(Debug, Default)]
 pub struct Triggers {
-    /// The keys. [`ByProcessor`] hashes with a seed: a user who may make as many objects as an
-    /// attack on the seed would take can keep the host busy with fewer.
+    /// The keys. The seeded fast hash of [`ByProcessor`] is enough: a user who can create the
+    /// objects for an attack on the seed can overload the host with fewer.
     keys: ByProcessor<KeyState>,
     kinds: foldhash::HashMap<Arc<Kind>, OfKind>,
     reconcilers: Vec<Registration>,
@@ -84,11 +84,12 @@ pub struct Registration {
     query: Query,
     fields: Arc<Fields>,
     extent: Extent,
-    /// The query without labels and fields: an object may leave these while it holds a finalizer.
+    /// The query without labels and fields: an object that no longer matches these stays a key
+    /// while it holds a finalizer.
     anywhere: Query,
     has_finalizers: bool,
-    /// The namespace and name of the Processor in the names of field managers; `None` if it puts
-    /// finalizers on nothing.
+    /// The namespace and name of the Processor in the names of field managers; `None` if it adds no
+    /// finalizers.
     writes_as: Option<NamespacedName>,
 }
 
@@ -100,9 +101,9 @@ impl Triggers {
         Self::default()
     }
 
-    /// Makes each object of a reconciler a key from now on, in place of a former reconciler of that
-    /// name. Returns the keys of the objects that are there already, including objects that have
-    /// left the selection and hold a finalizer of the reconciler.
+    /// Registers a reconciler, replacing a former one of that name: from now on each of its objects
+    /// is a key. Returns the keys of the objects in the stores, including objects that have left
+    /// the selection and hold a finalizer of the reconciler.
     pub fn add_reconciler(&mut self, registration: Registration, stores: &Stores) -> Vec<Key> {
         let keys = registration.keys(stores);
         self.reconcilers.retain(|held| {
@@ -129,13 +130,13 @@ impl Triggers {
         self.keys.of(processor).filter(|(_, state)| !state.dropped).count()
     }
 
-    /// Forgets all keys of a reconciler. Runs of it that are under way leave nothing behind.
+    /// Drops all keys of a reconciler. Runs in progress leave no dependencies behind.
     pub fn remove_reconciler(&mut self, processor: &str, reconciler: &str) {
         self.reconcilers.retain(|held| &*held.processor != processor || &*held.name != reconciler);
         self.remove(processor, |key| &**key.reconciler() == reconciler);
     }
 
-    /// Forgets all keys of a processor. Runs of it that are under way leave nothing behind.
+    /// Drops all keys of a processor. Runs in progress leave no dependencies behind.
     pub fn remove_processor(&mut self, processor: &str) {
         self.reconcilers.retain(|registration| &*registration.processor != processor);
         self.remove(processor, |_| true);
@@ -151,8 +152,8 @@ impl Triggers {
         }
     }
 
-    /// Begins a run of a key. Must be called before the view of the run is made. Until `ran`, the
-    /// key is not triggered.
+    /// Begins a run of a key. Must be called before the view of the run is made. Until `ran`, no
+    /// event queues the key.
     pub fn begin(&mut self, key: &Key) -> Began {
         let position = self.log.begin();
         let state = self.keys.get_or_default(key);
@@ -162,8 +163,7 @@ impl Triggers {
     }
 
     /// Ends a run, whether it succeeded or failed, and takes its dependencies out of `reads`.
-    /// Returns the changes of these that the run has not seen: if there are any, the key must run
-    /// again.
+    /// Returns the causes that the run has not seen: if there are any, the key must run again.
     pub fn ran(&mut self, began: Began, reads: &mut Reads) -> Vec<Cause> {
         let Began { key, position } = began;
         self.drop_dependencies(&key);
@@ -187,7 +187,7 @@ impl Triggers {
         self.log.push(event);
         match event {
             Event::Object(change) => self.on_change(change),
-            // The readers were triggered when the watch showed the change, all but the writer.
+            // The watch event has already triggered all readers except the writer.
             Event::Claimed(_) => Vec::new(),
             Event::Known(kind) => self.on_known(kind, true),
             Event::Complete(kind) => self.on_known(kind, false),
@@ -251,8 +251,8 @@ impl Triggers {
         idle.map(|key| (key.clone(), Cause::KindUnknown(Arc::clone(kind)))).collect()
     }
 
-    /// Returns the keys that have read from a store that is closed. Changes of what they read come
-    /// from another store now, which a new run reads.
+    /// Returns the keys that have read from a closed store: a new run makes them depend on the
+    /// store that now reports the changes.
     fn on_closed(&self, kind: &Arc<Kind>, store: StoreId) -> Vec<(Key, Cause)> {
         let Some(of_kind) = self.kinds.get(kind) else { return Vec::new() };
         let of_store = |state: &KeyState| {
@@ -268,7 +268,7 @@ impl Triggers {
         self.keys.get(key).is_some_and(|state| state.running.is_some())
     }
 
-    /// Returns the causes that came during a run and that the run has not seen.
+    /// Returns the causes that arrived during a run and that the run has not seen.
     fn missed(
         &self,
         key: &Key,
@@ -288,7 +288,7 @@ impl Triggers {
         let follows_object = dependencies.iter().any(is_own_object);
         let asked: Vec<&Dependency> =
             dependencies.iter().filter(|of| !reads.is_last() || is_own_object(of)).collect();
-        // By dependency, so that only the last state of a written object counts.
+        // Grouped by dependency, so that only the last state of a written object counts.
         let mut hits: Vec<Option<Cause>> = vec![None; asked.len()];
         let mut causes = Vec::new();
         for event in events {
@@ -386,7 +386,7 @@ impl KeyState {
 // === impl Registration ===
 
 impl Registration {
-    /// Parses the selection of a reconciler. The error says which part does not parse.
+    /// Parses the selection of a reconciler. The error names the part that does not parse.
     pub fn new(processor: &Arc<str>, reconciler: &Reconciler) -> Result<Self, String> {
         let mut of = reconciler.of.clone();
         of.matching.retain(|(_, value)| value != "*");
@@ -406,12 +406,12 @@ impl Registration {
         })
     }
 
-    /// Returns the keys of the objects that are there, ordered by namespace and name.
+    /// Returns the keys of the objects in the stores, ordered by namespace and name.
     pub fn keys(&self, stores: &Stores) -> Vec<Key> {
         self.entries(stores).iter().map(|entry| self.key(entry)).collect()
     }
 
-    /// Returns the keys of the objects that are there, ordered by a rank of each object.
+    /// Returns the keys of the objects in the stores, ordered by `rank`.
     pub fn ranked_keys(&self, stores: &Stores, rank: impl Fn(&Entry) -> u64) -> Vec<Key> {
         let mut entries = self.entries(stores);
         entries.sort_by_cached_key(|entry| rank(entry));
@@ -425,8 +425,8 @@ impl Registration {
         there
     }
 
-    /// Sets the namespace and name of the Processor. The names of its field managers show
-    /// which finalizers it has put on objects.
+    /// Sets the namespace and name of the Processor. The names of its field managers show which
+    /// finalizers it has added to objects.
     #[must_use]
     pub fn writing_as(self, namespace: &str, processor: &str) -> Self {
         Self { writes_as: Some(NamespacedName::new(namespace, processor)), ..self }
@@ -437,8 +437,8 @@ impl Registration {
         self.query.matches(entry) || self.is_held(entry)
     }
 
-    /// Returns whether an object that is not selected holds a finalizer that the reconciler has put
-    /// there. The name of the finalizer does not prove it: another reconciler may have a finalizer
+    /// Returns whether an object that is not selected holds a finalizer that the reconciler has
+    /// added. The name of the finalizer does not prove it: another reconciler may have a finalizer
     /// of the same name on objects that this one never selects.
     fn is_held(&self, entry: &Entry) -> bool {
         let Some(writes_as) = self.writes_as.as_ref().filter(|_| self.has_finalizers) else {
@@ -474,8 +474,8 @@ impl Registration {
     }
 }
 
-/// Returns the claim in an event, if it is for a write of this key: a change that a watch showed
-/// before the answer to the write came.
+/// Returns the claim in an event, if it is for a write of this key: a change that a watch reported
+/// before the answer to the write arrived.
 fn claimed<'a>(event: &'a Event, key: &Key) -> Option<&'a Claim> {
     match event {
         Event::Claimed(claim) => Some(claim).filter(|claim| claim.is_by(key)),

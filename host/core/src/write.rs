@@ -5,10 +5,10 @@
 //! `status`; `events`; finalizers to be removed. Every write of a step (in `apply`: of a class) is
 //! tried; if one has failed, no later step is begun.
 //!
-//! *Guarantees*: a write whose result is there already is not sent. A plan that is carried out
-//! again, also after a crash at any point, leads to the same state. The API server's answer is in
-//! the store before the next write is sent. Fields of another `mortise/` manager are taken only if
-//! its key is gone for certain.
+//! *Guarantees*: a write that would change nothing is not sent. Carrying out a plan again, also
+//! after a crash at any point, leads to the same state. The API server's answer is in the store
+//! before the next write is sent. Fields of another `mortise/` manager are taken only if its key is
+//! certainly gone.
 //! *Assumptions*: the plan comes from [`Plan::build`]; at most one plan of a key is carried out at
 //! a time.
 
@@ -66,15 +66,15 @@ pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
 
 /// Decides whether the key of a field manager is gone.
 pub trait FieldOwners: Send + Sync {
-    /// Returns whether the key behind one of our managers' names is gone for certain: its Processor
-    /// is, or its object, or the reconciler. Fields of such a manager are nobody's.
+    /// Returns whether the key of one of our field managers is certainly gone: its Processor, its
+    /// object or its reconciler no longer exists. Fields of such a manager have no owner.
     fn is_gone<'a>(&'a self, manager: &'a str) -> BoxFuture<'a, bool>;
 }
 
 /// Carries out the plans of all processors.
 pub struct Writer {
     stores: Stores,
-    /// Without an answer, every other key counts as alive.
+    /// Until this is set, no other key counts as gone.
     owners: OnceLock<Arc<dyn FieldOwners>>,
     memory: Memory,
     takings: Takings,
@@ -105,19 +105,19 @@ pub struct Context<'a> {
 pub struct Written {
     /// The changes that were made, in order.
     pub changes: Vec<Change>,
-    /// The number of writes that were not sent because their result was there already.
+    /// The number of writes that were not sent because they would have changed nothing.
     pub skipped: usize,
     /// The refused writes. If there are any, the processor is called once more at once with them.
     pub failures: Vec<WriteFailure>,
     /// The number of failures that are evictions which a disruption budget refuses.
     pub refused_evictions: usize,
-    /// Objects that are gone, or replaced by others, since they were read. No later write was made:
-    /// the key has to read them again.
+    /// Objects that were deleted or recreated since they were read. No later step was begun: the
+    /// key has to read them again.
     pub stale: Vec<ObjectRef>,
-    /// Terminating namespaces that have to be gone first. That is no failure, but no later step was
-    /// begun: the key has to run again.
+    /// Terminating namespaces that the writes wait for. Not a failure, but no later step was begun:
+    /// the key has to run again.
     pub waits: Vec<String>,
-    /// The kinds of objects of which fields were taken from others, one for each such write.
+    /// The kind of the object of each forced apply, which took fields from other managers.
     pub forced: Vec<Arc<Kind>>,
     /// Warnings for a person.
     pub warnings: Vec<String>,
@@ -213,7 +213,7 @@ struct Run<'a> {
     /// The uids of the objects that this plan has applied.
     uids: HashMap<SameObject<ObjectRef>, String>,
     touched: HashSet<ManagedObject>,
-    /// The answers about the keys behind other managers, by their identities: true if it is gone.
+    /// The answers of [`FieldOwners::is_gone`], by the identity of the field manager.
     gone: HashMap<String, bool>,
     /// The reconciled object as the API server answered last.
     latest: Option<Value>,
@@ -237,7 +237,8 @@ impl Writer {
         }
     }
 
-    /// Asks `owners` from now on about field managers of other keys. Later calls change nothing.
+    /// Sets the source of answers about field managers of other keys. Only the first call has an
+    /// effect.
     pub fn ask(&self, owners: Arc<dyn FieldOwners>) {
         _ = self.owners.set(owners);
     }
@@ -286,8 +287,8 @@ impl Writer {
         self.key_conflicts.key_behind(identity)
     }
 
-    /// Records the key behind its field managers, for a key that has not written since the host
-    /// started.
+    /// Records the identity of a key's field managers, for a key that has not written since the
+    /// host started.
     pub fn introduce(&self, context: &Context<'_>) {
         self.key_conflicts.begin(&manager::identity(&context.owner()), context.key);
     }
@@ -329,7 +330,7 @@ impl Run<'_> {
 
     /// Carries out the plan; `None` if it was stopped.
     async fn everything(&mut self, plan: &Plan) -> Option<()> {
-        // All fields by name: the compiler shows this place to whoever adds a step.
+        // Fields by name, so that a new step does not compile until it is handled here.
         let Plan {
             finalizers: _,
             apply,
@@ -379,15 +380,15 @@ impl Run<'_> {
     }
 
     /// Returns `None` if the next step must not be begun. While a namespace is terminating, later
-    /// writes, such as the status, would say what is not true; but if the reconciled object is
-    /// itself being deleted, it must not wait for a namespace whose end may wait for that object.
+    /// writes, such as the status, would be wrong; but a reconciled object that is being deleted
+    /// must not wait for a namespace that may wait for that object.
     fn go_on(&self) -> Option<()> {
         let waits = !self.written.waits.is_empty() && !self.context.reconciled.is_deleting();
         (!self.failed && !waits).then_some(())
     }
 
-    /// Returns whether the key behind another of our managers is gone for certain. Asked once in a
-    /// run for each key.
+    /// Returns whether the key of another of our field managers is certainly gone. Cached for each
+    /// run.
     async fn is_gone(&mut self, manager: &str) -> bool {
         let (Some(owners), Some(parts)) = (self.writer.owners.get(), manager::parts(manager))
         else {

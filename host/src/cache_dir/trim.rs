@@ -11,7 +11,7 @@ use tracing::{debug, warn};
 
 use super::CacheDir;
 
-/// Age of an unfinished file after which its host is taken for killed.
+/// Age at which an unfinished file is taken for that of a killed host.
 const UNFINISHED_FILE_AGE: Duration = Duration::from_hours(1);
 
 /// The files of a folder that may be removed.
@@ -20,7 +20,7 @@ pub struct Trim<'a> {
     pub limit: u64,
     /// Returns whether a file of this name belongs to the cache. All others are left alone.
     pub is_entry: &'a dyn Fn(&str) -> bool,
-    /// Returns whether a file stays however old it is.
+    /// Returns whether a file stays, whatever its age.
     pub stays: &'a dyn Fn(&str) -> bool,
 }
 
@@ -34,8 +34,8 @@ struct Entry {
 
 impl Trim<'_> {
     /// Removes the least recently used entries until the total is within the limit, and abandoned
-    /// unfinished files. A process that has an entry open keeps its content. Returns the bytes that
-    /// are left.
+    /// unfinished files. A process that has an entry open can go on reading it. Returns the bytes
+    /// left.
     pub fn run(&self, dir: &CacheDir) -> u64 {
         let mut entries = match self.entries(dir) {
             Ok(entries) => entries,

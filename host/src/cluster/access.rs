@@ -5,11 +5,10 @@
 //! object that grants rights changes, and after a minute in any case: authorizers other than RBAC
 //! do not announce their changes. If the API server does not answer, its previous answer stays.
 //!
-//! Writes are not asked for: they are sent as the account ([`Rights::cluster`]), and the API server
-//! decides.
+//! The host does not ask about writes: they are sent as the account ([`Rights::cluster`]), and the
+//! API server decides.
 //!
-//! Before all that, the API server is asked whether the host may act as the account at all
-//! ([`Acting`]).
+//! The API server is first asked whether the host may act as the account at all ([`Acting`]).
 
 mod acting;
 mod answers;
@@ -57,7 +56,7 @@ const SECOND_RENEWAL_DELAY: Duration = Duration::from_secs(2);
 /// The maximum age of answers if no change is seen.
 const MAX_ANSWER_AGE: Duration = Duration::from_mins(1);
 
-/// The rights of all processors of a host. Clones share one state.
+/// The rights of all processors of a host. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Access(Arc<AccessState>);
 
@@ -72,7 +71,7 @@ struct AccessState {
     /// The answers to ask for again; `change` wakes the task that asks.
     stale: Mutex<Stale>,
     change: Notify,
-    /// True once an account is known, so that there are rights to ask for.
+    /// True once an account is known and its rights have to be asked for.
     arrived: watch::Sender<bool>,
 }
 
@@ -80,7 +79,7 @@ struct AccessState {
 #[derive(Debug)]
 pub struct Renewals {
     access: Access,
-    /// The time at which all answers are asked for again, whatever happens.
+    /// The time at which all answers are renewed, even if no change is seen.
     due: Instant,
     /// The time of an earlier renewal, if any, and the answers to ask for again then.
     again: Option<(Instant, Stale)>,
@@ -119,19 +118,19 @@ impl Access {
         rights
     }
 
-    /// Requests a renewal of all answers: any answer may have changed.
+    /// Requests a renewal of all answers: each of them may have changed.
     pub fn renew_soon(&self) {
         self.ask_again(Stale::ALL);
     }
 
-    /// Requests a renewal of the questions that are needed now and were never asked: other kinds
-    /// are served than before.
+    /// Requests a renewal of the needed questions that were never asked: the served kinds have
+    /// changed.
     pub fn complete_soon(&self) {
         self.ask_again(Stale::default());
     }
 
-    /// Requests a renewal of all answers older than now: the watch of rights starts here, and
-    /// changes before it were not seen.
+    /// Requests a renewal of all answers older than now: the watch of rights starts here and has
+    /// not seen earlier changes.
     fn watched_from_now(&self) {
         self.ask_again(Stale { before: Some(Instant::now()), ..Stale::default() });
     }
@@ -142,7 +141,7 @@ impl Access {
         self.0.change.notify_one();
     }
 
-    /// Waits until some processor has an account. Nothing is asked and nothing watched before that.
+    /// Waits until a processor has an account. Until then, the host asks and watches nothing.
     pub async fn needed(&self) {
         let mut arrived = self.0.arrived.subscribe();
         // `self` holds the sender, so this cannot fail.
@@ -229,7 +228,7 @@ impl Renewals {
             self.due = now + MAX_ANSWER_AGE;
         }
         // After the first list, an API server may not know yet of rights that were granted just
-        // before.
+        // before the list.
         let later = Stale { all: stale.all, denied: stale.before.is_some(), before: None };
         let mut again = if is_change { later } else { Stale::default() };
         if is_open {

@@ -1,4 +1,4 @@
-//! Limits for an API server: how large its answers may be, and how soon a watch that ends begins
+//! Limits for an API server: the size of its answers, and how soon a watch that ends is started
 //! again.
 
 use std::{sync::Arc, time::Duration};
@@ -11,20 +11,20 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
-/// The largest object, or event of a watch, in bytes. etcd takes none above 1.5 MiB, which is
-/// larger as JSON.
+/// The largest object, or event of a watch, in bytes. etcd accepts at most 1.5 MiB, which is larger
+/// as JSON.
 const MAX_OBJECT_BYTES: usize = 8 << 20;
 /// The largest page of a list, in bytes.
 const MAX_PAGE_BYTES: usize = 64 << 20;
 /// The largest answer that is a refusal, in bytes.
 const MAX_REFUSAL_BYTES: usize = 1 << 20;
 
-/// The number of requests that begin a watch without a wait: a server without streaming lists gets
-/// three, and each change of the fields that the store keeps begins another watch.
+/// The number of requests that start a watch without a delay: a server without streaming lists
+/// needs three, and each change of the fields that the store keeps starts another watch.
 const WATCH_BURST: u32 = 8;
-/// The wait before the next request that begins a watch, doubled with each.
+/// The delay before the next request that starts a watch, doubled with each.
 const FIRST_WATCH_DELAY: Duration = Duration::from_millis(250);
-/// The longest wait.
+/// The longest delay.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The duration after which a watch counts as healthy.
 const HEALTHY_WATCH_AGE: Duration = Duration::from_mins(1);
@@ -45,7 +45,7 @@ pub(crate) struct TooMuch {
     mib: usize,
 }
 
-/// The pace at which a watch begins again. kube's watcher does not wait if a stream ends without an
+/// The rate at which a watch is restarted. kube's watcher does not wait if a stream ends without an
 /// error, even if it ends at once.
 #[derive(Debug, Default)]
 struct Pace(Mutex<Begun>);
@@ -53,12 +53,12 @@ struct Pace(Mutex<Begun>);
 #[derive(Debug, Default)]
 struct Begun {
     last: Option<Instant>,
-    /// The number of watches in a row that did not last.
+    /// The number of short-lived watches in a row.
     times: u32,
 }
 
-/// Returns a client for one watch, which limits the size of answers, and waits ever longer before
-/// it begins a watch that does not last.
+/// Returns a client for one watch, which limits the size of answers, and backs off before it
+/// restarts a short-lived watch.
 pub(crate) fn guarded(client: &Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let (client, pace) = (client.clone(), Arc::new(Pace::default()));
@@ -91,7 +91,7 @@ impl SizeLimit {
     const MAX_PAGE_BYTES: Self = Self { bytes: MAX_PAGE_BYTES, of_line: false };
     const MAX_REFUSAL_BYTES: Self = Self { bytes: MAX_REFUSAL_BYTES, of_line: false };
 
-    /// Returns the limit of the answer to a request that is no watch.
+    /// Returns the limit of the answer to a request other than a watch.
     pub(super) fn of_answer(status: http::StatusCode, path: &str) -> Self {
         if !status.is_success() {
             Self::MAX_REFUSAL_BYTES
@@ -130,7 +130,7 @@ impl TooMuch {
 // === impl Pace ===
 
 impl Pace {
-    /// Records that a watch begins. Returns how long it has to wait.
+    /// Records the start of a watch. Returns the delay before it.
     fn begin(&self, now: Instant) -> Duration {
         let mut begun = self.0.lock();
         if begun.last.is_none_or(|last| now.saturating_duration_since(last) >= HEALTHY_WATCH_AGE) {

@@ -4,7 +4,7 @@ use http::{HeaderValue, Request, header::HeaderName};
 use kube::{Client, client::Body};
 use mortise_core::grant::rights::Account;
 
-/// The header that names the user whose rights a request has; see Kubernetes' user impersonation.
+/// The header that names the impersonated user; see Kubernetes' user impersonation.
 pub(super) const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 
 /// Returns a client that makes its requests as an account. It names no groups: the API server

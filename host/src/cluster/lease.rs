@@ -1,9 +1,9 @@
 //! Leader election: of several hosts, the one that holds a Lease writes.
 //!
 //! The protocol is that of client-go's leader election. The holder writes the time into the Lease
-//! again and again; a host that finds that nobody has done so for the Lease's duration takes the
-//! Lease. All writes carry the `resourceVersion` that was read, so that of two hosts that take the
-//! Lease at once, one is refused.
+//! again and again; a host that sees no renewal for the Lease's duration takes the Lease. All
+//! writes carry the `resourceVersion` that was read, so that of two hosts that take the Lease at
+//! once, one is refused.
 //!
 //! *Guarantees*: of hosts that ask their [`Guard`] before each write, no two write at once,
 //! whatever their clocks say. A waiting host measures the time without a renewal from when it saw
@@ -13,7 +13,7 @@
 //!
 //! A waiting host watches the Lease, which client-go does not do. So it sees a renewal when it
 //! happens and not at its next attempt, and takes a Lease when the Lease expires, or at once when
-//! it is released. The watch says when to read the Lease, and decides nothing.
+//! it is released. A watch event only triggers a read of the Lease.
 
 #[cfg(test)]
 mod tests;
@@ -47,7 +47,7 @@ pub struct Settings {
     pub identity: String,
     /// The durations of the leader election.
     pub times: Times,
-    /// The clock for the times in the Lease, which are for people.
+    /// The clock for the times in the Lease, which are informative only.
     pub now: Clock,
 }
 
@@ -62,7 +62,7 @@ pub struct Times {
     pub retry: Duration,
 }
 
-/// Says whether this host may write. Cheap to clone, cheap to ask.
+/// Tells whether this host may write. Cheap to clone and to query.
 #[derive(Debug, Clone, Default)]
 pub struct Guard(Option<latest::Receiver<Option<Instant>>>);
 
@@ -163,7 +163,7 @@ impl Guard {
         self.0.as_ref().is_none_or(held)
     }
 
-    /// Returns the guard of a Lease that is not held, as long as the sender says so.
+    /// Returns the guard of a Lease that is not held, with the sender that changes this.
     #[cfg(test)]
     pub(crate) fn not_held() -> (latest::Sender<Option<Instant>>, Self) {
         let (until, guard) = latest::channel(None);
@@ -214,7 +214,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Tries until this host holds the Lease.
+    /// Retries until this host holds the Lease.
     async fn acquire(&mut self) {
         info!(lease = self.title(), identity = self.settings.identity, "waiting for the Lease");
         let mut writes = Writes::new(self.api.clone(), &self.settings.name);
@@ -239,7 +239,7 @@ impl Lease {
         }
     }
 
-    /// Renews the Lease until that does not succeed any more.
+    /// Renews the Lease until it is lost.
     async fn keep(&mut self) -> Lost {
         let Times { renew, retry, .. } = self.settings.times;
         let mut why = "no attempt was answered".to_owned();
@@ -343,7 +343,7 @@ impl Lease {
 
     /// Releases the Lease, so that another host need not wait until it expires.
     async fn release(&mut self) {
-        // This host stops writing now, whatever the answer is.
+        // This host stops writing now, even if the release fails.
         self.until.send_replace(None);
         let limit = self.settings.times.renew / 2;
         match tokio::time::timeout(limit, self.give_back()).await {

@@ -1,8 +1,8 @@
 //! The requests that a host makes with its own rights: a fixed list.
 //!
 //! Text of a guest, a Processor or an object that gets into a path must not turn into a request of
-//! the host, which may read all `ServiceAccount`s and roles. So every request that impersonates no
-//! account is compared with this list before it is sent.
+//! the host, which may read all `ServiceAccount`s and roles. So every request without impersonation
+//! is compared with this list before it is sent.
 
 use http::{HeaderMap, Method, Request, Uri, header::ACCEPT};
 use kube::{Client, client::Body};
@@ -11,8 +11,8 @@ use mortise_core::{contract::bounds::text::is_label, key::NamespacedName};
 use super::impersonate::IMPERSONATE_USER;
 
 /// The allowed methods and paths. A word in capitals stands for a segment of that form. A path with
-/// `?` may have a query; so may a path with `#`, which has to ask for metadata alone, or for one
-/// definition by its name.
+/// `?` may have a query; so may a path with `#`, but only for metadata, or for one
+/// `CustomResourceDefinition` by its name.
 const ALLOWED: [(&[Method], &str); 24] = [
     (&[Method::GET], "/version"),
     (&[Method::GET], "/readyz"),
@@ -40,7 +40,7 @@ const ALLOWED: [(&[Method], &str); 24] = [
     (&[Method::GET, Method::PUT], "/apis/coordination.k8s.io/v1/namespaces/NAME/leases/NAME?"),
 ];
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// The keys that a query of the host may have: those of lists and watches, and of patches.
+/// The allowed query parameters of the host: those of lists and watches, and of patches.
 const QUERY: [&str; 12] = [
     "allowWatchBookmarks",
     "continue",
@@ -55,7 +55,7 @@ const QUERY: [&str; 12] = [
     "timeoutSeconds",
     "watch",
 ];
-/// The longest DNS subdomain, which is what Kubernetes accepts for groups and names.
+/// The longest DNS subdomain; Kubernetes accepts DNS subdomains as groups and names.
 const MAX_NAME_BYTES: usize = 253;
 
 /// A request with the host's own rights that is not on the list. It was not sent.
@@ -66,8 +66,8 @@ pub(super) struct NotOwn {
     path: String,
 }
 
-/// Returns a client for `mortise run`, which sends a request that impersonates no account only if
-/// it is on the list.
+/// Returns a client for `mortise run`, which sends a request without impersonation only if it is on
+/// the list.
 #[must_use]
 pub fn only_own(client: &Client) -> Client {
     let namespace = client.default_namespace().to_owned();
@@ -119,7 +119,7 @@ pub fn secret_name(text: &str) -> Result<NamespacedName, String> {
     }
 }
 
-/// Returns whether this is a list or watch of no other Secret.
+/// Returns whether this is a list or watch of this Secret alone.
 fn is_asked_for(secret: &NamespacedName, uri: &Uri) -> bool {
     let selector = format!("fieldSelector=metadata.name%3D{}", secret.name);
     let pairs: Vec<&str> = uri.query().unwrap_or_default().split('&').collect();
@@ -129,7 +129,7 @@ fn is_asked_for(secret: &NamespacedName, uri: &Uri) -> bool {
         && pairs.contains(&selector.as_str())
 }
 
-/// Returns whether a request is among those that a host of `mortise run` makes with its own rights.
+/// Returns whether `mortise run` sends this request with the host's own rights.
 pub fn is_own(method: &Method, uri: &Uri) -> bool {
     pattern_of(method, uri).is_some()
 }
@@ -155,8 +155,8 @@ fn is_of_metadata(headers: &HeaderMap) -> bool {
     accepts.is_some_and(|accepts| accepts.contains("as=PartialObjectMetadata"))
 }
 
-/// Returns whether this is a list of one definition: it says where the API server asks for
-/// conversions.
+/// Returns whether this is a list of one `CustomResourceDefinition`, which names the conversion
+/// webhook.
 fn is_one_definition(uri: &Uri) -> bool {
     let name = uri.query().and_then(|query| query.strip_prefix("fieldSelector=metadata.name%3D"));
     uri.path() == DEFINITIONS && name.is_some_and(is_subdomain)
@@ -189,7 +189,7 @@ fn is_subdomain(text: &str) -> bool {
 
 impl NotOwn {
     fn of(request: &Request<Body>) -> Self {
-        /// The characters of the path that are shown: a path may be as long as a guest's text.
+        /// The number of characters of a path that are shown: a guest's text can make a path long.
         const MAX_SHOWN_CHARACTERS: usize = 200;
         let path = request.uri().path_and_query().map(http::uri::PathAndQuery::as_str);
         let path = path.unwrap_or_default().chars().take(MAX_SHOWN_CHARACTERS).collect();
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
     use crate::cluster::{Cluster, Outgoing};
 
-    /// Returns a cluster behind the list, and the number of requests that got through.
+    /// Returns a cluster behind the list, and the number of requests that passed it.
     fn counted() -> (Cluster, Arc<AtomicUsize>) {
         let sent = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&sent);
@@ -266,7 +266,7 @@ mod tests {
         let group = "rbac.authorization.k8s.io/v1/clusterroles?watch=true&x=";
         let kind = Kind { group: group.into(), version: "v1".into(), kind: "ClusterRole".into() };
         assert_eq!(cluster.resolve(&kind).await.unwrap(), None);
-        // Nor does a path get through that was not checked before.
+        // Paths that no earlier check has rejected are refused too.
         for path in [
             "/apis/rbac.authorization.k8s.io/v1/clusterroles?watch=true&x=/v1",
             "/apis/rbac.authorization.k8s.io/v1/clusterroles?watch=true&labelSelector=/v1",
@@ -282,8 +282,7 @@ mod tests {
         assert_eq!(sent.load(Ordering::Relaxed), 1);
     }
 
-    /// A list of all definitions is large; a single definition also says where the API server asks
-    /// for conversions.
+    /// A list of all definitions is large; a single definition also names the conversion webhook.
     #[tokio::test]
     async fn definitions_are_read_one_by_one() {
         let (cluster, sent) = counted();

@@ -1,4 +1,4 @@
-//! The readiness of the API server, as the host reports it to its own callers.
+//! The readiness of the API server, for the host's own readiness endpoint.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use tokio::{
 
 use super::{cause_of, guarded::SizeLimit};
 
-/// The time limit for an answer. A kubelet has to wait longer.
+/// The time limit for an answer. The timeout of a kubelet's probe has to be longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-/// The time for which an answer is reused, so that frequent questions do not burden the API server.
+/// The time for which an answer is cached, so that frequent checks do not load the API server.
 const ANSWER_TTL: Duration = Duration::from_secs(1);
 
-/// The check whether the API server is ready. All clones share its last answer.
+/// The readiness check of the API server. All clones share its last answer.
 #[derive(Clone)]
 pub struct Reach {
     client: Client,
@@ -36,11 +36,11 @@ impl Reach {
         Self { client: client.clone(), last: Arc::default() }
     }
 
-    /// Asks the API server whether it is ready, or reuses an answer of a moment ago.
+    /// Asks the API server whether it is ready, or reuses an answer within its TTL.
     ///
     /// # Errors
     ///
-    /// The API server does not answer, or says that a part of it fails, mostly its store.
+    /// The API server does not answer, or reports a failing check, mostly of etcd.
     pub async fn check(&self) -> Result<(), String> {
         let mut last = self.last.lock().await;
         if let Some(last) = last.as_ref().filter(|last| last.at.elapsed() < ANSWER_TTL) {
@@ -53,12 +53,12 @@ impl Reach {
     }
 
     async fn ask(&self) -> Result<(), String> {
-        // All authenticated users may ask for `/readyz`, by a role that Kubernetes itself makes.
+        // Every authenticated user may get `/readyz`, by a role that Kubernetes itself creates.
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = http::Uri::from_static("/readyz");
         let answer = self.client.send(request).await.map_err(|error| cause_of(&error))?;
         let status = answer.status();
-        // If that role was taken away, a refusal is an answer too.
+        // Without that role, the API server refuses, and so has answered.
         let is_refusal = matches!(status.as_u16(), 401 | 403 | 404);
         if status.is_success() || is_refusal {
             return Ok(());
@@ -70,7 +70,7 @@ impl Reach {
 }
 
 /// Returns the failing checks in an answer of the API server, which has a line for each check, with
-/// `[-]` before those that fail; `None` if none fails.
+/// `[-]` before a failed one; `None` if none fails.
 fn failing(text: &str) -> Option<String> {
     let failing: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("[-]")).collect();
     (!failing.is_empty()).then(|| failing.join(", "))

@@ -19,10 +19,10 @@ use super::{Cluster, guarded::SizeLimit, own::NotOwn};
 pub struct Policy {
     /// The highest number of attempts, the first one included.
     pub attempts: u32,
-    /// The wait after the first attempt if the server names none. It doubles each time.
+    /// The wait after the first attempt if the server sends no `Retry-After`. It doubles each time.
     pub first_wait: Duration,
     /// The longest wait. A request for which the server asks for a longer wait is not retried here:
-    /// its sender comes back later.
+    /// its caller retries later.
     pub longest_wait: Duration,
     /// The time limit for an answer.
     pub answer: Duration,

@@ -91,8 +91,7 @@ fn counted() -> (EmbeddedApi, Cluster, Arc<std::sync::atomic::AtomicUsize>) {
     (api, Cluster::new(Client::new(service, "default")), requests)
 }
 
-/// Groups that hold a path, a watch or another resource: the host would send them with its own
-/// token.
+/// Kinds whose names inject a path or a query, which the host would send with its own token.
 #[tokio::test]
 async fn a_name_that_no_kind_can_have_is_asked_for_by_no_request() {
     let (_api, cluster, requests) = counted();
@@ -111,7 +110,7 @@ async fn a_name_that_no_kind_can_have_is_asked_for_by_no_request() {
     }
 }
 
-/// 9,000 kinds that the server does not list cost a few lists of groups, and nothing is remembered.
+/// 9,000 kinds that the server does not list cost a few lists of groups, and no cache entry.
 #[tokio::test(start_paused = true)]
 async fn kinds_that_the_server_does_not_list_cost_few_requests() {
     let (_api, cluster, requests) = counted();
@@ -293,7 +292,7 @@ async fn a_client_of_an_account_says_so_with_each_request_and_names_no_groups() 
     assert_eq!(users, [painter, vec![]]);
 }
 
-/// Returns a server whose answers have no end, and the number of bytes that were taken of them.
+/// Returns a server with endless answers, and the number of bytes read from them.
 fn endless(code: u16) -> (Cluster, Arc<std::sync::atomic::AtomicUsize>) {
     use std::sync::atomic::Ordering;
 

@@ -1,9 +1,8 @@
-//! The watches: one for each kind and scope that a processor needs. They feed the store and nothing
-//! else.
+//! The watches: one for each kind and scope that a processor needs. They only feed the store.
 //!
 //! kube's watcher does the hard part (resuming, bookmarks, 410 Gone, back-off). This module adds
-//! what kube's watcher does not know: kinds that the cluster does not serve yet, and servers
-//! without streaming lists.
+//! two cases that kube's watcher does not handle: kinds that the cluster does not serve yet, and
+//! servers without streaming lists.
 
 mod raw;
 #[cfg(test)]
@@ -36,8 +35,8 @@ use crate::{
     metrics::Metrics,
 };
 
-/// The time after a failed attempt until a kind that is not served is looked up again, though no
-/// CRD has changed. Aggregated APIs and servers that answer late come without such a change.
+/// The delay after a failed attempt until an unserved kind is looked up again although no CRD has
+/// changed. Aggregated APIs and late answers come without a CRD change.
 const LOOKUP_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// The number of objects in a page after a larger page was too large. Each object has a few MiB at
@@ -71,11 +70,11 @@ pub struct Context {
     pub cluster: Cluster,
     /// The stores that the objects go to.
     pub stores: Stores,
-    /// A number that changes with each change of a CRD.
+    /// A counter that increases with each change of a CRD.
     pub crds: latest::Receiver<u64>,
     /// The metrics in which failures are counted.
     pub metrics: Metrics,
-    /// The rights, which are renewed when an account was refused a watch.
+    /// The rights, which are renewed when an account is denied a watch.
     pub access: Access,
     /// Called when a store has grown: see [`Feed::has_grown`].
     pub grown: Arc<dyn Fn(&Watch) + Send + Sync>,
@@ -97,7 +96,7 @@ enum End {
 // === impl Watch ===
 
 impl Watch {
-    /// Watches until the feed is over. Whatever fails is retried.
+    /// Watches until the feed is closed. Every failure is retried.
     pub async fn run(self, feed: Feed, context: Context) {
         tokio::select! {
             () = feed.over() => {}
@@ -117,7 +116,7 @@ impl Watch {
                     match followed.instrument(span).await {
                         End::NoStreamingLists => lists = Lists::Pages,
                         End::LargePage => lists = Lists::SmallPages,
-                        // The watch begins again, ever later if that goes on.
+                        // The watch is restarted, with a back-off if this goes on.
                         End::Foreign => {}
                         End::NotServed => context.cluster.forget(&self.kind.group),
                     }
@@ -139,13 +138,13 @@ impl Watch {
         }
     }
 
-    /// Returns whether the watch sees all objects of a kind within a scope.
+    /// Returns whether the watch covers all objects of a kind within a scope.
     pub(crate) fn covers(&self, kind: &Kind, scope: &Scope) -> bool {
         self.kind == *kind && self.scope.covers_scope(scope)
     }
 
-    /// Returns the namespace, name and `resourceVersion` of an object that this watch sees; `None`
-    /// if it does not see the object.
+    /// Returns the namespace, name and `resourceVersion` of an object that this watch covers;
+    /// `None` if it does not cover the object.
     pub fn version_of(&self, object: &Value) -> Option<(Option<String>, String, String)> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         let group = text("/apiVersion")?.rsplit_once('/').map_or("", |(group, _)| group);
@@ -218,8 +217,8 @@ impl Watch {
         let (kind, stores) = (&self.kind, &context.stores);
         while let Some(event) = events.next().await {
             if let Some(foreign) = event.as_ref().ok().and_then(|event| foreign(event, kind)) {
-                // The list that held the object is not complete: objects that it lacks do not count
-                // as gone.
+                // The list that held the object is incomplete: objects that it lacks do not count
+                // as deleted.
                 context.metrics.watch_restarted(kind);
                 warn!(kind = display_kind(kind), error = foreign, "watch failed, trying again");
                 stores.set_unavailable(kind, &foreign);
@@ -236,8 +235,7 @@ impl Watch {
                         return end;
                     }
                     if is_forbidden(&error) {
-                        // If the account has lost the right, the watch of another account takes
-                        // over.
+                        // The watch of another account takes over if this account lost the right.
                         context.access.renew_soon();
                     }
                     context.metrics.watch_restarted(kind);
@@ -253,7 +251,7 @@ impl Watch {
     }
 }
 
-/// Returns the API server's refusal of a list or watch, if the error is one.
+/// Returns the API server's refusal of a list or watch, if the error is a refusal.
 pub(crate) fn refusal(error: &watcher::Error) -> Option<&kube::core::Status> {
     let (watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause)) =
         error
@@ -278,8 +276,8 @@ fn foreign(event: &Event<Raw>, kind: &Kind) -> Option<String> {
     }
 }
 
-/// Returns the end that an error means for the stream, as it concerns the kind or the server;
-/// `None` if the error passes.
+/// Returns the end of the stream if the error concerns the kind or the server; `None` if the error
+/// is transient.
 fn end(error: &watcher::Error) -> Option<End> {
     if matches!(error, watcher::Error::InitialListFailed(cause) if TooMuch::is_cause_of(cause)) {
         return Some(End::LargePage);
@@ -294,7 +292,7 @@ fn end(error: &watcher::Error) -> Option<End> {
     }
 }
 
-/// Returns the name that kubectl takes: `virtualservices.networking.istio.io`.
+/// Returns the name of a resource for kubectl: `virtualservices.networking.istio.io`.
 fn name(resource: &ApiResource) -> String {
     let dot = if resource.group.is_empty() { "" } else { "." };
     format!("{}{dot}{}", resource.plural, resource.group)

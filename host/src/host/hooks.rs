@@ -1,9 +1,9 @@
-//! Calls of the hooks of processors: of the version at work, or of the first one as soon as it is
+//! Calls the hooks of processors: those of the running version, or of the first version once it is
 //! loaded.
 //!
-//! *Guarantees.* A hook is served before the watches of its processor have their first lists: the
-//! API server may need it to answer them. Requests that a swap falls into end on the version that
-//! they began on.
+//! *Guarantees.* The hooks of a processor are served before its first lists are complete: the API
+//! server may need its conversions to answer them. A request in flight during a swap ends on the
+//! version that it began on.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +35,7 @@ use tracing::{debug, error, info, trace, warn};
 use super::{Host, HostState, Loaded, NotServed, swap::Prepared};
 use crate::wasm::{self, Line, Moment, Processor};
 
-/// Batches of one conversion that are converted at the same time.
+/// The maximum number of batches of one conversion that run concurrently.
 const MAX_CONCURRENT_BATCHES: usize = 4;
 
 /// The hooks of a version of a processor. Cheap to clone.
@@ -52,15 +52,15 @@ struct Version {
     rights: Option<Arc<dyn Rights>>,
     stores: Stores,
     now: Clock,
-    /// The calls that run: each goes on when its caller has gone, and ends at its deadline.
+    /// The running calls: a call outlives its caller and ends at its deadline.
     calls: TaskTracker,
 }
 
-/// The reason why a hook gave no answer that counts.
+/// The reason why a hook call has no valid answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoAnswer {
-    /// The question is not one for this processor.
+    /// The request is invalid, or not for the hooks of this processor.
     #[error("{0}")]
     NotAsked(String),
 
@@ -77,8 +77,7 @@ pub enum NoAnswer {
     Failed(#[from] wasm::Error),
 }
 
-/// Returns the reason why the API server gets no answers from the hooks of a processor, if it does
-/// not.
+/// Returns the reason why the hooks of a processor are not served to the API server, if any.
 pub type Port = Arc<dyn Fn(&str) -> Option<NotServed> + Send + Sync>;
 
 /// The hooks of all processors, by their names.
@@ -88,14 +87,15 @@ pub(super) struct Serving {
     /// The state of the port, if the host has one.
     port: Mutex<Option<Port>>,
     calls: TaskTracker,
-    /// The number of versions that wait for nothing but lists that this host converts.
+    /// The number of versions that wait only for lists whose objects this host converts.
     waiting: AtomicUsize,
 }
 
-/// A version that waits for lists that this host converts, counted until it is dropped.
+/// A version that waits only for lists whose objects this host converts, counted until it is
+/// dropped.
 pub(super) struct Waiting<'a>(&'a AtomicUsize);
 
-/// Returns whether a kind is one of the converted ones, each of which is a group and a kind.
+/// Returns whether `converted`, pairs of group and kind, holds a kind.
 pub(crate) fn is_converted(of: &Kind, converted: &[(String, String)]) -> bool {
     converted.iter().any(|(group, kind)| (group, kind) == (&of.group, &of.kind))
 }
@@ -114,20 +114,20 @@ impl Host {
         all.iter().map(|(name, hooking)| (Arc::clone(name), hooking.clone())).collect()
     }
 
-    /// Sets the port that serves the hooks, or reports that its state has changed: the statuses of
-    /// processors are computed anew.
+    /// Sets the port that serves the hooks, and has statuses computed anew. To be called again when
+    /// the state of the port changes.
     pub fn hooks_served_at(&self, port: Port) {
         *self.shared.hooks.port.lock() = Some(port);
         self.shared.moved();
     }
 
-    /// Returns the number of versions that wait for nothing but lists that this host converts: the
-    /// API server may reach the host, and so answer, only once it is ready.
+    /// Returns the number of versions that wait only for lists whose objects this host converts:
+    /// the API server may be able to call the host, and so to answer, only once the host is ready.
     pub fn waiting_for_own_conversions(&self) -> usize {
         self.shared.hooks.waiting.load(Ordering::Relaxed)
     }
 
-    /// Returns the source of the kinds that are converted here, each as group and kind.
+    /// Returns the source of the kinds that this host converts, each as group and kind.
     pub fn converted_source(&self) -> super::Source<Vec<(String, String)>> {
         let shared = Arc::clone(&self.shared);
         Arc::new(move || shared.hooks.converted())
@@ -135,7 +135,7 @@ impl Host {
 }
 
 impl HostState {
-    /// Makes the hooks of a version.
+    /// Creates the hooks of a version.
     pub(super) fn hooking(
         &self,
         processor: &Processor,
@@ -160,7 +160,7 @@ impl HostState {
 // === impl Serving ===
 
 impl Serving {
-    /// Serves the hooks of the first version of a processor, which is not at work yet.
+    /// Serves the hooks of the first version of a processor before it runs.
     pub(super) fn begin(&self, first: &Prepared) {
         let mut all = self.of.lock();
         if !first.hooking.hooks().is_empty() {
@@ -168,7 +168,7 @@ impl Serving {
         }
     }
 
-    /// Serves the hooks of a version that is put to work, in place of any other one.
+    /// Serves the hooks of a version that is swapped in, in place of those of the former version.
     pub(super) fn put(&self, name: &Arc<str>, hooking: Hooking) {
         let mut all = self.of.lock();
         if hooking.hooks().is_empty() {
@@ -189,13 +189,13 @@ impl Serving {
         self.of.lock().contains_key(processor).then(|| port(processor).map_or(Ok(()), Err))
     }
 
-    /// Counts a version that waits for nothing but lists that this host converts.
+    /// Counts a version that waits only for lists whose objects this host converts.
     pub(super) fn wait(&self) -> Waiting<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         Waiting(&self.waiting)
     }
 
-    /// Returns the kinds that are converted here, each as group and kind.
+    /// Returns the kinds that this host converts, each as group and kind.
     pub(super) fn converted(&self) -> Vec<(String, String)> {
         let all = self.of.lock();
         let kinds = all.values().flat_map(|hooking| &hooking.hooks().conversions);
@@ -214,7 +214,7 @@ impl Drop for Waiting<'_> {
 // === impl Hooking ===
 
 impl Hooking {
-    /// Creates the hooks of a processor that no host runs. Their reads see these stores.
+    /// Creates the hooks of a processor without a host. Their reads use `stores`.
     ///
     /// # Errors
     ///
@@ -233,13 +233,13 @@ impl Hooking {
         Ok(Self { shared: Arc::new(version) })
     }
 
-    /// Returns the kinds that are converted, and the hooks.
+    /// Returns the conversions and the admission hooks of the version.
     pub fn hooks(&self) -> &Hooks {
         &self.shared.hooks
     }
 
-    /// Converts objects of the kind of the first of them to a version, given as an apiVersion. The
-    /// answer has as many, in the same order. `ends` is the time until which the caller waits.
+    /// Converts objects of one kind to the apiVersion `to`. The answer holds as many objects, in
+    /// the same order. `ends` is the deadline of the caller.
     ///
     /// # Errors
     ///
@@ -254,8 +254,8 @@ impl Hooking {
         Target::new(self.hooks(), kind, to).map_err(NoAnswer::NotAsked)?;
         let sizes: Vec<usize> = objects.iter().map(Bytes::len).collect();
         let batches = hooks::batches(&sizes).into_iter();
-        // Each batch in a task: together they take as many threads as there are, and a caller that
-        // goes away breaks none off.
+        // Each batch runs in a task, so that batches use several threads and a caller that
+        // disconnects cancels none.
         let tasks = batches.map(|batch| {
             let (this, kind, to) = (self.clone(), kind.to_owned(), to.to_owned());
             let objects = objects.get(batch).unwrap_or_default().to_vec();
@@ -329,12 +329,11 @@ impl Hooking {
         Err(NoAnswer::Broken(format!("processor `{name}` returned {found} objects for {count}")))
     }
 
-    /// Asks a hook what becomes of a request; its configuration is set here.
+    /// Calls an admission hook with a request, and sets the configuration in the request.
     ///
     /// # Errors
     ///
-    /// Fails for a request that is not for the hook, if the hook fails, and if its answer breaks a
-    /// rule.
+    /// Fails if the request is not for the hook, if the hook fails, or if its answer breaks a rule.
     pub async fn admit(&self, review: Review, ends: Instant) -> Result<Decision, NoAnswer> {
         let hooks = Arc::clone(&self.shared.hooks);
         let Some(hook) = hooks.hook(&review.hook) else {
@@ -351,7 +350,7 @@ impl Hooking {
         let moment = Moment { now_ms: now, seed: now };
         let of = self.clone();
         let asked = review.clone();
-        // In a task: a caller that goes away breaks no call off.
+        // Runs in a task, so that a caller that disconnects does not cancel the call.
         let call = async move { of.shared.processor.admit(of.view(), asked, moment, ends).await };
         let called = self.shared.calls.spawn(call).await;
         let called = called.map_err(|error| NoAnswer::Broken(error.to_string()))?;
@@ -360,7 +359,7 @@ impl Hooking {
         hooks::decide(hook, &review, answer).map_err(NoAnswer::Broken)
     }
 
-    /// Returns a view in which the version may read what it declares.
+    /// Returns a view that allows the reads that the version declares.
     pub(super) fn view(&self) -> View {
         let Version { stores, readable, rights, .. } = &*self.shared;
         View::new(stores.clone(), Arc::clone(readable), PAGE_BYTES).with_rights(rights.clone())
@@ -379,7 +378,7 @@ impl Hooking {
 // === impl NoAnswer ===
 
 impl NoAnswer {
-    /// Returns the error and its causes, in words.
+    /// Returns the error and its causes as one message.
     pub fn message(&self) -> String {
         error_chain::whole(self)
     }

@@ -1,5 +1,5 @@
-//! Opens, hands over and closes watches as the plan of [`super::watches`] says, and renews the
-//! accounts' rights that the plan follows from.
+//! Opens, hands over and closes watches by the plan of [`super::watches`], and renews the rights of
+//! accounts that the plan depends on.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -72,11 +72,11 @@ impl HostState {
 
     fn start(&self, started: Started, feed: Feed) {
         let Started { watch, rights, over } = started;
-        // The receiver is gone only when the host ends, which needs no more watches.
+        // Sending fails only when the host ends, which needs no more watches.
         let _ = self.opened.send(Opened { watch, feed, rights, over });
     }
 
-    /// Opens watches for what a version's reads have asked for and found not watched.
+    /// Opens watches for unwatched objects that a version's reads have asked for.
     pub(super) fn demand(&self, user: User, demands: Vec<Demand>) {
         // Locked until the steps are carried out: no watch is opened or closed in between.
         let mut watches = self.watches.lock();
@@ -162,7 +162,7 @@ impl HostState {
                 self.circumstances.send_modify(|count| *count += 1);
                 access.complete_soon();
             }
-            // The end of the sender is the end of the host.
+            // The sender is dropped only when the host ends.
             pending::<()>().await;
         };
         tokio::select! {

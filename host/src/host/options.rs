@@ -13,25 +13,23 @@ use crate::{cache_dir::CacheDir, cluster::lease::Guard, metrics::Metrics};
 pub struct Options {
     /// The clock.
     pub now: Clock,
-    /// The party that runs keys that are ready: the host, or the caller with
-    /// [`Host::run`](super::Host::run).
+    /// The runner of ready keys: the host, or the caller with [`Host::run`](super::Host::run).
     pub drive: Drive,
-    /// The number of calls of one processor that run at once, unless its settings have another
-    /// number.
+    /// The number of calls of one processor that run at once, unless its settings override it.
     pub concurrency: usize,
     /// The runs that are skipped, because nothing that they read has changed.
     pub skip: Skip,
-    /// The guard that says whether this host may run keys. Until it may, its watches are open and
-    /// its processors loaded, and no key runs.
+    /// The guard of the Lease. Until it is held, the host opens watches and loads processors, but
+    /// runs no keys.
     pub lease: Guard,
     /// The metrics that this host counts in.
     pub metrics: Metrics,
-    /// The bounds on what one processor's declarations make the host hold.
+    /// The bounds on the watches and stores that the host keeps for one processor.
     pub bounds: Bounds,
 }
 
-/// The bounds on what one processor's declarations make the host hold. Reads past a bound are
-/// answered as unavailable.
+/// The bounds on the watches and stores that the host keeps for one processor. Reads past a bound
+/// are answered as unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// The number of watches of one processor. A watch that several processors share counts for
@@ -42,25 +40,25 @@ pub struct Bounds {
     pub store_mib: usize,
 }
 
-/// The due runs that are skipped: nothing has changed, so the last run's result would come again.
+/// The due runs that are skipped: no dependency has changed, so the result would be the same.
 #[derive(Debug, Clone, Default)]
 pub enum Skip {
     /// No run is skipped: the caller counts the runs.
     #[default]
     Never,
-    /// Runs of keys whose last run was made in this start of the host.
+    /// Runs of keys that have already run since the host started.
     WhileRunning,
-    /// Also the first run of each key, by the record file of former starts in this directory.
+    /// Also first runs after a restart, by the record file in this directory.
     BetweenStarts(CacheDir),
 }
 
-/// The party that runs keys that are ready.
+/// The runner of ready keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drive {
     /// The host, as soon as it can.
     Host,
-    /// The caller, one key at a time and at once: changes that follow each other closely are not
-    /// taken together.
+    /// The caller, one key at a time. Keys are ready at once: minimum intervals do not apply, so
+    /// changes in quick succession are not batched.
     Caller,
 }
 
@@ -94,8 +92,8 @@ impl Default for Bounds {
 
 impl Skip {
     /// Opens the record file and loads the records of former starts; `None` if no records are kept
-    /// between starts, or if the directory cannot be used. A directory that cannot be used costs
-    /// the runs after a restart, and nothing else.
+    /// between starts, or if the directory cannot be used. Without a usable directory, all keys run
+    /// after a restart.
     pub(super) fn open(&self, records: &Records) -> Option<Arc<tokio::sync::Mutex<RecordFile>>> {
         let Self::BetweenStarts(dir) = self else { return None };
         match RecordFile::open(dir.clone()) {

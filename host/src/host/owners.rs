@@ -8,14 +8,14 @@ use mortise_core::{applied_fields::manager, write::FieldOwners};
 use super::Host;
 
 impl Host {
-    /// Asks `owners` from now on whether the key behind another field manager is gone. Until then
-    /// every key counts as alive.
+    /// Sets `owners`, which decides whether the key behind another field manager is gone. Until
+    /// then every key counts as alive.
     pub fn ask_about_managers(&self, owners: Arc<dyn FieldOwners>) {
         self.shared.parts.writer.ask(owners);
     }
 
-    /// Returns the names of the processors that run here, or whose last runs do, and whose field
-    /// managers have this namespace and name in theirs.
+    /// Returns the processors whose field managers' names contain this owner, including removed
+    /// processors with unfinished runs.
     pub fn processors_of(&self, owner: &str) -> BTreeSet<Arc<str>> {
         let is_owner = |name: &&Arc<str>| {
             let parts = name.split_once('/');
@@ -25,7 +25,7 @@ impl Host {
     }
 
     /// Returns whether a processor may have the key behind a field manager. Only `false` is
-    /// certain: the processor runs here, and none of its keys and objects is behind that name.
+    /// certain: the processor runs here, and none of its keys and objects has that field manager.
     pub async fn may_own(&self, processor: &str, of: &manager::Parts<'_>) -> bool {
         let active = {
             let registry = self.shared.registry.lock();
@@ -42,8 +42,8 @@ impl Host {
 }
 
 impl super::work::HostState {
-    /// Returns whether the key with this identity of field managers has run on this host and is
-    /// known still.
+    /// Returns whether the key with this identity in field managers has run on this host and still
+    /// exists.
     fn is_alive(&self, identity: &str) -> bool {
         let key = self.parts.writer.key_behind(identity);
         key.is_some_and(|key| self.dispatch.knows(&key))

@@ -1,5 +1,5 @@
-//! The probation of a version that has replaced another one: its first minute. Pure; the time is
-//! given.
+//! The probation of a version that has replaced another one: its first minute. Pure: callers pass
+//! the time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,16 +13,16 @@ use super::registry::LastFailure;
 
 /// The length of a probation, from the version's first call on.
 const PROBATION: Duration = Duration::from_mins(1);
-/// The fewest calls that allow a verdict: the failures of fewer can be due to one object, or to one
-/// moment.
+/// The minimum number of calls for a verdict: fewer failures can be due to one object, or to a
+/// transient fault.
 const MIN_CALLS: u64 = 3;
 
-/// The trust in a version that is at work.
+/// The trust in a running version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
-    /// The version has replaced no other one, or its first minute is over and was good.
+    /// The version has replaced no other one, or has passed its probation.
     Proven,
-    /// The version has replaced another one, and its first minute is not over.
+    /// The version has replaced another one, and its probation is not over.
     OnProbation {
         /// The end of the first minute; `None` before the first call.
         until: Option<Instant>,
@@ -30,7 +30,8 @@ pub enum Trust {
         /// broke.
         works: bool,
     },
-    /// More than half of the objects that the version was called for in its first minute broke it.
+    /// The version broke on more than half of the objects that it was called for in its first
+    /// minute.
     Broken(Verdict),
 }
 
@@ -45,8 +46,8 @@ pub struct Verdict {
     pub first: LastFailure,
 }
 
-/// The calls of a version on probation. The calls for one object count once, by the last of them:
-/// an object that is tried again and again has no more weight than one that is not.
+/// The calls of a version on probation. Only the last call for each object counts, so that retries
+/// add no weight.
 #[derive(Debug, Default)]
 pub(super) struct Probation {
     /// The number of objects that the version will be called for, at least.
@@ -76,8 +77,8 @@ impl Probation {
         self.began.get_or_insert(now);
     }
 
-    /// Counts the end of a call, which broke if `broke` is given. Returns whether the trust in the
-    /// version may have changed.
+    /// Counts the end of a call; `broke` is its failure if it broke. Returns whether the trust in
+    /// the version may have changed.
     pub(super) fn ended(&mut self, key: &Key, broke: Option<LastFailure>, now: Instant) -> bool {
         if self.is_over(now) || self.exempt.contains(key) {
             return false;
@@ -87,8 +88,8 @@ impl Probation {
         self.broke += usize::from(broke.is_some());
         self.broke -= usize::from(before == Some(true));
         self.first = self.first.take().or(broke);
-        // A verdict comes before the minute is over once the objects still expected cannot outweigh
-        // it.
+        // The verdict does not wait for the end of the minute if the objects still expected cannot
+        // change it.
         if self.verdict.is_none() && self.condemns(self.objects.len().max(self.expected)) {
             self.verdict = self.judged();
         }

@@ -1,12 +1,12 @@
-//! The record file: run records on disk, in the cache directory, with which the next start can skip
+//! The record file: run records on disk, in the cache directory, so that the next start can skip
 //! keys whose result is known.
 //!
-//! A file is a header line with the format number and the version of mortise, a digest of the rest,
-//! and the records, each as postcard encodes it. It is written as a whole, beside its place, and
-//! then renamed. So a host can be killed at any moment: that loses the records of its last seconds.
-//! A file that is damaged, or that another version of mortise has written, is ignored as a whole. A
-//! lost record costs a run of its key, nothing else, so nothing is synchronized to the disk. Of two
-//! hosts with one directory, the second one writes no records.
+//! The file consists of a header line with the format number and the version of mortise, a digest
+//! of the rest, and the records, each encoded with postcard. It is written to a temporary file and
+//! renamed, so a host that is killed loses only the records of its last seconds. A file that is
+//! damaged, or written by another version of mortise, is ignored as a whole. A lost record costs
+//! only a run of its key, so there is no fsync. Of two hosts with one directory, the second one
+//! writes no records.
 
 #[cfg(test)]
 mod tests;
@@ -40,13 +40,12 @@ const LOCK: &str = "lock";
 /// The longest file that is read, in bytes: a longer one would take too long. 100,000 keys take a
 /// third of it.
 const MAX_FILE_BYTES: u64 = 1 << 30;
-/// The number of records that are written before other tasks have their turn: about a millisecond's
-/// work.
+/// The number of records that are written before yielding to other tasks: about 1 ms of work.
 const RECORDS_PER_TURN: usize = 64;
-/// The time between a change and the write, which takes along all further changes until then.
+/// The delay between a change and the write, which includes all changes made meanwhile.
 ///
-/// It bounds the runs that a killed host costs, and how much is written: for 5,000 keys that change
-/// all the time, 17 MB every 30 s.
+/// It bounds the runs to repeat after a kill, and the bytes written: for 5,000 keys that change all
+/// the time, 17 MB every 30 s.
 const WRITE_DELAY: Duration = Duration::from_secs(30);
 /// The time after which records of a former start are dropped if their keys were not verified:
 /// every key that exists has been verified by then, so the others are of objects or processors that
@@ -84,8 +83,8 @@ pub(crate) struct RecordFile {
 
 /// The lock that reserves the directory for one host.
 ///
-/// Dropping it unlocks the file explicitly rather than only closing it: a child process that is
-/// just being spawned has the same file open until it executes its own program.
+/// Dropping it unlocks the file explicitly rather than only closing it: a child process inherits
+/// the open file from fork to exec.
 #[derive(Debug)]
 struct Lock(File);
 

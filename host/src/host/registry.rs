@@ -1,5 +1,4 @@
-//! The current version of each processor, by name, and the former versions that still have runs to
-//! end.
+//! The current version of each processor, by name, and the former versions with unfinished runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +32,7 @@ pub struct LastFailure {
     pub message: String,
 }
 
-/// A version that has been put to work.
+/// A version that was swapped in.
 pub(super) struct Active {
     /// The id of the version as a user of watches; never used twice.
     pub(super) id: User,
@@ -50,12 +49,12 @@ pub(super) struct Active {
     pub(super) conduct: Mutex<Conduct>,
 }
 
-/// The record of how a version's calls ended.
+/// The results of a version's calls.
 #[derive(Debug, Default)]
 pub(super) struct Conduct {
     /// The keys whose last call broke.
     broken: BTreeSet<Key>,
-    /// The probation of a version that has replaced another one, which may be restored.
+    /// The probation, if the version has replaced another one that may be restored.
     probation: Option<Probation>,
 }
 
@@ -68,11 +67,11 @@ pub(super) struct Tally {
     pub(super) last_failure: Option<LastFailure>,
 }
 
-/// The versions at work.
+/// The current and the former versions.
 #[derive(Default)]
 pub(super) struct Registry {
     current: BTreeMap<Arc<str>, Arc<Active>>,
-    /// The versions that were replaced or removed and still have runs to end.
+    /// The versions that were replaced or removed and have unfinished runs.
     former: Vec<Arc<Active>>,
 }
 
@@ -130,12 +129,12 @@ impl Active {
 // === impl Registry ===
 
 impl Registry {
-    /// Returns the versions that new runs go to, sorted by the names of their processors.
+    /// Returns the current versions, sorted by the names of their processors.
     pub(super) fn current(&self) -> impl Iterator<Item = &Arc<Active>> {
         self.current.values()
     }
 
-    /// Returns the names of all processors that run, or whose former versions do.
+    /// Returns the processor names of all current and former versions.
     pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.current.values().chain(&self.former).map(|active| &active.version.processor)
     }
@@ -144,14 +143,14 @@ impl Registry {
         self.current.get(processor)
     }
 
-    /// Puts a version to work, in place of the former version of its processor if there is one.
-    /// Returns the id of the former version if that has no runs left to end.
+    /// Makes a version the current one of its processor. Returns the id of the former version if it
+    /// has no unfinished runs.
     pub(super) fn put(&mut self, active: Arc<Active>) -> Option<User> {
         let former = self.current.insert(Arc::clone(&active.version.processor), active)?;
         self.retire(former)
     }
 
-    /// Removes a processor. Returns the id of its version if that has no runs left to end. Fails if
+    /// Removes a processor. Returns the id of its version if it has no unfinished runs. Fails if
     /// there is no processor of this name.
     pub(super) fn remove(&mut self, processor: &str) -> Result<Option<User>, Unknown> {
         let former = self.current.remove(processor).ok_or_else(|| Unknown {
@@ -190,7 +189,7 @@ impl Registry {
     }
 
     /// Counts the end of a run. Returns the id of the version if it was replaced or removed and has
-    /// no runs left to end.
+    /// no unfinished runs.
     pub(super) fn end(&mut self, active: &Active, report: &Report, at: Timestamp) -> Option<User> {
         let mut tally = active.tally.lock();
         tally.running -= 1;
@@ -207,7 +206,7 @@ impl Registry {
         Some(self.former.swap_remove(at).id)
     }
 
-    /// Returns how many runs of a processor are still on its former versions.
+    /// Returns the number of unfinished runs on former versions of a processor.
     pub(super) fn on_former(&self, processor: &str) -> usize {
         let former = self.former.iter().filter(|former| &*former.version.processor == processor);
         former.map(|former| former.tally.lock().running).sum()

@@ -26,19 +26,20 @@ use crate::{
 pub struct ProcessorStatus {
     /// The current version: new runs go to it.
     pub version: Arc<Version>,
-    /// The time when the version was put to work.
+    /// The time when the version was swapped in.
     pub since: Timestamp,
-    /// The number of keys that could run now.
+    /// The number of keys that are ready to run.
     pub ready: usize,
-    /// The number of keys that run.
+    /// The number of running keys.
     pub running: usize,
-    /// The number of running keys that end on a former version.
+    /// The number of running keys on former versions.
     pub on_former: usize,
-    /// The number of keys that wait for their time.
+    /// The number of keys that are not due yet.
     pub delayed: usize,
     /// The number of delayed keys whose last run failed.
     pub backing_off: usize,
-    /// The number of keys whose last run failed, including those that only a change will run again.
+    /// The number of keys whose last run failed, including those that are not retried without a
+    /// change.
     pub failing: usize,
     /// The number of runs of this version that have ended, without skipped and cancelled runs.
     pub runs: u64,
@@ -48,24 +49,24 @@ pub struct ProcessorStatus {
     pub last_failure: Option<LastFailure>,
     /// The kinds that the version needs and that the cluster does not serve.
     pub missing: Vec<Kind>,
-    /// The number of objects whose dependencies are known: what their last runs have read.
+    /// The number of objects whose dependencies are known from their last runs.
     pub objects: usize,
-    /// The conflicts, each in words: fields that a key of the processor and another key both want.
+    /// The conflicts, as messages: fields that a key of the processor and another key both want.
     pub conflicts: Vec<String>,
-    /// The declared rights that the account lacks, each in words: `may not patch services in all
-    /// namespaces`. Kinds that the cluster does not serve are left out.
+    /// The declared rights that the account lacks, as messages such as `may not patch services in
+    /// all namespaces`. Kinds that the cluster does not serve are left out.
     pub missing_rights: Vec<String>,
     /// The rules that the processor hands on and that its account does not hold.
     pub not_held: Vec<GrantedRule>,
     /// The kinds that the processor reconciles and whose declared scope its account may not watch,
     /// each with its scope. No object of them is reconciled.
     pub unwatched: Vec<String>,
-    /// The denials of the last runs of its keys: missing rights, in the same words, and reads that
-    /// are not declared.
+    /// The denials of the last runs of its keys: missing rights, as in `missing_rights`, and
+    /// undeclared reads.
     pub denied: Vec<String>,
     /// The limits of the host that the processor meets now.
     pub limits_met: Vec<LimitMet>,
-    /// The state of its hooks: served or not; `None` if it has none, or if the host has no port for
+    /// The state of its hooks: served or not; `None` if it has no hooks, or the host no port for
     /// them.
     pub hooks: Option<Result<(), NotServed>>,
 }
@@ -108,14 +109,14 @@ impl Host {
         Some(self.status_with(registry.get(processor)?, objects, &registry))
     }
 
-    /// Returns a counter that changes with each run that ends, and when a version is put to work or
+    /// Returns a counter that changes with each run that ends, and when a version is swapped in or
     /// removed.
     pub fn activity(&self) -> latest::Receiver<u64> {
         self.shared.activity.subscribe()
     }
 
-    /// Returns a counter that changes when [`Host::trust`] of a version may have changed for
-    /// another reason than the passing of time.
+    /// Returns a counter that changes when [`Host::trust`] of a version may have changed other than
+    /// by the passing of time.
     pub fn verdicts(&self) -> latest::Receiver<u64> {
         self.shared.verdicts.subscribe()
     }
@@ -126,7 +127,7 @@ impl Host {
         self.shared.circumstances.subscribe()
     }
 
-    /// Returns the API server's answer whether this host may act as an account. The answer is
+    /// Returns the host's right to act as an account, as the API server answers. The answer is
     /// renewed until it is dropped.
     pub fn acting_as(&self, account: &Account) -> Arc<Acting> {
         self.shared.access.acting(account)
@@ -137,8 +138,8 @@ impl Host {
         self.shared.access.acting_changes()
     }
 
-    /// Returns the rights of an account, with no question asked yet. They are renewed until they
-    /// are dropped.
+    /// Returns the rights of an account, without any request to the API server yet. They are
+    /// renewed until they are dropped.
     pub(crate) fn rights_of(&self, account: &Account) -> Arc<Rights> {
         let nothing = Description {
             name: String::new(),
@@ -226,8 +227,7 @@ fn limit_of_log(processor: &str) -> Option<LimitMet> {
     })
 }
 
-/// The time for which a processor counts as short of memory, after its last call that was refused
-/// memory.
+/// The time for which a processor counts as short of memory after a call was refused memory.
 const SHORT_OF_MEMORY_PERIOD: Duration = Duration::from_mins(1);
 
 /// Returns the limits that the calls of a processor meet together.

@@ -4,8 +4,8 @@
 //! begins on the new version. The queue never gives a key out twice at once, so no key runs on two
 //! versions at once. No key is lost: queued keys stay queued, changes still trigger the same keys,
 //! and each key runs once more on the new version, after the keys that have changed. The watches
-//! that a version needs are open from the swap until its last run has ended. A version that is
-//! refused leaves everything as it was.
+//! that a version needs are open from the swap until its last run has ended. A refused version
+//! changes nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ use tokio::sync::OwnedMutexGuard;
 use super::{Drive, Hooking, Host, HostState, Loaded, Settings, registry::Active, watches::Want};
 use crate::{cluster::watch::Watch, wasm::Tenant};
 
-/// A version that can be put to work: its description has been checked.
+/// A version that can be swapped in: its description has been checked.
 pub(super) struct Prepared {
     pub(super) active: Active,
     pub(super) hooking: Hooking,
@@ -36,7 +36,7 @@ pub(super) struct Prepared {
     settings: Settings,
 }
 
-/// The watches of a version that is not at work yet. Dropping the claim gives them back, unless
+/// The watches of a version that is not swapped in yet. Dropping the claim releases them, unless
 /// [`Claim::keep`] was called.
 pub(super) struct Claim<'a> {
     shared: &'a HostState,
@@ -53,7 +53,7 @@ impl Host {
     /// on meanwhile.
     ///
     /// If the future is dropped before it is done, nothing is swapped. Swaps of one processor are
-    /// made one after the other.
+    /// serialized.
     ///
     /// # Errors
     ///
@@ -91,8 +91,8 @@ impl Host {
         claim
     }
 
-    /// Removes a processor. Its running calls are cancelled, and writes that have begun are
-    /// finished. Objects that it has written stay, and so do its finalizers.
+    /// Removes a processor. Its running calls are cancelled; writes that have begun are finished.
+    /// Objects that it has written stay, and so do its finalizers.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Host {
         Ok(())
     }
 
-    /// Builds a version, and checks all that can be wrong with its description.
+    /// Builds a version and validates its description.
     pub(super) fn prepare(&self, loaded: Loaded) -> anyhow::Result<Prepared> {
         let description = Arc::clone(&loaded.description);
         let name = loaded.name();
@@ -173,7 +173,7 @@ impl Host {
     }
 
     /// Assigns a component to the tenant of its processor: all versions of a processor share the
-    /// bounds on what their calls hold.
+    /// bounds on memory and call slots.
     fn as_version(&self, loaded: Loaded, name: &Arc<str>) -> Loaded {
         let registry = self.shared.registry.lock();
         let tenant = registry.get(name).map(|active| active.processor.tenant());
@@ -184,7 +184,7 @@ impl Host {
         Loaded { processor, ..loaded }
     }
 
-    /// Opens and widens the watches that versions need. Returns the watches that they were given.
+    /// Opens and widens the watches that versions need. Returns these watches.
     pub(super) fn open<'a>(&self, prepared: impl IntoIterator<Item = &'a Prepared>) -> Vec<Watch> {
         // Locked until the steps are carried out: no watch is closed in between.
         let mut watches = self.shared.watches.lock();
@@ -199,7 +199,7 @@ impl Host {
         watches.of_users(&users)
     }
 
-    /// Puts a version to work at once, in place of the former version if there is one.
+    /// Swaps a version in at once, in place of the former version, if any.
     pub(super) fn put(&self, prepared: Prepared) {
         let Prepared { active, hooking, registrations, reconcilers, settings, .. } = prepared;
         let active = Arc::new(active);
@@ -214,8 +214,8 @@ impl Host {
             shared.hooks.put(&name, hooking);
             let concurrency = self.limit(&name, &settings, &reconcilers);
             if settings.ending.is_some() {
-                // The outcomes of running calls are of no use any more, and their keys are needed
-                // to handle the finalizers.
+                // The outcomes of running calls are not needed any more, but their keys are, to
+                // handle the finalizers.
                 tenant.cancel_calls();
             }
             let_begin(&tenant, concurrency);
@@ -243,7 +243,7 @@ impl Host {
     }
 
     /// Sets the limits of a processor and the minimum intervals of its reconcilers in the queue.
-    /// Returns how many calls may run at once.
+    /// Returns the concurrency of calls.
     fn limit(
         &self,
         name: &Arc<str>,
@@ -301,12 +301,12 @@ impl Prepared {
 // === impl Claim ===
 
 impl Claim<'_> {
-    /// Returns whether no version of the processor is at work.
+    /// Returns whether no version of the processor runs.
     fn is_first(&self) -> bool {
         self.shared.registry.lock().get(&self.processor).is_none()
     }
 
-    /// Keeps the watches open: the version is put to work.
+    /// Keeps the watches open: the version is swapped in.
     pub(super) fn keep(mut self) {
         self.user = None;
     }

@@ -1,10 +1,10 @@
-//! The checks before a version replaces one that works: it declares no more than its account may
-//! do, the kinds that it reconciles are served, it declares the finalizers that objects hold, it
-//! does not break on most of the objects that it is tried with, and it converts objects to other
-//! versions and back as they were.
+//! The checks before a version replaces a running one: it declares no more than its account may do,
+//! the kinds that it reconciles are served, it declares the finalizers that objects hold, it does
+//! not break on most of the objects that it is tried with, and its conversions to other versions
+//! and back preserve objects.
 //!
-//! *Guarantee.* A version that is refused has written nothing, and leaves nothing behind but the
-//! requests to the API server.
+//! *Guarantee.* A refused version has written nothing, and has no effect but requests to the API
+//! server.
 
 mod conversions;
 
@@ -34,10 +34,10 @@ use super::{
 
 /// The number of objects that a version is tried with.
 const TRIED_OBJECTS: usize = 3;
-/// The number of objects that are drawn: some of them may be paused, or not known yet.
+/// The number of candidates for the trial: some of them may be paused, or not listed yet.
 const CANDIDATE_OBJECTS: usize = 9;
 
-/// The reason why a version was not put to work. The former version, if any, runs on.
+/// The reason why a version was not swapped in. The former version, if any, runs on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotSwapped {
@@ -81,8 +81,8 @@ pub enum NotSwapped {
     )]
     TrialFailed { version: String, broke: usize, tried: usize, key: Key, message: String },
 
-    /// The version breaks an object on the way to another version and back, which the former one
-    /// does not, or not in this way.
+    /// The version breaks an object in a conversion to another version and back, and the former
+    /// version does not, or not in this way.
     #[error("version {version} breaks {object} on the way to {to} and back: {problem}")]
     ConversionFailed { version: String, object: String, to: String, problem: String },
 }
@@ -90,14 +90,12 @@ pub enum NotSwapped {
 // === impl Host ===
 
 impl Host {
-    /// Swaps in a version as [`Host::swap`] does, if it passes the checks: it is compared with
-    /// the former version, and tried with a few objects, on what is known now and without writing.
-    /// From then on it is on probation; see [`Host::trust`]. Without a former version there is
-    /// nothing to protect, and nothing is tried.
+    /// Swaps in a version as [`Host::swap`] does, if it passes the checks: it is compared with the
+    /// former version, and tried with dry runs of a few objects on the current stores. Once swapped
+    /// in, it is on probation; see [`Host::trust`]. The first version of a processor is not tried.
     ///
-    /// The trial ends after three calls that count for or against the version, and makes nine calls
-    /// at most; each call lasts as long as its deadline at most. Conversions are tried for half a
-    /// minute at most.
+    /// The trial ends after three calls that count for or against the version, and makes at most
+    /// nine calls, each bounded by its deadline. Conversions are tried for at most 30 s.
     ///
     /// # Errors
     ///
@@ -206,16 +204,16 @@ impl Host {
     }
 }
 
-/// Returns the rank of an object among the others. The hash has a key that only this process knows:
-/// a user who creates and names objects cannot choose those that a version is tried with.
+/// Returns the rank of an object among the others. The hash key is random and secret, so that users
+/// who create and name objects cannot choose those that a version is tried with.
 fn rank(object: &Entry) -> u64 {
     static HASH: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     HASH.hash_one((object.uid(), object.namespace(), object.name()))
 }
 
-/// Draws a few keys, from each reconciler in turn: each has code of its own. Among the keys of a
-/// reconciler, those of namespaces that were drawn less often come first, so that many objects in
-/// one namespace have no more weight than a few in others; then those of lower rank.
+/// Draws up to [`CANDIDATE_OBJECTS`] keys, round-robin over the reconcilers, since each has its own
+/// code. Keys of a reconciler are sorted by how often their namespace was drawn, so that a
+/// namespace with many objects has no more weight than others, and then by rank.
 fn drawn(of_reconcilers: &[Vec<Key>], counts: impl Fn(&Key) -> bool) -> Vec<&Key> {
     let mut rows: Vec<Vec<&Key>> = Vec::new();
     rows.extend(of_reconcilers.iter().map(|keys| keys.iter().filter(|key| counts(key)).collect()));

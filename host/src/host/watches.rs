@@ -26,9 +26,9 @@ pub(super) type User = u64;
 /// A kind, a scope to watch, and the parts of the objects that are needed.
 pub(super) type Want = (Kind, Scope, Wanted);
 
-/// The open watches. A watch stays open until no version that was given it is left, or no account
-/// of these versions may watch it any more. It runs with the rights of an account that may. Objects
-/// that a version's own account may not watch are not watched for that version.
+/// The open watches. A watch stays open as long as the account of one of its versions may watch it,
+/// and runs with the rights of such an account. Objects that a version's own account may not watch
+/// are not watched for that version.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     open: Vec<Open>,
@@ -72,9 +72,9 @@ pub(super) struct Steps {
     pub(super) closed: Vec<Watch>,
     /// Watches that run with the rights of another account from now on.
     pub(super) handed_over: Vec<Started>,
-    /// Watches whose stores must hold no more than this.
+    /// Watches, with the most that their stores may hold.
     pub(super) narrowed: Vec<(Started, Wanted)>,
-    /// Watches whose stores must hold at least this.
+    /// Watches, with the least that their stores must hold.
     pub(super) needed: Vec<(Started, Wanted)>,
 }
 
@@ -85,7 +85,7 @@ impl Watches {
         Self { bounds, ..Self::default() }
     }
 
-    /// Adds a version with its wants. Refusals of these are set in `limited`.
+    /// Adds a version with its wants. Refused wants are set in `limited`.
     pub(super) fn add(
         &mut self,
         user: User,
@@ -121,8 +121,8 @@ impl Watches {
         true
     }
 
-    /// Plans the fewest watches that give each version what it wants and may watch: an open watch
-    /// whose scope covers a want is taken, whichever version it was opened for.
+    /// Plans the fewest watches that cover the permitted wants of all versions: an open watch whose
+    /// scope covers a want is shared, whichever version it was opened for.
     pub(super) fn plan(&mut self) -> Steps {
         let mut steps = Steps::default();
         self.let_go();
@@ -151,7 +151,7 @@ impl Watches {
         steps
     }
 
-    /// Takes watches from versions that do not need them or may not have them any more.
+    /// Removes versions from watches that they do not need or may not watch any more.
     fn let_go(&mut self) {
         let Self { open, users, .. } = self;
         for open in open {
@@ -160,8 +160,8 @@ impl Watches {
         }
     }
 
-    /// Returns the wants that versions may have and have no watch for. Wide scopes come first: then
-    /// no later want covers a watch that was opened before, unless the scopes are equal.
+    /// Returns the permitted wants without a watch, wide scopes first: then no later want covers a
+    /// watch that was opened before, unless the scopes are equal.
     fn unmet(&self) -> Vec<(User, Want)> {
         let of_user = |(user, needs): (&User, &Needs)| {
             let is_unmet = |(kind, scope, _): &&Want| {
@@ -212,7 +212,7 @@ impl Watches {
         self.open.iter().map(|open| open.started.watch.clone()).collect()
     }
 
-    /// Returns the open watches that these versions were given.
+    /// Returns the open watches of these versions.
     pub(super) fn of_users(&self, users: &[User]) -> Vec<Watch> {
         let is_theirs = |open: &&Open| users.iter().any(|user| open.users.contains(user));
         self.open.iter().filter(is_theirs).map(|open| open.started.watch.clone()).collect()
@@ -228,9 +228,8 @@ impl Needs {
         self.rights.as_ref().is_none_or(|rights| rights.may_watch(kind, scope) != Some(false))
     }
 
-    /// Returns whether the account may run a watch. A right that nobody has asked for is not known:
-    /// it counts as granted where the version itself wants that much, and as denied where it only
-    /// wants a part.
+    /// Returns whether the account may run a watch. An unknown right counts as granted if a want of
+    /// the version covers the scope of the watch, and otherwise as denied.
     fn may_run(&self, Watch { kind, scope }: &Watch) -> bool {
         let Some(rights) = &self.rights else { return true };
         rights.may_watch(kind, scope).unwrap_or_else(|| {
@@ -251,8 +250,8 @@ impl Needs {
 // === impl Open ===
 
 impl Open {
-    /// Returns a version that was given the watch and whose account may run it; a version with the
-    /// present account if possible.
+    /// Returns a version of the watch whose account may run it, preferably one with the current
+    /// account.
     fn runner<'a>(&self, users: &'a BTreeMap<User, Needs>) -> Option<&'a Needs> {
         let able = self.users.iter().filter_map(|user| users.get(user));
         let able: Vec<&Needs> = able.filter(|needs| needs.may_run(&self.started.watch)).collect();
@@ -260,8 +259,8 @@ impl Open {
         present.or(able.first()).copied()
     }
 
-    /// Gives the watch the rights of `runner`. Returns the watch to be started anew if it ran with
-    /// the rights of another account.
+    /// Gives the watch the rights of `runner`. Returns the watch to restart if it ran with the
+    /// rights of another account.
     fn hand_over(&mut self, runner: &Needs) -> Option<Started> {
         let is_same = runner.account() == self.account();
         self.started.rights.clone_from(&runner.rights);

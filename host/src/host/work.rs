@@ -35,11 +35,11 @@ use crate::{
     metrics::Metrics,
 };
 
-/// The longest time that runs wait for the first lists of what they will read.
+/// The longest time that runs wait for the first lists of the kinds that they read.
 const FIRST_LISTS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The state that the tasks of a host share. The locks are taken in this order, each for a few
-/// lines: that of `dispatch`, `registry`, `watches`.
+/// The state that the tasks of a host share. Lock order: that of `dispatch`, `registry`, `watches`;
+/// each is held for a few lines.
 pub(super) struct HostState {
     pub(super) parts: Parts,
     /// The writer of the record file; `None` if no record outlives this start.
@@ -52,17 +52,17 @@ pub(super) struct HostState {
     pub(super) access: Access,
     pub(super) registry: Mutex<Registry>,
     pub(super) watches: Mutex<Watches>,
-    /// The hooks of processors, which are served.
+    /// The served hooks of processors.
     pub(super) hooks: Serving,
-    /// Changes when a run has ended, and when versions come and go.
+    /// Changes when a run has ended, or a version is swapped in or removed.
     pub(super) activity: latest::Sender<u64>,
     /// Changes when the trust in a version on probation may have changed.
     pub(super) verdicts: latest::Sender<u64>,
-    /// Changes when accounts have other rights, or when other kinds may be served.
+    /// Changes when rights of accounts or served kinds may have changed.
     pub(super) circumstances: latest::Sender<u64>,
     /// The channel of watches to [`run_watches`](super::open::run_watches).
     pub(super) opened: mpsc::UnboundedSender<Opened>,
-    /// The denials: what runs were refused because a right is missing.
+    /// The denials: requests of runs that were refused because a right is missing.
     pub(super) denials: Denials,
 }
 
@@ -144,8 +144,8 @@ impl HostState {
 
     /// Waits for the first lists, so that the first runs do not see half of a cluster. Reads of a
     /// kind whose list takes longer than [`FIRST_LISTS_TIMEOUT`] are answered as unavailable, and
-    /// their keys run again when the list is complete. While only lists are missing that this host
-    /// converts, the caller counts as [`Waiting`](super::hooks::Waiting).
+    /// their keys run again when the list is complete. While the only missing lists are those whose
+    /// objects this host converts, the caller counts as [`Waiting`](super::hooks::Waiting).
     pub(super) async fn listed(&self, watches: &[Watch]) {
         let stores = self.dispatch.stores();
         let (mut progress, mut activity) = (stores.progress(), self.activity.subscribe());
@@ -177,7 +177,7 @@ impl HostState {
     pub(super) async fn run(&self, mut run: Run) -> Report {
         let active = self.registry.lock().begin(run.key.processor(), Instant::now());
         let Some(active) = active else {
-            // Its processor was removed after the key was given out.
+            // The processor was removed after the queue gave the key out.
             self.dispatch.abandon(&run.key);
             return Report::new(&run);
         };
@@ -205,13 +205,13 @@ impl HostState {
             }
             let over = registry.end(&active, &report, at);
             if registry.get(report.key.processor()).is_none() {
-                // The processor was removed during the run, which has counted metrics of it since.
+                // The processor was removed during the run, which has added metrics since.
                 self.metrics.forget_processor(report.key.processor());
             }
             over
         };
-        // Before the key can be given out again: from then on, no watch is open for an ended
-        // version alone.
+        // Before `done` lets the queue give the key out again: from then on, no watch is open only
+        // for an ended version.
         self.release(over);
         self.dispatch.done(&run.key, again.done, again.causes, again.confirm);
         self.moved();

@@ -1,5 +1,5 @@
-//! Counts of the lines of the program's own log that were not written. There is one log in a
-//! process, so they are counted in one place; each [`super::Metrics`] reports them.
+//! Counts of dropped lines of the program's own log. There is one log in a process, so they are
+//! counted in one place; each [`super::Metrics`] reports them.
 
 use std::{
     collections::HashMap,
@@ -12,17 +12,17 @@ use prometheus_client::metrics::counter::Counter;
 
 use super::{labels::OfProcessor, series::Series};
 
-/// The lines about a processor that were over its limit.
+/// The dropped lines about a processor that exceeded its limit.
 pub(super) static LIMITED: LazyLock<Series<OfProcessor, Counter>> = LazyLock::new(Series::default);
-/// Other lines that were not written.
+/// The other dropped lines.
 pub(super) static LOST: LazyLock<Counter> = LazyLock::new(Counter::default);
 
-/// The time at which a line about a processor was last over its limit, if that was lately.
+/// The time at which a line about a processor was last dropped, if recently.
 static LIMITED_AT: LazyLock<Mutex<HashMap<Arc<str>, Instant>>> = LazyLock::new(Mutex::default);
 /// The time for which a processor counts as limited after a dropped line.
 const LIMITED_PERIOD: Duration = Duration::from_mins(1);
 
-/// Counts a line that was over the limit of its processor; `None` for a line about no processor.
+/// Counts a line over its limit; `None` for a line about no processor.
 pub(crate) fn count(processor: Option<&Arc<str>>) {
     let Some(name) = processor else {
         LOST.inc();

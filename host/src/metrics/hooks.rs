@@ -10,7 +10,7 @@ use super::{
     series::{OTHER, Series},
 };
 
-/// The label of conversions. An admission has `admit/` and the name of its hook, as its path has.
+/// The label of conversions. An admission has `admit/` and its hook's name, as in its path.
 const CONVERT: &str = "convert";
 
 /// The metrics of hooks.
@@ -24,9 +24,9 @@ pub(super) struct Hooks {
 pub enum HookRequest<'a> {
     /// A conversion.
     Convert,
-    /// An admission by the hook of this name, which is declared.
+    /// An admission by the declared hook of this name.
     Admit(&'a str),
-    /// An admission by a hook that is not declared: callers can name any number.
+    /// An admission by an undeclared hook: callers can name any number.
     Unknown,
 }
 

@@ -10,15 +10,15 @@ use std::{
 use parking_lot::Mutex;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 
-/// The maximum number of series of one processor in one metric: more than any of ours needs. Kinds
-/// and verbs are those of its description, which its owner may change as often as they like.
+/// The maximum number of series of one processor in one metric, more than any metric needs. Kinds
+/// and verbs come from its description, which its owner may change at will.
 const MAX_SERIES_PER_PROCESSOR: usize = 512;
-/// The kind in series past the limit, and for kinds that a description does not name.
+/// The kind in series past the limit, and for undeclared kinds.
 pub(super) const OTHER: &str = "other";
 
 /// The labels of a series of one processor.
 pub(crate) trait Labels: Clone + Debug + Hash + Eq {
-    /// Returns the processor that the series is of.
+    /// Returns the processor of the series.
     fn processor(&self) -> &Arc<str>;
 
     /// Returns the same labels with the kind [`OTHER`], if they have a kind.
@@ -45,7 +45,7 @@ impl<L: Labels, M: Clone, C: MetricConstructor<M>> Series<L, M, C> {
         Self { family, known: Mutex::default() }
     }
 
-    /// Returns the series of these labels; past the limit, that of the kind [`OTHER`].
+    /// Returns the series with these labels; past the limit, that of the kind [`OTHER`].
     pub(crate) fn of(&self, labels: L) -> M {
         let mut known = self.known.lock();
         let of = known.entry(Arc::clone(labels.processor())).or_default();
@@ -59,7 +59,7 @@ impl<L: Labels, M: Clone, C: MetricConstructor<M>> Series<L, M, C> {
         series
     }
 
-    /// Removes all series of processors that are not among these.
+    /// Removes all series of unknown processors.
     pub(crate) fn retain(&self, is_known: impl Fn(&str) -> bool) {
         let of: Vec<Arc<str>> = self.known.lock().keys().cloned().collect();
         of.iter().filter(|processor| !is_known(processor)).for_each(|gone| self.forget(gone));

@@ -255,9 +255,9 @@ fn every_metric_says_what_it_means() {
     let text = metrics.text(&sample()).unwrap();
     let empty = every(&metrics.0).iter().filter(|metric| metric.is_empty()).count();
     assert_eq!(empty, 0, "`busy` or `sample` lacks a metric:\n{text}");
-    // One more is of the lines of the log that were lost.
+    // Another metric counts the lost lines of the log.
     let expected = every(&metrics.0).len() + 1;
-    // There is one log in a process: other tests can make its series, and remove them.
+    // The log is shared by the process: other tests can add and remove its series.
     let of_log = |line: &&str| line.contains("mortise_log_lines_limited");
     let lines = || text.lines().filter(|line| !of_log(line));
     let helps: Vec<&str> = lines().filter(|line| line.starts_with("# HELP ")).collect();

@@ -1,9 +1,8 @@
-//! Addresses that registries are asked at, and those that must not be asked.
+//! URLs of registries, and the IP addresses that must not be contacted.
 //!
-//! A registry names further addresses: where a redirect leads, and where its token service is. So
-//! each address is checked, after its name was resolved and before a connection is made: a module's
-//! author must not make the host send requests to the machine that it runs on, or to the service
-//! that hands out the machine's credentials.
+//! A registry names further URLs: redirects, and its token service. So each IP address is checked
+//! after name resolution and before connecting: a module's author must not make the host send
+//! requests to its own machine or to a cloud's metadata service (server-side request forgery).
 
 use std::{
     fmt::{self, Write as _},
@@ -14,7 +13,7 @@ use http::Uri;
 
 use super::Error;
 
-/// Addresses of clouds' metadata services outside of the link-local ranges.
+/// Addresses of cloud metadata services outside of the link-local ranges.
 const METADATA: [IpAddr; 6] = [
     // Alibaba Cloud, Oracle Cloud, Azure.
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
@@ -26,7 +25,7 @@ const METADATA: [IpAddr; 6] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42)),
 ];
 
-/// The place of one request: scheme, host, port, path and query.
+/// The URL of one request: scheme, host, port, path and query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) is_tls: bool,
@@ -39,13 +38,13 @@ pub(super) struct Address {
 // === impl Address ===
 
 impl Address {
-    /// Returns the address of a path at a registry, as a reference names the registry.
+    /// Returns the URL of a path at a registry, given the registry of a reference.
     pub(super) fn of_registry(registry: &str, is_tls: bool, path_and_query: &str) -> Option<Self> {
         let scheme = if is_tls { "https" } else { "http" };
         Self::parse(&format!("{scheme}://{registry}{path_and_query}"))
     }
 
-    /// Reads an absolute address; `None` for any other text, and for one that holds credentials.
+    /// Parses an absolute URL; `None` for any other text, and for a URL with credentials.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let is_tls = match uri.scheme_str()? {
@@ -64,7 +63,7 @@ impl Address {
         Some(Self { is_tls, host, port, path_and_query: path_and_query.to_owned() })
     }
 
-    /// Returns the address that a `Location` leads to from here; `None` if it is none.
+    /// Resolves a `Location` header against this URL; `None` if it is not a valid URL.
     pub(super) fn join(&self, location: &str) -> Option<Self> {
         if location.contains("://") && !location.starts_with('/') {
             return Self::parse(location);
@@ -83,7 +82,7 @@ impl Address {
         Self::parse(&format!("{}{path}", self.origin()))
     }
 
-    /// Returns the same address with one more pair in its query.
+    /// Returns the same URL with one more query parameter.
     pub(super) fn with_query(mut self, key: &str, value: &str) -> Self {
         self.path_and_query.push(if self.path_and_query.contains('?') { '&' } else { '?' });
         self.path_and_query.push_str(key);
@@ -92,7 +91,7 @@ impl Address {
         self
     }
 
-    /// Returns host and port, as the header `Host` and a CONNECT name them.
+    /// Returns host and port, as in the `Host` header and in a CONNECT request.
     pub(super) fn authority(&self) -> String {
         let host = &self.host;
         if host.contains(':') {
@@ -107,13 +106,13 @@ impl Address {
         format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.authority())
     }
 
-    /// Returns whether the host is this machine, by its name.
+    /// Returns whether the host is `localhost` or a loopback address.
     pub(super) fn is_loopback(&self) -> bool {
         self.host == "localhost"
             || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
     }
 
-    /// Fails if no request may be sent to an IP address of this host.
+    /// Fails if no request may be sent to this resolved IP address.
     pub(super) fn check(&self, ip: IpAddr, may_be_loopback: bool) -> Result<(), Error> {
         let refused = |found: &str| {
             Err(Error::AddressRefused { host: self.host.clone(), found: format!("{ip} {found}") })
@@ -128,7 +127,7 @@ impl Address {
     }
 }
 
-/// Origin and path, without the query, which may hold a signature.
+/// Shows origin and path, without the query, which may hold a signature.
 impl fmt::Display for Address {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path_and_query.split('?').next().unwrap_or_default();
@@ -136,7 +135,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Returns the reason why an IP address is never asked, if there is one.
+/// Returns the reason why an IP address is never contacted, if there is one.
 fn why_refused(ip: IpAddr) -> Option<&'static str> {
     let ip = embedded(ip).map_or_else(|| ip.to_canonical(), IpAddr::V4);
     if METADATA.contains(&ip) {
@@ -155,8 +154,7 @@ fn why_refused(ip: IpAddr) -> Option<&'static str> {
     is_no_host.then_some("is the address of no single host")
 }
 
-/// Returns the IPv4 address that an IPv6 address leads to by translation (NAT64) or a tunnel
-/// (6to4).
+/// Returns the IPv4 address embedded in an IPv6 address of NAT64 or 6to4.
 fn embedded(ip: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(ip) = ip else { return None };
     let of = |high: u16, low: u16| {
@@ -169,7 +167,7 @@ fn embedded(ip: IpAddr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Encodes a value for a query.
+/// Percent-encodes a value for a query.
 pub(super) fn encoded(value: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let mut text = String::with_capacity(value.len());

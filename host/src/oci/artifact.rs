@@ -1,5 +1,5 @@
-//! The layout of a component in a registry, as other tools read it: an OCI image manifest with a
-//! configuration that says what the component imports and exports, and one layer, the component.
+//! The layout of a component in a registry, as other tools use it: an OCI image manifest with a
+//! configuration that lists the component's imports and exports, and one layer, the component.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use super::{Digest, Error};
 
 /// The media type of the manifest.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-/// The media type of a list of manifests.
+/// The media type of an image index.
 pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
-/// The media type of the configuration.
+/// The media type of a component's configuration.
 pub const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 /// The media type of the component.
 pub const LAYER: &str = "application/wasm";
-/// The media types that registries call manifests and lists of them.
+/// The media types of manifests and of image indexes, for the `Accept` header.
 pub(super) const ACCEPTED: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json";
 
 /// The annotations of a manifest.
 pub mod annotation {
     /// The name of the file.
     pub const TITLE: &str = "org.opencontainers.image.title";
-    /// The version that the component says it has.
+    /// The version that the component declares.
     pub const VERSION: &str = "org.opencontainers.image.version";
     /// The purpose of the component.
     pub const DESCRIPTION: &str = "org.opencontainers.image.description";
@@ -35,7 +35,7 @@ pub mod annotation {
 /// Annotations of a manifest.
 pub type Annotations = BTreeMap<String, String>;
 
-/// A blob or manifest, as others name it.
+/// A descriptor of a blob or a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
@@ -45,10 +45,10 @@ pub struct Descriptor {
     pub digest: Digest,
     /// The number of its bytes.
     pub size: u64,
-    /// The type of the artifact, in lists of referrers.
+    /// The artifact type, in lists of referrers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
-    /// Further facts.
+    /// Further annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
 }
@@ -57,31 +57,31 @@ pub struct Descriptor {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// The version of the layout: 2.
+    /// The version of the schema: 2.
     pub schema_version: u32,
     /// The media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
-    /// The type of the artifact, if it is not that of the configuration.
+    /// The artifact type, if it is not the media type of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
     /// The configuration.
     pub config: Descriptor,
     /// The layers.
     pub layers: Vec<Descriptor>,
-    /// The manifest that this one says something about.
+    /// The manifest to which this one refers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Descriptor>,
-    /// Further facts.
+    /// Further annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
 }
 
-/// A list of manifests.
+/// An image index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Index {
-    /// The version of the layout: 2.
+    /// The version of the schema: 2.
     pub schema_version: u32,
     /// The media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,7 +111,7 @@ struct Component {
 /// A component that can be pushed.
 #[derive(Debug, Clone)]
 pub struct Artifact {
-    /// The manifest's own bytes, whose digest is the artifact's.
+    /// The bytes of the manifest; their digest is the artifact's.
     pub manifest: Vec<u8>,
     /// The configuration's bytes.
     pub config: Vec<u8>,
@@ -149,18 +149,18 @@ impl Descriptor {
 // === impl Artifact ===
 
 impl Artifact {
-    /// Lays out a component. The same component with the same annotations has the same digest.
+    /// Builds the artifact of a component. Equal components and annotations have equal digests.
     ///
     /// # Errors
     ///
-    /// Fails for annotations that are no JSON, of which there are none.
+    /// Fails for annotations that cannot be written as JSON, which does not happen.
     pub fn build(
         layer: Descriptor,
         (imports, exports): (Vec<String>, Vec<String>),
         annotations: Annotations,
     ) -> serde_json::Result<Self> {
         let config = serde_json::to_vec(&Config {
-            // Readers ask for a time; one that changes would change the digest of equal components.
+            // Tools require a time; the current time would change the digest of equal components.
             created: "1970-01-01T00:00:00Z",
             architecture: "wasm",
             os: "wasip2",
@@ -186,11 +186,11 @@ impl Artifact {
     }
 }
 
-/// Reads the manifest of a component.
+/// Parses the manifest of a component.
 ///
 /// # Errors
 ///
-/// Fails for any other manifest, and says what it is.
+/// Fails for any other manifest, and names its kind.
 pub fn parse(manifest: &[u8]) -> Result<Parts, Error> {
     let none = |found: String| Err(Error::NotWasm { found });
     let parsed: serde_json::Value = match serde_json::from_slice(manifest) {
@@ -217,7 +217,7 @@ pub fn parse(manifest: &[u8]) -> Result<Parts, Error> {
     Ok(Parts { layer: layer.clone(), annotations })
 }
 
-/// Returns the kind of an artifact with this configuration, where people would know it by a name.
+/// Names the kind of an artifact by its configuration, if the kind is well known.
 fn kind_of(config: &str) -> &'static str {
     match config {
         "application/vnd.oci.image.config.v1+json"
@@ -227,7 +227,7 @@ fn kind_of(config: &str) -> &'static str {
     }
 }
 
-/// Cuts a text of a registry to what a message may hold.
+/// Truncates a registry's text to fit into a message.
 pub(super) fn shown(text: &str) -> String {
     const MAX_TEXT_CHARACTERS: usize = 200;
     let plain = |sign: char| if sign.is_control() { ' ' } else { sign };

@@ -1,4 +1,4 @@
-//! Credentials for registries, as Docker's configuration file and pull secrets hold them.
+//! Credentials for registries, parsed from Docker configuration files and pull secrets.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -8,21 +8,21 @@ use serde::Deserialize;
 
 use super::Reference;
 
-/// The proof of who asks a registry.
+/// The credentials for a registry.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credentials {
-    /// A name and a password.
+    /// A user name and a password.
     Basic {
-        /// The name.
+        /// The user name.
         user: String,
         /// The password.
         password: String,
     },
-    /// A token that the registry's token service gives others for.
+    /// An identity token: the token service exchanges it for access tokens.
     IdentityToken(String),
 }
 
-/// The reason why a file holds no credentials that can be used.
+/// The reason why a file holds no usable credentials.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0}; JSON is accepted of the form {{\"auths\": {{\"registry.example.com\": {{\"auth\": …}}}}}}"
@@ -35,10 +35,10 @@ pub struct InvalidCredentials(String);
 pub struct DockerConfig {
     #[serde(default)]
     auths: BTreeMap<String, Entry>,
-    /// The programs that hold the credentials of single registries: `docker-credential-NAME`.
+    /// The credential helpers of single registries: `docker-credential-NAME`.
     #[serde(default)]
     pub cred_helpers: BTreeMap<String, String>,
-    /// The program that holds those of all others.
+    /// The credential helper of all other registries.
     pub creds_store: Option<String>,
 }
 
@@ -53,7 +53,7 @@ struct Entry {
 // === impl Credentials ===
 
 impl Credentials {
-    /// Returns the header of basic authentication; `None` for a token.
+    /// Returns the header of basic authentication; `None` for an identity token.
     pub(super) fn basic(&self) -> Option<HeaderValue> {
         let Self::Basic { user, password } = self else { return None };
         let text = format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
@@ -63,7 +63,7 @@ impl Credentials {
     }
 }
 
-/// The kind of proof only: credentials are shown nowhere.
+/// Shows the type only: credentials are never printed.
 impl fmt::Debug for Credentials {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(match self {
@@ -76,12 +76,12 @@ impl fmt::Debug for Credentials {
 // === impl DockerConfig ===
 
 impl DockerConfig {
-    /// Reads a configuration file, `.dockerconfigjson` of a pull secret, or the older `.dockercfg`,
-    /// which holds the entries without anything around them.
+    /// Parses a configuration file, `.dockerconfigjson` of a pull secret, or the older
+    /// `.dockercfg`, which holds the entries at the top level.
     ///
     /// # Errors
     ///
-    /// Fails for a text of another form. The message holds nothing of the text.
+    /// Fails for any other format. The message repeats no part of the text.
     pub fn parse(text: &[u8]) -> Result<Self, InvalidCredentials> {
         let invalid = |error: serde_json::Error| {
             let place = format!("line {}, column {}", error.line(), error.column());
@@ -98,12 +98,12 @@ impl DockerConfig {
         Self::deserialize(&value).map_err(|_| InvalidCredentials("it has another form".to_owned()))
     }
 
-    /// Returns the credentials for a repository: those of the longest entry that its name begins
-    /// with.
+    /// Returns the credentials for a repository: those of the longest entry that is a prefix of its
+    /// name.
     ///
     /// # Errors
     ///
-    /// Fails for an entry that cannot be read.
+    /// Fails for an entry that cannot be parsed.
     pub fn credentials(&self, of: &Reference) -> Result<Option<Credentials>, InvalidCredentials> {
         let name = of.name();
         let covers = |entry: &str| {
@@ -118,7 +118,7 @@ impl DockerConfig {
     }
 }
 
-/// Returns the host, and what there is of a path, of an entry's key, some of which are addresses.
+/// Returns the host and the path, if any, of an entry's key; some keys are URLs.
 fn place(key: &str) -> &str {
     let key = key.split_once("://").map_or(key, |(_, rest)| rest);
     key.trim_end_matches('/').trim_end_matches("/v1").trim_end_matches("/v2")
@@ -143,7 +143,7 @@ impl Entry {
         let text = text.ok_or("has an `auth` that is no base64 of a text")?;
         let (user, password) =
             text.split_once(':').ok_or("has an `auth` that is not USER:PASSWORD")?;
-        // Docker ends some passwords with a zero byte.
+        // Docker appends a zero byte to some passwords.
         let (user, password) = (user.to_owned(), password.trim_end_matches('\0').to_owned());
         Ok(Some(Credentials::Basic { user, password }))
     }

@@ -19,7 +19,7 @@ pub struct Reference {
     digest: Option<Digest>,
 }
 
-/// The reason why a text is no reference.
+/// The reason why a text is not a reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {found}; {FORM}")]
 pub struct InvalidReference {
@@ -40,7 +40,7 @@ impl Reference {
         &self.repository
     }
 
-    /// Returns registry and repository: the name by which artifacts are trusted.
+    /// Returns registry and repository: the name that signature policies use.
     pub fn name(&self) -> String {
         format!("{}/{}", self.registry, self.repository)
     }
@@ -50,12 +50,12 @@ impl Reference {
         self.tag.as_deref()
     }
 
-    /// Returns the digest of the manifest, if one is named. The tag says nothing then.
+    /// Returns the digest of the manifest, if one is named. The tag is ignored then.
     pub fn digest(&self) -> Option<Digest> {
         self.digest
     }
 
-    /// Returns the same reference with the digest of its manifest.
+    /// Returns the same reference with this digest of its manifest.
     #[must_use]
     pub fn at(&self, digest: Digest) -> Self {
         Self { digest: Some(digest), ..self.clone() }
@@ -94,7 +94,7 @@ impl FromStr for Reference {
 const CREDENTIALS: &str = "holds credentials, which belong into a pull secret or into the Docker configuration file (after an `@`, only a digest is accepted)";
 
 /// Returns whether a text may hold credentials, as `user:password@example.com/a` does. Such a text
-/// is repeated nowhere. An `@` with a digest after it holds none, be the digest valid or not.
+/// is never printed. An `@` before a digest, valid or not, does not count.
 fn may_hold_credentials(text: &str) -> bool {
     let is_digest = |part: &str| {
         part.split_once(':').is_some_and(|(algorithm, hex)| {
@@ -138,8 +138,8 @@ fn parse(text: &str) -> Result<Reference, &'static str> {
     Ok(Reference { registry, repository: repository.to_owned(), tag, digest })
 }
 
-/// Returns whether a text is a host with or without a port. A word without a dot and a port is
-/// taken for a part of a repository, but for `localhost`.
+/// Returns whether a text is a host with or without a port. A word without a dot and a port counts
+/// as a part of a repository, except `localhost`.
 pub fn is_registry(text: &str) -> bool {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),

@@ -1,4 +1,4 @@
-//! The client of one repository in a registry: requests, credentials, and the check of answers.
+//! The client of one repository in a registry: requests, authentication, validation of answers.
 
 mod challenge;
 mod push;
@@ -25,43 +25,43 @@ use super::{
     transport::{Answer, Body, Transport},
 };
 
-/// The largest manifest, list or bundle that is read. Registries accept 4 MiB at most.
+/// The largest manifest, index or bundle that is read. Registries accept 4 MiB at most.
 const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
-/// The bytes of an answer that is no success that are read.
+/// The maximum number of bytes read of an error answer.
 const MAX_REFUSAL_BYTES: usize = 16 << 10;
-/// The redirects that are followed.
+/// The maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
-/// The longest wait that a registry may ask for.
+/// The longest `Retry-After` that is respected.
 const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
 const DIGEST_HEADER: &str = "docker-content-digest";
 
-/// A repository in a registry. Cheap to make; asks nothing before it is asked.
+/// A repository in a registry. Cheap to create; sends no request until a method is called.
 pub struct Repository {
     transport: Arc<Transport>,
     registry: String,
     name: String,
     credentials: Option<Credentials>,
-    /// True if the registry is written to.
+    /// True if tokens must allow pushing.
     pushes: bool,
     state: Mutex<State>,
 }
 
-/// The protocol that the registry has turned out to speak.
+/// The authentication and the scheme that the registry uses.
 #[derive(Debug, Default, Clone)]
 struct State {
-    /// The header that the registry accepts, and the origin that asked for it. It goes nowhere
-    /// else: not to the same host without TLS either.
+    /// The header that the registry accepts, and the origin that requested it. It is sent to no
+    /// other origin, not even to the same host without TLS.
     authorization: Option<(String, HeaderValue)>,
-    /// True if the registry is this machine and speaks no TLS.
+    /// True if the registry is asked without TLS.
     is_plain: bool,
 }
 
-/// The part of a request that is the same at each attempt.
+/// The part of a request that is the same in each attempt.
 struct Asked<'a> {
     method: Method,
     headers: HeaderMap,
     body: &'a (dyn Fn() -> Body + Send + Sync),
-    /// The words for it in messages.
+    /// The name of the request in messages.
     what: String,
 }
 
@@ -74,9 +74,9 @@ pub struct Document {
     pub bytes: Vec<u8>,
 }
 
-/// Takes the parts of a blob, one after the other.
+/// Receives the chunks of a blob in order.
 pub trait Sink: Send {
-    /// Takes the next part.
+    /// Takes the next chunk.
     fn take(&mut self, part: Bytes) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
@@ -108,18 +108,18 @@ impl Repository {
     pub async fn resolve(&self, name: &str) -> Result<Digest, Error> {
         let asked = Asked::manifest(Method::HEAD, name);
         let answer = self.ask(&self.at(&format!("manifests/{name}"))?, &asked).await?;
-        // A registry may leave the header out: then the manifest itself says it.
+        // A registry may omit the header: then the digest of the manifest is computed.
         match answer.header(DIGEST_HEADER).map(str::parse) {
             Some(Ok(digest)) => Ok(digest),
             _ => Ok(self.manifest(name).await?.digest),
         }
     }
 
-    /// Returns the manifest that a tag, or a digest, names. One by digest has this digest.
+    /// Returns the manifest with this tag or digest. The content is checked against the digest.
     ///
     /// # Errors
     ///
-    /// Fails as [`Repository::resolve`] does, and for an answer that is too large or another one.
+    /// Fails as [`Repository::resolve`] does, and for a manifest too large or of another digest.
     pub async fn manifest(&self, name: &str) -> Result<Document, Error> {
         let asked = Asked::manifest(Method::GET, name);
         let mut answer = self.ask(&self.at(&format!("manifests/{name}"))?, &asked).await?;
@@ -151,13 +151,13 @@ impl Repository {
         Ok(memory.0)
     }
 
-    /// Hands the bytes of a blob to a sink as they come. If this succeeds, they were those of the
-    /// descriptor; if it fails, the sink was given others, or not all.
+    /// Streams the bytes of a blob to a sink. If this succeeds, they match the descriptor; if it
+    /// fails, the sink may have received other bytes, or not all.
     ///
     /// # Errors
     ///
-    /// Fails for a blob of more than `limit` bytes before anything is asked, if the registry does
-    /// not answer, refuses, breaks off or is too slow, and if length or digest differ.
+    /// Fails for a blob of more than `limit` bytes before any request; if the registry does not
+    /// answer, refuses, closes the connection or is too slow; and if length or digest differ.
     pub async fn blob(&self, of: &Descriptor, limit: u64, to: &mut impl Sink) -> Result<(), Error> {
         let what = format!("the blob {}", of.digest);
         if of.size > limit {
@@ -199,12 +199,12 @@ impl Repository {
         Ok(())
     }
 
-    /// Returns the manifests that say something about a manifest: from the registry's own list, or
-    /// from that under the tag `sha256-…`, which stands in for it where a registry has none.
+    /// Returns the referrers of a manifest: from the referrers API, or, for a registry without it,
+    /// from the index under the referrers tag `sha256-…`.
     ///
     /// # Errors
     ///
-    /// Fails if the registry does not answer, or gives no list.
+    /// Fails if the registry does not answer, or returns no index.
     pub async fn referrers(&self, of: Digest) -> Result<Vec<Descriptor>, Error> {
         let asked = Asked {
             method: Method::GET,
@@ -215,7 +215,7 @@ impl Repository {
         let at = self.at(&format!("referrers/{of}"))?;
         let list = match self.ask(&at, &asked).await {
             Ok(mut answer) => self.document(&mut answer, &asked.what).await?,
-            // What is no list of such a registry is told apart by its form.
+            // No referrers API; an answer that is no index fails below.
             Err(Error::Refused { status: 400 | 404 | 405, .. }) => {
                 match self.manifest(&referrers_tag(of)).await {
                     Ok(document) => document.bytes,
@@ -231,7 +231,7 @@ impl Repository {
         }
     }
 
-    /// Returns the address of a path below the repository.
+    /// Returns the URL of a path in the repository.
     fn at(&self, path: &str) -> Result<Address, Error> {
         let path = format!("/v2/{}/{path}", self.name);
         let is_tls = !self.state.lock().is_plain;
@@ -252,7 +252,7 @@ impl Repository {
     async fn ask(&self, to: &Address, asked: &Asked<'_>) -> Result<Answer, Error> {
         match self.ask_from(to, true, to, asked).await {
             Err(Error::NoTls { .. }) if to.is_tls && to.is_loopback() => {
-                // Registries on this machine seldom speak TLS.
+                // Registries on this machine seldom use TLS.
                 let plain = Address { is_tls: false, port: self.port_of(false), ..to.clone() };
                 let answer = self.ask_from(&plain, true, &plain, asked).await?;
                 self.state.lock().is_plain = true;
@@ -267,8 +267,8 @@ impl Repository {
         registry.map_or(0, |registry| registry.port)
     }
 
-    /// Sends a request to an address that `from` has named, and follows redirects. Credentials go
-    /// to `from` only.
+    /// Sends a request to a URL named by `from`, and follows redirects. Credentials are sent only
+    /// to the origin of `from`.
     async fn ask_from(
         &self,
         from: &Address,
@@ -314,7 +314,7 @@ impl Repository {
         }
     }
 
-    /// Returns the address that an answer leads to.
+    /// Returns the target URL of a redirect.
     fn redirected(answer: &Answer, count: usize, what: &str) -> Result<Address, Error> {
         let found = |found: &str| {
             let (host, asked) = (answer.from.host.clone(), what.to_owned());
@@ -332,7 +332,7 @@ impl Repository {
         Ok(to)
     }
 
-    /// Fails for an address without TLS that is neither this machine nor allowed by an option.
+    /// Fails for a URL without TLS that is neither loopback nor allowed by an option.
     fn check_scheme(&self, to: &Address) -> Result<(), Error> {
         let is_named =
             self.transport.is_plain(&to.authority()) || self.transport.is_plain(&to.host);
@@ -343,7 +343,7 @@ impl Repository {
         Err(Error::AddressRefused { host: to.host.clone(), found })
     }
 
-    /// Reads the body of an answer that is a document.
+    /// Reads the body of an answer within the size limit.
     async fn document(&self, answer: &mut Answer, what: &str) -> Result<Vec<u8>, Error> {
         let host = answer.from.host.clone();
         let limit = usize::try_from(MAX_DOCUMENT_BYTES).unwrap_or(usize::MAX);
@@ -372,7 +372,7 @@ impl Asked<'_> {
     }
 }
 
-/// Returns the tag under which registries without a list of referrers have it.
+/// Returns the referrers tag, for registries without a referrers API.
 fn referrers_tag(of: Digest) -> String {
     format!("sha256-{}", of.hex())
 }
@@ -381,7 +381,7 @@ fn accept(media_types: &'static str) -> HeaderMap {
     [(ACCEPT, HeaderValue::from_static(media_types))].into_iter().collect()
 }
 
-/// Reads a text as a challenge.
+/// Parses a text as a challenge.
 #[cfg(any(test, fuzzing))]
 pub(super) fn check_challenge(text: &str) {
     challenge::check(text);
@@ -391,9 +391,9 @@ pub(super) fn nothing() -> Body {
     Empty::new().map_err(|never| match never {}).boxed()
 }
 
-/// Returns the error of an answer that is no success, with the registry's own words.
+/// Returns the error of an unsuccessful answer, with the registry's own message.
 async fn refused(answer: &mut Answer, what: &str) -> Error {
-    // Without its words, the status says what there is to say.
+    // Without a body, the error has only the status.
     let body = answer.all(MAX_REFUSAL_BYTES).await.unwrap_or_default();
     let seconds = answer.header(RETRY_AFTER.as_str()).and_then(|after| after.parse().ok());
     let retry_after = seconds.map(|seconds| Duration::from_secs(seconds).min(MAX_RETRY_AFTER));
@@ -406,7 +406,7 @@ async fn refused(answer: &mut Answer, what: &str) -> Error {
     }
 }
 
-/// Returns the first error of a registry's answer in words.
+/// Returns code and message of the first error in an answer.
 fn words(body: &[u8]) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let first = body.get("errors")?.get(0)?;

@@ -1,8 +1,8 @@
-//! Signatures of modules, as cosign makes them with a key: two formats for artifacts in a registry,
-//! and files beside files.
+//! Signatures of modules, in cosign's formats for signing with a key: two for artifacts in a
+//! registry, and signature files beside files.
 //!
-//! A signature says something only together with the digest that it was made for: one of another
-//! artifact is refused, whatever key made it. Transparency logs are not asked.
+//! A signature is valid only for the digest that it was made for: the signature of another artifact
+//! is refused, by whatever key. Transparency logs are not consulted.
 
 mod bundle;
 mod key;
@@ -23,29 +23,29 @@ use serde_json::{Value, json};
 
 use super::{Digest, Reference, artifact::shown};
 
-/// The largest file of a signature that is read.
+/// The largest signature file that is read.
 pub const MAX_FILE_BYTES: u64 = 256 << 10;
-/// The type that the content of cosign's older format names.
+/// The `type` in the payload of cosign's older format.
 const SIMPLE_TYPE: &str = "cosign container image signature";
-/// The number of signatures that a message says something about.
+/// The number of rejected signatures that a message describes.
 const MAX_LISTED_SIGNATURES: usize = 3;
 
 /// A signature of an artifact, before it is verified.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Signature {
-    /// Cosign 2's: a text that names the artifact, and the signature of the text in base64.
+    /// Cosign 2's: a JSON payload that names the artifact, and its signature in base64.
     Simple {
-        /// The text.
+        /// The payload.
         payload: String,
         /// The signature.
         signature: String,
     },
-    /// Cosign 3's: a bundle of Sigstore, in JSON.
+    /// Cosign 3's: a Sigstore bundle, in JSON.
     Bundle(String),
 }
 
-/// The keys by which something is signed, and the reasons why other signatures do not count.
+/// The keys whose signatures are valid, and the reasons why other signatures are refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
     /// The keys.
@@ -85,7 +85,7 @@ impl Signature {
         }
     }
 
-    /// Returns the keys of `keys` by which this is a signature of a manifest.
+    /// Returns the keys of `keys` that have signed a manifest with this signature.
     fn verify(&self, manifest: Digest, keys: &[&PublicKey]) -> Result<BTreeSet<KeyId>, String> {
         match self {
             Self::Simple { payload, signature } => {
@@ -120,7 +120,7 @@ pub fn verify_manifest(
     verified
 }
 
-/// Verifies the signature file of another file: `cosign sign-blob`'s, plain or as a bundle.
+/// Verifies the signature file of another file, as of `cosign sign-blob`: plain or as a bundle.
 pub fn verify_file(file: &[u8], signature: &[u8], keys: &[&PublicKey]) -> Verified {
     let text = String::from_utf8_lossy(signature);
     let by = if text.trim_start().starts_with('{') {
@@ -146,7 +146,7 @@ pub fn sign_file(file: &[u8], format: Format, key: &PrivateKey) -> anyhow::Resul
     }
 }
 
-/// Returns the keys by which a message is signed.
+/// Returns the keys that have signed a message.
 fn signed_by(
     message: &[u8],
     signature: &str,
@@ -158,7 +158,7 @@ fn signed_by(
     if by.is_empty() { Err("it is by none of the keys".to_owned()) } else { Ok(by) }
 }
 
-/// Fails if a signature names another artifact.
+/// Fails if a signature is for another artifact.
 fn is_of(named: &str, manifest: Digest) -> Result<(), String> {
     if named.parse() == Ok(manifest) {
         return Ok(());
@@ -169,7 +169,7 @@ fn is_of(named: &str, manifest: Digest) -> Result<(), String> {
 // === impl Verified ===
 
 impl Verified {
-    /// Fails, with what was found, if no key of `keys` is among those that have signed.
+    /// Fails if no key of `keys` has signed.
     ///
     /// # Errors
     ///

@@ -1,12 +1,12 @@
-//! Pulled artifacts in the cache directory: manifests and modules by their digests, the signatures
-//! of manifests, and who may use what.
+//! Pulled artifacts in the cache directory: manifests and modules by digest, the signatures of
+//! manifests, and the namespaces that may use them.
 //!
-//! *Guarantees.* A file that is given out has the digest that it is named by. What is kept is never
-//! removed, however full the folder is. Blobs that are written at the same time do not take each
-//! other's room.
+//! *Guarantees.* A returned file has the digest in its name. Protected manifests (`kept`) and their
+//! modules are never evicted, however full the folder is. Concurrent writes do not take each
+//! other's space.
 //!
-//! *Access.* A registry asks who pulls; a file in a folder does not. So it is recorded for which
-//! namespace a repository has given a manifest out: others ask the registry first.
+//! *Access.* A registry authenticates each pull; a folder does not. So the store records to which
+//! namespace a repository has served a manifest: other namespaces ask the registry first.
 
 use std::{
     collections::BTreeSet,
@@ -30,11 +30,11 @@ use super::{
 };
 use crate::cache_dir::{self, CacheDir, Trim, Unfinished, is_unwritable, used};
 
-/// The folder in the cache directory.
+/// The folder's name in the cache directory.
 const FOLDER: &str = "modules";
-/// The most bytes of a small file.
+/// The largest small file, in bytes.
 const MAX_SMALL_BYTES: u64 = 8 << 20;
-/// The bytes that are written at once.
+/// The chunk size for reading and writing files.
 const CHUNK_BYTES: usize = 256 << 10;
 const BLOB: &str = "sha256-";
 const SIGNATURES: &str = "signatures-";
@@ -48,15 +48,15 @@ pub struct Store {
     reserved: Arc<Reserved>,
 }
 
-/// The bytes of blobs that have room and are not written yet.
+/// The space reserved for blobs, less the bytes already written.
 #[derive(Debug, Default)]
 struct Reserved {
     bytes: AtomicU64,
-    /// Held while room is made, so that no two blobs are given the same.
+    /// Held during a reservation, so that no space is reserved twice.
     turn: Mutex<()>,
 }
 
-/// Room for a blob, which no other blob is given. Dropping it gives the rest back.
+/// Space reserved for one blob. Dropping it releases the unused rest.
 #[derive(Debug)]
 pub struct Room {
     reserved: Arc<Reserved>,
@@ -64,7 +64,7 @@ pub struct Room {
     bytes: u64,
 }
 
-/// A module in a file that does not change.
+/// A module in a file that is never modified.
 #[derive(Debug, Clone)]
 pub struct Stored {
     /// The file.
@@ -88,8 +88,8 @@ pub struct Writer {
 // === impl Store ===
 
 impl Store {
-    /// Opens the folder in a cache directory, which may hold `limit` bytes. Returns `None`, and
-    /// logs that, if it cannot be made there.
+    /// Opens the folder in a cache directory, limited to `limit` bytes. Returns `None`, and logs a
+    /// warning, if the folder cannot be created.
     ///
     /// # Errors
     ///
@@ -106,7 +106,7 @@ impl Store {
         }
     }
 
-    /// Returns a module, if it is there undamaged. Reads all of it.
+    /// Returns a module if its file exists and has this digest. Reads the whole file.
     pub async fn module(&self, of: &Descriptor) -> Option<Stored> {
         let (store, digest, length) = (self.clone(), of.digest, of.size);
         let open = move || {
@@ -117,52 +117,51 @@ impl Store {
         elsewhere(open).await.flatten()
     }
 
-    /// Returns a manifest, if it is there undamaged.
+    /// Returns a manifest if its file exists and has this digest.
     pub fn manifest(&self, digest: Digest) -> Option<Vec<u8>> {
         let bytes = self.small(&blob_name(digest))?;
         (Digest::of(&bytes) == digest).then_some(bytes)
     }
 
-    /// Keeps a manifest.
+    /// Stores a manifest.
     ///
     /// # Errors
     ///
-    /// Nothing can be written.
+    /// Fails if the file cannot be written.
     pub fn put_manifest(&self, bytes: &[u8]) -> Result<(), Error> {
         self.put(&blob_name(Digest::of(bytes)), bytes)
     }
 
-    /// Returns the signatures of a manifest, as they were kept. They are no proof of anything
-    /// before they are verified.
+    /// Returns the stored signatures of a manifest. They are untrusted until they are verified.
     pub fn signatures(&self, of: Digest) -> Option<Vec<u8>> {
         self.small(&signatures_name(of))
     }
 
-    /// Keeps the signatures of a manifest.
+    /// Stores the signatures of a manifest.
     ///
     /// # Errors
     ///
-    /// Nothing can be written.
+    /// Fails if the file cannot be written.
     pub fn put_signatures(&self, of: Digest, bytes: &[u8]) -> Result<(), Error> {
         self.put(&signatures_name(of), bytes)
     }
 
-    /// Returns whether a repository has given a manifest out for this namespace.
+    /// Returns whether a repository has served a manifest to this namespace.
     pub fn has_access(&self, namespace: &str, of: &Reference, digest: Digest) -> bool {
         self.recorded(&access_name(namespace, of, "")).contains(&digest)
     }
 
-    /// Returns the digest that a tag was last known to name, for this namespace.
+    /// Returns the digest to which a tag last resolved, for this namespace.
     pub fn last_of_tag(&self, namespace: &str, of: &Reference) -> Option<Digest> {
         self.recorded(&access_name(namespace, of, of.tag()?)).first().copied()
     }
 
-    /// Notes that a repository has given a manifest out for this namespace, by its tag if the
+    /// Records that a repository has served a manifest to this namespace, under its tag if the
     /// reference has no digest.
     ///
     /// # Errors
     ///
-    /// Nothing can be written.
+    /// Fails if a file cannot be written.
     pub fn record_access(
         &self,
         namespace: &str,
@@ -176,9 +175,9 @@ impl Store {
         }
     }
 
-    /// Puts a digest in front of those that a file lists.
+    /// Moves a digest to the front of the list in a file.
     fn record(&self, name: &str, digest: Digest) -> Result<(), Error> {
-        /// The digests that are remembered: the newest ones.
+        /// The maximum number of digests in a list: the newest ones stay.
         const MAX_CACHED_DIGESTS: usize = 64;
         let mut recorded = self.recorded(name);
         if recorded.first() == Some(&digest) {
@@ -196,11 +195,11 @@ impl Store {
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// Begins a blob, for which room was made if it has to fit.
+    /// Begins to write a blob, within reserved space if any is given.
     ///
     /// # Errors
     ///
-    /// Nothing can be written.
+    /// Fails if the file cannot be created.
     pub async fn begin(&self, room: Option<Room>) -> Result<Writer, Error> {
         let store = self.clone();
         let begin = move || {
@@ -210,12 +209,12 @@ impl Store {
         elsewhere(begin).await.unwrap_or_else(|| Err(broken_off()))
     }
 
-    /// Returns room for so many bytes: what was used longest ago is removed until there is some.
-    /// `kept` are digests of manifests, which stay with their modules and signatures.
+    /// Reserves space, evicting the least recently used files as needed. `kept` are digests of
+    /// manifests that are not evicted, nor are their modules and signatures.
     ///
     /// # Errors
     ///
-    /// Fails if what is kept leaves no such room.
+    /// Fails if the kept files leave too little space.
     pub async fn make_room(&self, bytes: u64, kept: BTreeSet<Digest>) -> Result<Room, Error> {
         let store = self.clone();
         let reserved = elsewhere(move || store.reserve(bytes, &kept)).await;
@@ -240,7 +239,7 @@ impl Store {
         Err(Error::Disk { what, source: io::ErrorKind::QuotaExceeded.into() })
     }
 
-    /// Returns the bytes that are left.
+    /// Evicts files down to `limit` bytes. Returns the bytes left.
     fn trim(&self, limit: u64, kept: &BTreeSet<Digest>) -> u64 {
         let mut names = BTreeSet::new();
         for digest in kept {
@@ -249,12 +248,12 @@ impl Store {
             names.extend(parts.map(|parts| blob_name(parts.layer.digest)));
         }
         let stays = |name: &str| names.contains(name);
-        // The notes of access take a few bytes each.
+        // Records of access are not evicted: they take a few bytes each.
         let is_entry = |name: &str| name.starts_with(BLOB) || name.starts_with(SIGNATURES);
         Trim { limit, is_entry: &is_entry, stays: &stays }.run(&self.dir)
     }
 
-    /// Opens a blob, if its bytes have this digest.
+    /// Opens a blob's file if its bytes have this digest.
     fn whole(&self, digest: Digest) -> Option<File> {
         let mut file = self.open_file(&blob_name(digest))?;
         let mut context = Context::new(&SHA256);
@@ -282,7 +281,7 @@ impl Store {
     fn small(&self, name: &str) -> Option<Vec<u8>> {
         let file = self.open_file(name)?;
         let mut bytes = Vec::new();
-        // A file that cannot be read is as good as none: it is pulled again.
+        // An unreadable file counts as missing: it is pulled again.
         (&file).take(MAX_SMALL_BYTES).read_to_end(&mut bytes).ok()?;
         used(&file);
         Some(bytes)
@@ -317,7 +316,7 @@ impl Store {
 // === impl Room ===
 
 impl Room {
-    /// Gives bytes back that are written: they count as those of a file.
+    /// Releases space for bytes that are written: they now count as the file's.
     fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -334,11 +333,11 @@ impl Drop for Room {
 // === impl Writer ===
 
 impl Writer {
-    /// Ends the blob, whose bytes were checked to have this digest.
+    /// Completes the blob; the caller has checked its digest.
     ///
     /// # Errors
     ///
-    /// Nothing can be written.
+    /// Fails if the file cannot be written.
     pub async fn finish(mut self, digest: Digest) -> Result<Stored, Error> {
         self.flush().await?;
         let length = self.written;
@@ -352,7 +351,7 @@ impl Writer {
         elsewhere(end).await.unwrap_or_else(|| Err(broken_off()))
     }
 
-    /// Writes what is waiting, on a thread where that may block.
+    /// Writes the buffered bytes, on a thread that may block.
     async fn flush(&mut self) -> Result<(), Error> {
         let (Some(mut file), part) = (self.file.take(), self.waiting.split()) else {
             return Err(broken_off());
@@ -382,13 +381,13 @@ fn signatures_name(digest: Digest) -> String {
     format!("{SIGNATURES}{}", digest.hex())
 }
 
-/// Returns the name of the notes about a repository, or a tag of it, and a namespace.
+/// Returns the file name of the access record of a repository (or of its tag) and a namespace.
 fn access_name(namespace: &str, of: &Reference, tag: &str) -> String {
     let text = [namespace, &of.name(), tag].join("\n");
     format!("{ACCESS}{}", Digest::of(text.as_bytes()).hex())
 }
 
-/// Runs work on a thread where it may block; `None` if it panicked.
+/// Runs work on a thread that may block; `None` if it panicked.
 async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }

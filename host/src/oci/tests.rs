@@ -1,4 +1,4 @@
-//! Pushes and pulls against a registry of the tests' own, which misbehaves.
+//! Pushes and pulls against a fake registry, which misbehaves.
 
 #[expect(unreachable_pub, dead_code, reason = "the tests of the whole host include it too")]
 mod fake;
@@ -17,7 +17,7 @@ use super::{
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0 and a body of some bytes";
 const REPOSITORY: &str = "team/rules";
 
-/// What a sink was given.
+/// The bytes that a sink has received.
 #[derive(Default)]
 struct Taken(Vec<u8>);
 
@@ -28,7 +28,7 @@ impl Sink for Taken {
     }
 }
 
-/// A registry, and the way to it.
+/// A fake registry, and a client for it.
 struct Place {
     fake: Fake,
     registries: Registries,
@@ -76,7 +76,7 @@ impl Place {
         artifact
     }
 
-    /// Answers requests whose target holds a text in another way.
+    /// Sends this answer to requests whose target contains a text.
     fn answer(&self, to: &'static str, answer: Answer) {
         let answers = move |request: &Request| request.target.contains(to).then(|| answer.clone());
         self.fake.set_mood(answers);
@@ -216,7 +216,7 @@ async fn what_is_not_what_was_asked_for_is_not_taken() {
         ("/blobs/", Answer::of(200).body(&other), "of 37 bytes; 33 are expected"),
         ("/blobs/", Answer::of(200).body(&COMPONENT[1..]), "of 32 bytes; 33 are expected"),
         ("/blobs/", Answer::of(200).body(&flipped), "with the digest sha256:"),
-        // The rest is not read: it is another answer's, or nobody's.
+        // The connection is closed before the body.
         (
             "/blobs/",
             Answer { cut: Some(0), ..Answer::of(200).body(COMPONENT) },
@@ -301,7 +301,7 @@ async fn redirects_are_followed_where_they_may_lead() {
 
 #[tokio::test]
 async fn a_registry_elsewhere_leads_nobody_to_this_machine() {
-    // Only the address counts: names are resolved first.
+    // Only the address is checked: names are resolved first.
     let to = address::Address::parse("https://localhost/").unwrap();
     let transport = transport::Transport::build(Options::default()).unwrap();
     let request = (http::Method::GET, http::HeaderMap::new(), repository::nothing());
@@ -310,7 +310,7 @@ async fn a_registry_elsewhere_leads_nobody_to_this_machine() {
     assert!(error.contains("is this machine, and a registry elsewhere named it"), "{error}");
 }
 
-/// Asks for the password `secret` of `user`.
+/// Requires the password `secret` of `user`.
 fn wants_password(request: &Request) -> Option<Answer> {
     let given = request.headers.get("authorization").map(String::as_str);
     (given != Some("Basic dXNlcjpzZWNyZXQ=")).then(|| {
@@ -452,7 +452,7 @@ async fn a_certificate_of_nobody_known_is_refused() {
 async fn only_this_machine_and_what_an_option_names_is_asked_without_tls() {
     let place = Place::plain().await;
     let port = place.fake.host().rsplit(':').next().unwrap().to_owned();
-    // A name of this machine that is not known as one.
+    // A name that is not recognized as this machine.
     let host = format!("ip6-localhost.invalid:{port}");
     let reference: Reference = format!("{host}/a:1").parse().unwrap();
     let plain = |plain: Vec<String>| {
@@ -475,8 +475,8 @@ async fn requests_with_tls_go_by_the_proxy_that_is_named() {
         authorities: Some(fake::AUTHORITY.to_vec()),
         ..Options::default()
     };
-    // The certificate is that of this machine, which is else asked without a proxy: the name is one
-    // that only the proxy knows.
+    // The certificate is that of this machine, which is otherwise asked without a proxy: only the
+    // proxy can resolve the name.
     let reference: Reference = "127.0.0.2:5000/team/rules:1".parse().unwrap();
     let of =
         |options: Options| Registries::build(options).unwrap().repository(&reference, None, false);

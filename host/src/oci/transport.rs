@@ -1,7 +1,7 @@
-//! Connections to registries: names resolved and checked, TLS, a proxy; one request each.
+//! Connections to registries: DNS, address checks, TLS, a proxy; one connection per request.
 //!
-//! A connection for each request costs a handshake; registries are asked seldom, and nothing has to
-//! be kept open or ended.
+//! A connection per request costs a handshake, but registries are asked seldom, and no connection
+//! has to be kept open.
 
 use std::{
     io,
@@ -37,8 +37,8 @@ use super::{Error, address::Address};
 
 /// The bytes that a connection reads ahead.
 const READ_AHEAD_BYTES: usize = 64 << 10;
-/// The names that are looked up at the same time, each on a thread that waits for a name server: a
-/// registry whose name server hangs leaves threads to the rest of the host (see `program`).
+/// The maximum number of concurrent DNS lookups, each on a thread that waits for a name server: if
+/// the name server of a registry hangs, the rest of the host still has threads (see `program`).
 const MAX_CONCURRENT_LOOKUPS: usize = 3;
 const AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
 
@@ -53,11 +53,11 @@ type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 /// The time limits of a request to a registry.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// For a connection, with TLS.
+    /// For connecting, including the TLS handshake.
     pub connect: Duration,
-    /// For the head of an answer, after the request was sent.
+    /// For the status and headers of an answer, after the request was sent.
     pub answer: Duration,
-    /// Between two parts of a body.
+    /// Between two chunks of a body.
     pub idle: Duration,
     /// For a whole body.
     pub whole: Duration,
@@ -66,7 +66,7 @@ pub struct Times {
 /// The settings of connections to registries.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Certificates of authorities in PEM that are trusted besides the compiled-in ones.
+    /// CA certificates in PEM that are trusted besides the compiled-in ones.
     pub authorities: Option<Vec<u8>>,
     /// The registries, `HOST` or `HOST:PORT`, that are asked without TLS.
     pub plain: Vec<String>,
@@ -78,18 +78,18 @@ pub struct Options {
     pub times: Times,
 }
 
-/// The reason why registries cannot be reached as the options say.
+/// The reason why the options are invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidOptions(String);
 
-/// Makes requests.
+/// Sends requests.
 pub(super) struct Transport {
     tls: TlsConnector,
     plain: Vec<String>,
     proxy: Option<Proxy>,
     no_proxy: Vec<String>,
-    /// Places for look-ups of names.
+    /// Permits for DNS lookups.
     lookups: Arc<Semaphore>,
     pub(super) times: Times,
 }
@@ -99,13 +99,13 @@ struct Proxy {
     authorization: Option<HeaderValue>,
 }
 
-/// An answer whose body is still to come. Dropping it ends the connection.
+/// An answer whose body is still to be read. Dropping it closes the connection.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     /// The address that answered.
     pub(super) from: Address,
-    /// True if the connection ended at this machine.
+    /// True if the server is on this machine.
     pub(super) is_loopback: bool,
     body: hyper::body::Incoming,
     connection: Option<Connection>,
@@ -150,13 +150,13 @@ impl Transport {
         })
     }
 
-    /// Returns whether a registry may be asked without TLS, by an option.
+    /// Returns whether an option allows plain HTTP for a registry.
     pub(super) fn is_plain(&self, registry: &str) -> bool {
         self.plain.iter().any(|plain| plain == registry)
     }
 
-    /// Sends a request, and returns the head of its answer. `may_be_loopback`: the address may be
-    /// this machine. `limit`: how long sending the request and waiting for the answer may take.
+    /// Sends a request, and returns its answer with the body unread. `may_be_loopback`: the address
+    /// may be this machine. `limit`: how long sending and waiting for the headers may take.
     pub(super) async fn send(
         &self,
         to: &Address,
@@ -200,8 +200,8 @@ impl Transport {
         })
     }
 
-    /// Connects to an address, through the proxy if there is one for it. Returns also whether the
-    /// connection ends at this machine.
+    /// Connects to an address, through the proxy if one is configured for it. Returns also whether
+    /// the server is on this machine.
     async fn connect(
         &self,
         to: &Address,
@@ -210,7 +210,7 @@ impl Transport {
         let connected = async {
             let proxy = self.proxy.as_ref().filter(|_| to.is_tls && !self.is_direct(to));
             let (stream, is_loopback): (Box<dyn Stream>, bool) = if let Some(proxy) = proxy {
-                // The proxy resolves the name: only an address as such can be checked here.
+                // The proxy resolves names: only a literal IP address can be checked here.
                 if let Ok(ip) = to.host.parse::<IpAddr>() {
                     to.check(ip, may_be_loopback)?;
                 }
@@ -238,7 +238,7 @@ impl Transport {
         let name = name.map_err(|error| unreachable(host, &error))?;
         self.tls.connect(name, stream).await.map_err(|error| {
             let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-            // What is wrong with a certificate is wrong with TLS that is spoken.
+            // A certificate error shows that the server does speak TLS.
             let is_none = match of_tls {
                 Some(of_tls) => matches!(of_tls, rustls::Error::InvalidMessage(_)),
                 None => true,
@@ -248,10 +248,10 @@ impl Transport {
         })
     }
 
-    /// Asks the proxy for a connection to an address.
+    /// Opens a tunnel to an address through the proxy (CONNECT).
     async fn tunnel(&self, proxy: &Proxy, to: &Address) -> Result<Box<dyn Stream>, Error> {
         let host = proxy.address.host.as_str();
-        // The operator names the proxy.
+        // The proxy is the operator's choice: it may be loopback.
         let (stream, _) = self.open(&proxy.address, true).await?;
         let stream: Box<dyn Stream> = if proxy.address.is_tls {
             Box::new(self.secure(&proxy.address, Box::new(stream)).await?)
@@ -279,19 +279,19 @@ impl Transport {
         };
         let connection =
             async { connection.with_upgrades().await.map_err(|error| unreachable(host, &error)) };
-        // The connection ends when it is a tunnel, which may be before the answer is looked at.
+        // The connection future ends once it is a tunnel, possibly before the answer is read.
         let (upgraded, ()) = tokio::try_join!(asked, connection)?;
         let upgraded = upgraded.await.map_err(|error| unreachable(host, &error))?;
         Ok(Box::new(TokioIo::new(upgraded)))
     }
 
-    /// Resolves the name of an address, checks what was found, and connects. Returns also whether
-    /// the connection ends at this machine.
+    /// Resolves the host of an address, checks each IP address, and connects. Returns also whether
+    /// the server is on this machine.
     async fn open(&self, to: &Address, may_be_loopback: bool) -> Result<(TcpStream, bool), Error> {
         let host = to.host.as_str();
         let mut failed = None;
         for ip in self.resolve(host).await? {
-            // One address that is refused refuses the name: it was given to pass the check.
+            // A single refused IP address refuses the name: the others may be decoys.
             to.check(ip, may_be_loopback)?;
             match TcpStream::connect((ip, to.port)).await {
                 Ok(stream) => {
@@ -314,7 +314,7 @@ impl Transport {
         let place = Arc::clone(&self.lookups).acquire_owned().await;
         let name = host.to_owned();
         let looked_up = tokio::task::spawn_blocking(move || {
-            // Held until the name server has answered, however long somebody waits for that.
+            // Held until the name server has answered, even if the caller has given up.
             let _place = place;
             let found = (name.as_str(), 0).to_socket_addrs()?;
             io::Result::Ok(found.map(|address| address.ip()).collect::<Vec<_>>())
@@ -329,7 +329,7 @@ impl Transport {
     }
 }
 
-/// Returns whether an entry of `NO_PROXY` names a host: `*`, an address, a domain with all in it.
+/// Returns whether an entry of `NO_PROXY` matches a host: `*`, an address, or a domain.
 fn covers(entry: &str, host: &str) -> bool {
     let entry = entry.trim().to_ascii_lowercase();
     let domain = entry.trim_start_matches("*.").trim_start_matches('.');
@@ -403,7 +403,7 @@ impl Proxy {
     }
 }
 
-/// Decodes `%41`.
+/// Decodes percent-encoding: `%41`.
 fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
@@ -423,14 +423,14 @@ impl Answer {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Returns the next part of the body; `None` at its end.
+    /// Returns the next chunk of the body; `None` at its end.
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, String>> {
         loop {
             let Ok(frame) = timeout(self.idle, self.frame()).await else {
                 return Some(Err(format!("nothing came for {} s", self.idle.as_secs())));
             };
             match frame? {
-                // Trailers say nothing.
+                // Trailers are ignored.
                 Ok(frame) => {
                     if let Ok(data) = frame.into_data() {
                         return Some(Ok(data));
@@ -447,13 +447,13 @@ impl Answer {
             tokio::select! {
                 biased;
                 frame = self.body.frame() => return frame,
-                // The body says what is wrong with a connection that failed.
+                // The body reports the error of a failed connection.
                 _ = connection => self.connection = None,
             }
         }
     }
 
-    /// Returns the whole body; the part that was read if it has more bytes than `limit`.
+    /// Returns the whole body; only the part read so far if it has more bytes than `limit`.
     pub(super) async fn all(&mut self, limit: usize) -> Result<BytesMut, String> {
         let mut all = BytesMut::new();
         while all.len() <= limit

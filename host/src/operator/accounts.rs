@@ -1,4 +1,4 @@
-//! The known `ServiceAccount`s, and the Processors that each lets act as it.
+//! The known `ServiceAccount`s, and the Processors that each consents to.
 
 use std::collections::BTreeMap;
 

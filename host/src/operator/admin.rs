@@ -1,6 +1,5 @@
-//! The endpoints for those who run the host: liveness, readiness and metrics. Plain HTTP, for a
-//! port that only they reach: a client sees how many objects of which kinds there are, but nothing
-//! of an object.
+//! The admin endpoints: liveness, readiness and metrics. Plain HTTP, for a port that only
+//! administrators reach: a client sees the number of objects of each kind, but no object.
 
 mod objects;
 mod port;
@@ -40,12 +39,11 @@ pub struct Admin {
     pub queue: Queue,
     /// The stores of the cluster's objects.
     pub stores: Stores,
-    /// The watches whose first lists must be complete before the host is ready: processors come and
-    /// go while a host runs.
+    /// The watches whose first lists must be complete before the host is ready; they change as
+    /// processors are added and removed.
     pub watches: Source<Vec<Watch>>,
-    /// The kinds that the API server lists with the help of this host, each as group and kind. The
-    /// host does not wait for their lists: the API server may send it no question before it is
-    /// ready.
+    /// The kinds that this host converts, each as group and kind. Readiness does not wait for their
+    /// lists: the API server may be unable to call the host before it is ready.
     pub converted: Source<Vec<(String, String)>>,
     /// The number of calls of each processor that wait for a slot.
     pub waiting: Source<Vec<(Arc<str>, usize)>>,
@@ -53,8 +51,7 @@ pub struct Admin {
     pub lease: Guard,
     /// The check whether the API server answers.
     pub reach: Reach,
-    /// Returns a further reason why the host is not ready, or must not be asked for anything any
-    /// more, if any.
+    /// Returns a further reason why the host is not ready, such as its shutdown, if any.
     pub also: Also,
 }
 
@@ -62,11 +59,11 @@ pub struct Admin {
 #[derive(Clone)]
 struct Served {
     admin: Admin,
-    /// The metrics as they were answered last.
+    /// The last answer to `/metrics`.
     metrics: Arc<Mutex<Option<Last>>>,
 }
 
-/// The metrics at some time, as text.
+/// The metrics as text, and the time when it was written.
 struct Last {
     text: Bytes,
     at: Instant,
@@ -74,7 +71,7 @@ struct Last {
     took: Duration,
 }
 
-/// Returns a reason in words why a host is not ready, besides its watches, if any.
+/// Returns a reason why a host is not ready, besides its watches, if any.
 pub type Also = Arc<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
 // === impl Admin ===
@@ -109,12 +106,12 @@ impl Admin {
     ///
     /// # Errors
     ///
-    /// The listener fails.
+    /// Fails if the listener fails.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> io::Result<()> {
         serve(self.router(), listener, stop).await
     }
 
-    /// Returns the kinds of which not all objects are known yet.
+    /// Returns the kinds whose first lists are not complete.
     fn waits_for(&self) -> Vec<String> {
         let (watches, converted) = ((self.watches)(), (self.converted)());
         let waits = watches.iter().filter(|of| !self.stores.is_settled(&of.kind, &of.scope));
@@ -136,7 +133,7 @@ impl Admin {
 ///
 /// # Errors
 ///
-/// The listener fails.
+/// Fails if the listener fails.
 pub async fn serve(
     router: Router,
     listener: TcpListener,
@@ -145,9 +142,9 @@ pub async fn serve(
     port::serve(router, listener, stop).await
 }
 
-/// Answers whether the host is ready: once all first lists are complete (before that, reads are
-/// answered as unavailable), and while the API server answers and says that it can do its work
-/// (otherwise nothing is seen and nothing is written).
+/// Answers whether the host is ready: all first lists are complete (before that, reads are answered
+/// as unavailable), and the API server is reachable and ready (otherwise the host sees no changes
+/// and cannot write).
 async fn ready(State(Served { admin, .. }): State<Served>) -> Response {
     if let Some(why) = (admin.also)() {
         return (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response();
@@ -162,8 +159,8 @@ async fn ready(State(Served { admin, .. }): State<Served>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 
-/// Answers with the metrics. Requests are handled one after the other, in no more than a fifth of
-/// the time: a request in between gets the text of the one before.
+/// Answers with the metrics. Writing the text takes at most a fifth of the time: a request that
+/// comes too early gets the last text.
 async fn metrics(State(Served { admin, metrics }): State<Served>) -> Response {
     let mut last = metrics.lock().await;
     if let Some(last) = last.as_ref().filter(|last| last.at.elapsed() < last.took * 4) {

@@ -1,6 +1,6 @@
-//! The finalizers that each Processor claims. Two Processors that hold one finalizer on one object
-//! would take it from each other: the one that is done releases the object, and the other is never
-//! done. So the first Processor that claims a finalizer holds it.
+//! The finalizers that each Processor claims. If two Processors used one finalizer on one object,
+//! the first to finish would remove it, and the other could never finish. So the first Processor
+//! that claims a finalizer holds it.
 //!
 //! *Guarantees.* A claim holds until its Processor gives it up, loses the right to patch the
 //! objects, or is deleted; a later claim of another Processor changes nothing. A claim holds over
@@ -218,7 +218,7 @@ fn shared(one: &HeldFinalizer, other: &HeldFinalizer) -> bool {
     one.finalizer == other.finalizer && overlap(one, other)
 }
 
-/// Returns whether an object may be in both selections, as far as the selections show it.
+/// Returns whether an object may match both selections, as far as they can be compared.
 fn overlap(one: &HeldFinalizer, other: &HeldFinalizer) -> bool {
     let agree = |one: &Option<String>, other: &Option<String>| {
         one.is_none() || other.is_none() || one == other

@@ -1,6 +1,5 @@
 //! The controller of one Processor: runs the version that its spec asks for, and writes its status.
-//! A controller does one thing after the other; each Processor has a controller of its own, so that
-//! none waits for another.
+//! A controller works sequentially; each Processor has its own, so that none waits for another.
 
 mod claim;
 mod end;
@@ -44,8 +43,8 @@ const MAX_RETRY: Duration = Duration::from_mins(5);
 const STABLE_AFTER: Duration = Duration::from_millis(200);
 /// The longest wait for a stable spec.
 const MAX_SETTLING: Duration = Duration::from_secs(2);
-/// The longest rest after a load. A rest is as long as the load was, so that a module that is
-/// replaced all the time is compiled half of the time.
+/// The longest pause after a load. The pause is as long as the load, so that a module that is
+/// replaced all the time is compiled only half of the time.
 const MAX_REST: Duration = Duration::from_mins(1);
 
 /// The newest state of a Processor resource; `None` once it is gone.
@@ -86,7 +85,8 @@ pub(super) struct Controller {
     /// The number of failed attempts in a row.
     attempts: u32,
     again: Option<Instant>,
-    /// The end of the rest after a load. Until then, a change of the module's file is not acted on.
+    /// The end of the pause after a load. Until then, a change of the module's file is not acted
+    /// on.
     rests_until: Option<Instant>,
     last_status: ProcessorStatus,
     /// The earliest time of the next status computation.
@@ -110,7 +110,7 @@ struct Seen {
 struct Running {
     served: Served,
     pace: Pace,
-    /// The version that this one has replaced, as long as it may come back.
+    /// The version that this one has replaced, as long as it may be restored.
     former: Option<Box<Served>>,
     /// True until the first runs are made.
     is_new: bool,
@@ -128,7 +128,7 @@ enum Woken {
     Check,
     /// A module's file may have changed.
     Files,
-    /// The account may have got or lost the right to patch objects.
+    /// The account's right to patch objects may have changed.
     Rights,
     /// A status write may be due, or the resource may have changed.
     Rest,
@@ -201,7 +201,7 @@ impl Controller {
                     Some(rested) => newest = rested,
                     None => break,
                 }
-                // All changes up to now are handled now.
+                // `act` handles all changes up to now.
                 wakers.circumstances.mark_unchanged();
                 self.seen = Some(Seen::of(&newest));
                 self.act(&newest).await;
@@ -336,13 +336,13 @@ impl Controller {
         self.fault = fault;
     }
 
-    /// Removes the running version if it may not act as its account any longer, whatever the spec
-    /// says by now.
+    /// Removes the running version if it may not act as its account any longer, even if the spec
+    /// has changed.
     async fn check_running_account(&mut self) {
         let Some(running) = &self.running else { return };
         let account = &running.served.recipe.account;
         let consents = self.shared.accounts.check(account, &self.own_name).is_ok();
-        // While the API server does not answer, its last answer stands.
+        // While the API server does not answer, its last answer holds.
         let is_revoked = self.shared.host.acting_as(account).is_granted() == Some(false);
         if !consents || is_revoked {
             self.take_out().await;

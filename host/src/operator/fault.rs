@@ -1,5 +1,5 @@
-//! Faults: reasons why a Processor does not run as its spec asks, in words for the person who can
-//! fix them.
+//! Faults: reasons why a Processor does not run as its spec asks, with messages for the person who
+//! can fix them.
 
 use mortise_core::{error_chain, grant::rights::Account};
 
@@ -19,7 +19,7 @@ pub struct Fault {
     pub message: String,
     /// The effect on the running version.
     pub former: Former,
-    /// True if a retry can help although nothing changes that the host watches.
+    /// True if a retry can succeed without a change that the host watches.
     pub passes: bool,
 }
 
@@ -38,7 +38,7 @@ pub enum Former {
 const SUPERSEDED: &str = "Superseded";
 const PULLING: &str = "Pulling";
 
-/// Says on how many objects a version broke.
+/// Returns the number of objects on which a version broke, as part of a message.
 fn broke(Verdict { objects, broke, .. }: &Verdict) -> String {
     format!("broke on {broke} of the first {objects} objects that it was called for")
 }
@@ -78,8 +78,7 @@ impl Fault {
         Self::new("AccountNotGranted", message)
     }
 
-    /// Creates the fault of a load that was cancelled, because the Processor asks for something
-    /// else by now.
+    /// Creates the fault of a load that was cancelled, because the Processor has changed meanwhile.
     pub(super) fn superseded() -> Self {
         let message = "the Processor was changed while its module was loaded: what it asks for now is loaded next";
         Self::passing(SUPERSEDED, message)
@@ -89,17 +88,17 @@ impl Fault {
         self.reason == SUPERSEDED
     }
 
-    /// Creates the state of a module that is being pulled: no fault yet.
+    /// Creates the state of a module that is being pulled, which is no fault yet.
     pub(super) fn pulling(reference: &Reference) -> Self {
         Self::new(PULLING, format!("`{reference}` is being pulled"))
     }
 
-    /// Returns whether nothing is wrong yet, since the module is being pulled.
+    /// Returns whether the module is being pulled, which is no fault yet.
     pub(super) fn is_pulling(&self) -> bool {
         self.reason == PULLING
     }
 
-    /// Creates the fault of an artifact that does not come from its registry.
+    /// Creates the fault of an artifact that cannot be pulled from its registry.
     pub(super) fn of_registry(reference: &Reference, error: &oci::Error) -> Self {
         let reason = match error {
             oci::Error::Refused { status: 401 | 403, .. } => "RegistryDenied",
@@ -148,7 +147,7 @@ impl Fault {
                 Self::passing("RightsMissing", message)
             }
             NotSwapped::FinalizersHeld { .. } => Self::passing("FinalizersHeld", message),
-            // Another time, other objects or a freer machine can help.
+            // A retry can succeed later, with other objects or less load.
             NotSwapped::TrialFailed { .. } | NotSwapped::ConversionFailed { .. } => {
                 Self::passing("TrialFailed", message)
             }
@@ -165,7 +164,7 @@ impl Fault {
     }
 
     /// Creates the fault of a version that broke and keeps running, since the former one must not
-    /// come back.
+    /// be restored.
     pub(super) fn stays_broken(
         version: &str,
         verdict: &Verdict,
@@ -178,7 +177,7 @@ impl Fault {
         Self { former: Former::StaysBroken, ..Self::new(fault.reason, message) }
     }
 
-    /// Creates the fault of a component that does not describe itself.
+    /// Creates the fault of a component whose `describe` call fails.
     pub(super) fn of_describe(error: &wasm::Error) -> Self {
         match error {
             wasm::Error::ConfigRefused { message, .. } => Self::new(

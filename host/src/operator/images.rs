@@ -1,9 +1,9 @@
 //! The artifacts that Processors name: resolved, pulled and kept, in tasks of their own, so that no
 //! controller waits for a registry.
 //!
-//! *Guarantees.* An artifact that is given out was pulled whole, by its digest. If its registry
-//! goes away, the last one that a tag named stays. What a Processor names, runs or may go back to
-//! is not removed from the disk.
+//! *Guarantees.* Every returned artifact was pulled completely, by its digest. While a registry is
+//! unavailable, the last artifact that a tag named is used. Artifacts that a Processor names, runs
+//! or may restore are not removed from the disk.
 
 mod follower;
 mod pull;
@@ -27,16 +27,16 @@ use crate::oci::{
     signature::{Policy, Signature},
 };
 
-/// The artifacts that are pulled at the same time for one namespace: a registry that is slow keeps
-/// only those waiting that chose it.
+/// The maximum number of concurrent pulls of a namespace: a slow registry delays only the
+/// namespaces that use it.
 const MAX_CONCURRENT_PULLS: usize = 2;
 
 /// The settings for pulling artifacts.
 #[derive(Clone)]
 pub struct Options {
-    /// The way to registries.
+    /// The client of registries.
     pub registries: Registries,
-    /// The place of pulled artifacts; `None`: none can be pulled.
+    /// The store of pulled artifacts; `None`: none can be pulled.
     pub store: Option<Store>,
     /// The time after which a tag is resolved again.
     pub interval: Duration,
@@ -67,13 +67,13 @@ struct Kept {
 /// The reason why a manifest is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Use {
-    /// A version runs, or may come back.
+    /// A version runs, or may be restored.
     Runs,
-    /// The spec names it, in this place.
+    /// The spec names it, at this index: the module is 0, the libraries follow.
     Named(usize),
 }
 
-/// An artifact on this machine.
+/// An artifact on the disk.
 #[derive(Debug, Clone)]
 pub(super) struct Pulled {
     /// The reference with the digest of the manifest.
@@ -96,14 +96,15 @@ impl Images {
         self.0.options.policy.as_deref()
     }
 
-    /// Keeps what a Processor names and has last run, until its controller says more.
+    /// Keeps the artifacts in a Processor's spec and status, until its controller calls
+    /// [`Images::keep`].
     pub(super) fn record(&self, name: &Arc<str>, processor: &Processor) {
         let mut kept = self.0.kept.lock();
         let key = (Arc::clone(name), Use::Runs);
         kept.of.entry(key).or_insert_with(|| digests_in(processor));
     }
 
-    /// Notes that all Processors are known: from now on others may be removed.
+    /// Marks all Processors as known: from now on, other manifests may be removed.
     pub(super) fn all_recorded(&self) {
         self.0.kept.lock().is_complete = true;
     }
@@ -113,7 +114,7 @@ impl Images {
         self.0.kept.lock().of.insert((Arc::clone(name), use_), manifests);
     }
 
-    /// Keeps nothing for a Processor that is gone.
+    /// Releases all manifests of a Processor that is gone.
     pub(super) fn forget(&self, name: &str) {
         self.0.kept.lock().of.retain(|(of, _), _| **of != *name);
     }
@@ -122,13 +123,13 @@ impl Images {
         self.0.kept.lock().of.retain(|(of, use_), _| of != name || !is_over(*use_));
     }
 
-    /// Returns the manifests that are kept; `None` as long as not all are known.
+    /// Returns the manifests that are kept; `None` until all Processors are known.
     fn kept(&self) -> Option<BTreeSet<Digest>> {
         let kept = self.0.kept.lock();
         kept.is_complete.then(|| kept.of.values().flatten().copied().collect())
     }
 
-    /// Waits for a place to pull an artifact for a namespace.
+    /// Waits for a permit to pull an artifact for a namespace.
     async fn place(&self, namespace: &str) -> OwnedSemaphorePermit {
         let line = {
             let mut pulls = self.0.pulls.lock();

@@ -35,9 +35,9 @@ pub(super) async fn load(
     }
 }
 
-/// Returns the fault of a processor that does not describe itself. A configuration that it refuses
-/// may break its schema, which says more than the processor does; the schema is known if the
-/// processor describes itself with an empty configuration.
+/// Returns the fault of a failed `describe` call. If the processor refused its configuration, a
+/// check against its schema gives a better message; the schema is known if `describe` accepts an
+/// empty configuration.
 async fn refused(
     engine: &Engine,
     processor: &Processor,

@@ -250,7 +250,7 @@ fn cannot(dir: &Dir, name: &str, error: &io::Error) -> Fault {
     Fault::passing("ModuleUnreadable", format!("cannot read the module `{name}`: {error}"))
 }
 
-/// Lists the modules in the folder, for a person who looks for a name.
+/// Lists the modules in the folder, for error messages.
 fn held(dir: &Dir) -> String {
     let entries = dir.entries().into_iter().flatten().filter_map(Result::ok);
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

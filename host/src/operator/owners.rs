@@ -1,8 +1,8 @@
-//! The Processors behind field managers: fields of a Processor that is gone are nobody's.
+//! The Processors behind field managers: fields of a Processor that is gone have no owner.
 //!
-//! *Guarantee.* A manager counts as gone only if that is certain: its Processor is one that this
-//! host would run, and the API server says that there is none, or the Processor runs here and the
-//! key is not among its keys (decision 0043).
+//! *Guarantee.* A manager counts as gone only if that is certain: this host would run its
+//! Processor, but the API server has no such Processor, or the Processor runs here without that key
+//! (decision 0043).
 
 use std::{
     collections::BTreeSet,
@@ -59,8 +59,8 @@ impl Owners {
         Some(false)
     }
 
-    /// Returns the names of the Processors that a manager may belong to, as the API server has them
-    /// now; `None` if it does not say, or if another host may run them.
+    /// Returns the names of the Processors that a manager may belong to, from the API server;
+    /// `None` if it does not answer, or if another host may run them.
     async fn processors(&self, of: &Parts<'_>) -> Option<BTreeSet<Arc<str>>> {
         let is_ours =
             |own: &String| of.owner().strip_prefix(own).is_some_and(|rest| rest.starts_with('/'));
@@ -74,7 +74,7 @@ impl Owners {
     }
 
     async fn processor(&self, namespace: &str, name: &str) -> Option<BTreeSet<Arc<str>>> {
-        // Names of managers are anybody's text: no object has a name with other characters.
+        // Names of managers are untrusted text: no object has a name with other characters.
         let can_be_name = |text: &str| {
             let is_right = |byte: u8| {
                 byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte)
@@ -93,7 +93,7 @@ impl Owners {
         }
     }
 
-    /// Returns the Processors whose names have this form when they are cut.
+    /// Returns the Processors whose names, shortened for field managers, equal `owner`.
     async fn all_of(&self, owner: &str) -> Option<BTreeSet<Arc<str>>> {
         let place = self.namespace.as_ref();
         let place = place.map(|of| format!("/namespaces/{}", encoded(of))).unwrap_or_default();

@@ -62,7 +62,7 @@ impl Phases {
         self.notify(&all);
     }
 
-    /// Publishes the counts. The lock is held meanwhile, so that an older count never follows a
+    /// Publishes the counts. The caller holds the lock, so that an older count never follows a
     /// newer one.
     fn notify(&self, all: &BTreeMap<Arc<str>, Phase>) {
         let count = |phase: Phase| all.values().filter(|held| **held == phase).count();

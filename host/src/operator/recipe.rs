@@ -28,7 +28,7 @@ pub struct Largest {
     pub concurrency: u32,
 }
 
-/// The inputs from which a version is made. Equal recipes make the same version.
+/// The inputs of a version. Equal recipes give equal versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Recipe {
     /// The digest of the module.
@@ -59,8 +59,8 @@ pub(super) struct Digests {
     pub(super) libraries: Vec<Digest>,
 }
 
-/// The number of calls at the same time, and of runs in a second. A change of the pace needs no
-/// other version.
+/// The concurrency of calls, and the rate of runs per second. The pace can change without a new
+/// version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pace {
     pub(super) concurrency: usize,
@@ -159,8 +159,8 @@ impl Largest {
         wasm::Limits { memory, deadline, ..limits.clone() }
     }
 
-    /// Returns the limits that a spec asks for and does not get; `None` if it gets all of them, or
-    /// if its limits are not valid.
+    /// Returns the limits of a spec that the host lowers; `None` if it lowers none, or if the
+    /// limits are not valid.
     pub(super) fn lowered(&self, spec: &ProcessorSpec) -> Option<LimitMet> {
         let of = &spec.limits;
         let mut calls = vec![("spec".to_owned(), &of.memory, &of.deadline, limits(of).ok()?)];
@@ -192,12 +192,13 @@ impl Largest {
     }
 }
 
-/// Returns the limits of a call, given in the words of a Processor resource; the defaults where
-/// nothing is given. `field` is their place in messages.
+/// Parses the limits of a call, in the format of a Processor resource, with its defaults. `field`
+/// is their name in messages.
 ///
 /// # Errors
 ///
-/// Fails, with what is accepted, for a text that is no quantity or duration, or is out of bounds.
+/// Fails if a text is not a quantity or a duration, or is out of bounds; the message says what is
+/// accepted.
 pub fn limits_of_call(
     field: &str,
     memory: Option<&str>,

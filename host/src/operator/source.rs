@@ -39,7 +39,7 @@ pub(super) struct ReadModule {
     pub(super) content: Content,
     pub(super) digest: Digest,
     pub(super) stamp: Stamp,
-    /// The keys by which it is signed, of those that were required.
+    /// The required keys by which it is signed.
     pub(super) verified: Verified,
     /// The artifact that it comes from, with the digest of its manifest.
     pub(super) image: Option<Reference>,
@@ -48,8 +48,8 @@ pub(super) struct ReadModule {
 // === impl Source ===
 
 impl Source {
-    /// Returns the name by which policies know the module: registry and repository, or its path
-    /// below `/modules/`.
+    /// Returns the name of the module in policies: registry and repository, or its path below
+    /// `/modules/`.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Path(path) => format!("{FOLDER}{}", path.strip_prefix(FOLDER).unwrap_or(path)),
@@ -109,7 +109,7 @@ fn source(field: &str, module: &api::Module) -> Result<Source, Fault> {
     }
 }
 
-/// Returns the keys that a spec requires signatures of; `None` if it requires none.
+/// Returns the keys whose signatures a spec requires; `None` if it requires none.
 pub(super) fn keys(spec: &ProcessorSpec) -> Result<Option<Vec<PublicKey>>, Fault> {
     let Some(verification) = &spec.verification else { return Ok(None) };
     let key = |(at, pem): (usize, &String)| {

@@ -33,7 +33,8 @@ const RIGHTS_MISSING: &str = "RightsMissing";
 const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 /// The number of items that a message lists.
 const MAX_LISTED_ITEMS: usize = 5;
-/// The longest message, in characters: an object in etcd holds many, and people read one.
+/// The longest message, in characters: an object in etcd holds many messages, and people have to
+/// read them.
 const MAX_MESSAGE_CHARACTERS: usize = 2000;
 /// The longest message that lists rules, in characters.
 const MAX_RULES_CHARACTERS: usize = 2000 + granted::MAX_LINES_BYTES;
@@ -103,7 +104,7 @@ pub fn compute(known: &Known<'_>) -> ProcessorStatus {
     let findings = findings.chain(serving(known).map(|finding| (SERVING, finding)));
     let conditions = findings.map(|(kind, finding)| condition(kind, finding, known)).collect();
     let running = known.running.as_ref();
-    // A host that starts has to know which artifact ran last, as long as it may come again.
+    // After a restart, the host needs the artifact that ran last, as long as that may run again.
     let may_come = known.fault.is_none_or(|fault| fault.passes || fault.is_pulling());
     let before = may_come.then_some(known.before);
     let last_failure = running.and_then(|running| running.status.last_failure.as_ref());
@@ -190,7 +191,7 @@ fn loaded(known: &Known<'_>) -> Finding {
         }
         (Some(fault), Some(running)) => {
             let version = &running.status.version.version;
-            // Rules stand at the end, a line each, ready to be copied.
+            // Rules come last, one per line, so that they can be copied.
             let message = if fault.reason == RIGHTS_MISSING && fault.message.contains('\n') {
                 format!("the former version {version} goes on; {}", fault.message)
             } else {
@@ -212,7 +213,7 @@ fn loaded(known: &Known<'_>) -> Finding {
     }
 }
 
-/// Says which tags are not resolved, and since when.
+/// Lists the tags that are not resolved, and since when, for a message.
 fn not_resolved(away: &[(Reference, Away)]) -> Option<String> {
     let texts: Vec<String> = away
         .iter()
@@ -320,7 +321,7 @@ fn ready(known: &Known<'_>) -> Finding {
     works(known, running, &other)
 }
 
-/// Returns `Ready` of a version that runs as far as it can.
+/// Returns `Ready` of a running version, with the kinds that are not served.
 fn works(known: &Known<'_>, running: &Running<'_>, missing: &[String]) -> Finding {
     let mut message = match known.state {
         State::Observes => "runs, and nothing is written: spec.mode is Observe".to_owned(),

@@ -1,5 +1,5 @@
-//! The home cluster: its address, whether we can work with it, and our account there. Each fault is
-//! reported in one sentence, before anything is started.
+//! The home cluster: its address, whether the host can use it, and the host's account there. Each
+//! error is reported in one sentence, before any part is started.
 
 use std::{fmt::Write as _, path::Path, time::Duration};
 
@@ -21,9 +21,9 @@ use tracing::warn;
 use super::version;
 use crate::{args::RunArgs, cluster};
 
-/// The time within which the cluster must answer at the start.
+/// The time limit for the cluster's answers at startup.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// The beginning of rustls' message about a server certificate that is not accepted.
+/// The prefix of rustls' message about a rejected server certificate.
 const NOT_ACCEPTED: &str = "invalid peer certificate: ";
 
 pub(super) struct Home {
@@ -33,7 +33,7 @@ pub(super) struct Home {
     pub(super) certificate: Option<(Client, NamespacedName)>,
     /// The namespace of the pod, or of the kubeconfig context.
     pub(super) namespace: String,
-    /// The user name that the API server has for us.
+    /// The user name that the API server reports for the host.
     pub(super) user: String,
     /// The version that the cluster reports.
     pub(super) version: String,
@@ -42,13 +42,13 @@ pub(super) struct Home {
     shown: Shown,
 }
 
-/// The type of the credentials that we show to a cluster.
+/// The type of the credentials that are sent to a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
     Certificate,
     Token,
     Password,
-    /// No credentials, or those that a program provides.
+    /// No credentials, or those of a credential plugin.
     Other,
 }
 
@@ -68,11 +68,11 @@ pub(super) struct Need {
 // === impl Home ===
 
 impl Home {
-    /// Connects to the cluster, and asks it for its version and for our user name.
+    /// Connects to the cluster, and requests its version and the host's user name.
     ///
     /// # Errors
     ///
-    /// Fails if no cluster is configured, if it does not answer, if it does not accept our
+    /// Fails if no cluster is configured, if it does not answer, if it rejects the host's
     /// credentials, or if it is too old.
     pub(super) async fn connect(args: &RunArgs) -> anyhow::Result<Self> {
         let config = config(args).await?;
@@ -113,7 +113,7 @@ impl Home {
     ///
     /// # Errors
     ///
-    /// Fails if the host lacks some, and lists them.
+    /// Fails if the host lacks rights, and lists them.
     pub(super) async fn check(&self, needs: &[Need]) -> anyhow::Result<()> {
         let asked = needs.iter().flat_map(|need| need.verbs.iter().map(move |verb| (need, *verb)));
         let answers = futures::future::try_join_all(
@@ -186,7 +186,7 @@ fn listed(refused: &[(&Need, &str)]) -> String {
     text
 }
 
-/// Returns the address of the cluster and our credentials.
+/// Returns the address of the cluster and the host's credentials.
 async fn config(args: &RunArgs) -> anyhow::Result<Config> {
     let options =
         KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
@@ -203,7 +203,7 @@ async fn config(args: &RunArgs) -> anyhow::Result<Config> {
             "the certificate of the API server is not verified (insecure-skip-tls-verify): anybody between can read and change all requests of this host, and read its token"
         );
     }
-    // The host retries by itself, and needs to see when it is asked to wait.
+    // The host retries by itself, and needs to see `Retry-After`.
     config.default_retry = false;
     Ok(config)
 }
@@ -256,7 +256,7 @@ fn is_absent(error: &KubeconfigError) -> bool {
     }
 }
 
-/// Returns why a kubeconfig cannot be used. The messages of kube already contain their sources.
+/// Returns why a kubeconfig cannot be used. kube's messages already contain their sources.
 fn unusable(error: KubeconfigError) -> anyhow::Error {
     match error {
         KubeconfigError::ReadConfig(error, _) => anyhow::Error::new(error),
@@ -281,14 +281,14 @@ async fn whoami(client: &Client, shown: Shown) -> anyhow::Result<String> {
     user.context("it does not say who we are")
 }
 
-/// Returns the error of a failed request, worded for a person.
+/// Returns the error of a failed request, for people.
 pub(super) fn refused(error: kube::Error, shown: Shown) -> anyhow::Error {
     match error {
         kube::Error::Api(status) if status.code == 401 => anyhow::anyhow!(
             "it does not accept {} (401): wrong, expired or revoked; renew that, or name another one with --kubeconfig or --context",
             shown.in_words()
         ),
-        // The program's standard output may hold a token, so only its standard error is shown.
+        // The plugin's standard output may hold a token, so only its standard error is shown.
         kube::Error::Auth(AuthError::AuthExecRun { cmd, out }) => anyhow::anyhow!(
             "`{cmd}` failed ({}): {}",
             out.status,
@@ -304,8 +304,8 @@ pub(super) fn refused(error: kube::Error, shown: Shown) -> anyhow::Error {
     }
 }
 
-/// Returns why we do not accept the certificate of an API server, and what to do for its
-/// administrator or for ours, who may be two people.
+/// Returns why the API server's certificate is rejected, with advice for its administrator and the
+/// host's, who may be two people.
 fn certificate_of_server(why: &str) -> anyhow::Error {
     let is_of_time = ["expired", "not valid yet"].iter().any(|time| why.contains(time));
     let what_to_do = if is_of_time {

@@ -1,4 +1,4 @@
-//! The memory that calls may use: the container's limit, less the memory for everything else in it.
+//! The memory limit of calls: the container's limit, less the memory for all else in it.
 
 use std::fs;
 
@@ -9,15 +9,14 @@ use crate::args::RunArgs;
 /// The number of modules that are compiled at the same time, each in a process that may take
 /// `--compile-memory-mib`.
 const MAX_COMPILERS: u64 = 2;
-/// The bytes for the host itself: its program, its copy of the cluster's objects, 16 warm slots for
-/// calls of 2 MiB, requests in progress, and 64 MiB of answers of libraries.
+/// The bytes for the host itself: its program, its stores of the cluster's objects, 16 warm slots
+/// for calls of 2 MiB, requests in progress, and 64 MiB of cached answers of libraries.
 const HOST_BYTES: u64 = 320 * MIB;
-/// The bytes that calls get even if less is left: two compilers seldom take all their memory at
-/// once.
+/// The minimum for calls, even if less is left: two compilers seldom take all their memory at once.
 const MIN_CALL_MEMORY: u64 = 256 * MIB;
-/// The bytes for calls if the host has no limit.
+/// The bytes for calls if the host has no memory limit.
 const UNLIMITED_CALL_BYTES: u64 = 1024 * MIB;
-/// A number of bytes that no machine has: version 1 of cgroups writes such a number for "no limit".
+/// A limit above any machine's memory: version 1 of cgroups writes such a number for "no limit".
 const NO_LIMIT_BYTES: u64 = 1 << 50;
 const MIB: u64 = 1 << 20;
 
@@ -35,7 +34,7 @@ struct Limits {
     process: Option<u64>,
 }
 
-/// Returns the bytes for the memories of all calls.
+/// Returns the bytes for the linear memories of all calls.
 pub(super) fn of_calls(args: &RunArgs) -> usize {
     let asked = args.call_memory_mib.map(|mebibytes| u64::from(mebibytes) * MIB);
     let compilers = MAX_COMPILERS * u64::from(args.compile_memory_mib) * MIB;
@@ -48,7 +47,7 @@ pub(super) fn of_calls(args: &RunArgs) -> usize {
 
 impl Limits {
     fn read() -> Self {
-        // A file that is missing or cannot be read sets no known limit.
+        // A missing or unreadable file sets no limit.
         let texts = FILES.iter().filter_map(|path| fs::read_to_string(path).ok());
         Self {
             container: texts.filter_map(|text| limit(&text)).min(),

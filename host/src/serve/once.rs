@@ -1,4 +1,4 @@
-//! `mortise run --once`: detects that everything has been reconciled, and with which result.
+//! `mortise run --once`: detects that all objects have been reconciled, and the result.
 
 use mortise_core::contract::display_kind;
 use tokio::sync::watch as latest;
@@ -6,11 +6,11 @@ use tracing::{info, warn};
 
 use crate::{cluster::lease::Guard, host::Host, operator::Progress};
 
-/// The result of reconciling everything.
+/// The result of reconciling all objects.
 pub(super) struct End {
     /// The number of keys whose last run failed.
     failing: usize,
-    /// The number of Processors that are not at work as their specs ask for.
+    /// The number of Processors that do not run as their specs require.
     faulty: usize,
 }
 

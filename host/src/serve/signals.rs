@@ -1,9 +1,9 @@
-//! The signals that end a host.
+//! The signals that end the host.
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Receives the signals, which from now on no longer end the program by themselves.
+/// Receives the signals, which from now on do not end the program by themselves.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,

@@ -1,11 +1,11 @@
-//! The versions of Kubernetes that we can work with.
+//! The supported versions of Kubernetes.
 
 use kube::Client;
 
 use super::home::{Shown, refused};
 
-/// The oldest version that works. It has `SelfSubjectReview` in its final form, from which the host
-/// learns its own account. From 1.27 on a server without streaming lists says so in a way that
+/// The oldest supported version. It has `SelfSubjectReview` in its final form, from which the host
+/// learns its own account. From 1.27 on, a server without streaming lists says so in a form that
 /// watches understand; server-side apply is older. See host/decisions/0019.
 const OLDEST: Version = Version { major: 1, minor: 28 };
 
@@ -40,7 +40,7 @@ pub(super) async fn check(client: &Client, shown: Shown) -> anyhow::Result<Strin
 // === impl Version ===
 
 impl Version {
-    /// Parses a version. Some distributions of Kubernetes write more than a number: `27+`.
+    /// Parses a version. Some distributions of Kubernetes append a sign to the number: `27+`.
     fn of(major: &str, minor: &str) -> Option<Self> {
         let number = |text: &str| {
             let digits = text.find(|of: char| !of.is_ascii_digit()).unwrap_or(text.len());

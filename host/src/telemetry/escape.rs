@@ -1,16 +1,15 @@
-//! Formats texts from outside for a line of the log: no control character, and no more than the
-//! line has room for.
+//! Escapes and truncates untrusted texts for a line of the log.
 
 use std::{borrow::Cow, fmt};
 
-/// The maximum length of one value in a line, in bytes as they are written: as much as a guest may
-/// say in one message.
+/// The maximum length of one value in a line, in bytes as written: the same as a guest's longest
+/// message.
 const MAX_VALUE_BYTES: usize = 16 * 1024;
 /// The maximum length of all values of a line together.
 pub(super) const MAX_LINE_BYTES: usize = 32 * 1024;
 
-/// Escapes the control characters of a text: line ends, terminal sequences, marks that change the
-/// direction of writing. Printed, the text stays on its line and moves nothing else on the screen.
+/// Escapes the control characters of a text: line ends, terminal escape sequences, bidirectional
+/// marks. Printed, the text stays on its line and affects no other part of the screen.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
@@ -26,8 +25,8 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(to)
 }
 
-/// Returns whether a character, printed as it is, could end a line or change how others of it are
-/// shown: C0, C1, the marks of bidirectional text, and Unicode's own ends of lines and paragraphs.
+/// Returns whether a character, printed unescaped, could end a line or change how others are shown:
+/// C0, C1, bidirectional marks, and Unicode's line and paragraph separators.
 pub(super) fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -43,11 +42,11 @@ fn escape(character: char) -> impl Iterator<Item = char> {
     short.into_iter().flatten().chain(long.into_iter().flatten())
 }
 
-/// The room that is left in a line.
+/// The bytes left in a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room(usize);
 
-/// Writes a value: escaped, and cut where the room ends.
+/// Writes a value, escaped and truncated to the room left.
 pub(super) struct Bounded<'a, W> {
     to: W,
     line: &'a mut Room,
@@ -61,8 +60,8 @@ pub(super) struct Bounded<'a, W> {
 pub(super) enum Form {
     /// Unsafe characters are escaped here.
     Text,
-    /// Unsafe characters are escaped later by JSON's writer; they take the room that they will take
-    /// then.
+    /// Unsafe characters are escaped later by the JSON writer; their escaped length is counted
+    /// here.
     Json,
 }
 

@@ -1,9 +1,8 @@
 //! Formats lines of the log as JSON objects.
 //!
-//! `timestamp`, `level`, `target` and `message`, the event's own fields beside them; `span` holds
-//! the fields of the innermost span and `in` its name. A format of our own: that of
-//! `tracing-subscriber` writes a span's name as a further field `name`, and our spans have a field
-//! of that name.
+//! `timestamp`, `level`, `target` and `message`, with the event's own fields; `span` holds the
+//! fields of the innermost span and `in` its name. The format is our own: `tracing-subscriber`
+//! writes a span's name as a further field `name`, and our spans have a field of that name.
 
 use std::{
     error::Error,
@@ -26,7 +25,7 @@ use super::escape::{Bounded, Form, Room, is_unsafe};
 /// JSON, too.
 pub(super) struct Json;
 
-/// Takes the fields of an event, each text cut.
+/// Collects the fields of an event, each text truncated.
 struct Fields<'a> {
     to: &'a mut Map<String, Value>,
     room: Room,
@@ -39,18 +38,18 @@ pub(super) fn line(level: &str, target: &str, message: &str) -> String {
     written(line)
 }
 
-/// Formats an object as a line. JSON escapes the line ends of most readers; some readers take other
-/// characters for a line end, and terminals take some for commands: these are escaped here.
+/// Formats an object as a line. JSON escapes the usual line ends; other characters that some
+/// readers take for a line end, and terminals for commands, are escaped here.
 fn written(line: Map<String, Value>) -> String {
     let line = Value::Object(line).to_string();
     if !line.contains(is_unsafe) {
         return line;
     }
-    // No unsafe character is outside of texts, and all unsafe characters are in the first plane.
+    // Unsafe characters occur only in strings, and all are in the Basic Multilingual Plane.
     let mut escaped = String::with_capacity(line.len() + 16);
     for character in line.chars() {
         if is_unsafe(character) {
-            // A string takes all that is written to it.
+            // Writing to a string does not fail.
             let _ = write!(escaped, "\\u{:04x}", u32::from(character));
         } else {
             escaped.push(character);

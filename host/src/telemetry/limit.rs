@@ -1,10 +1,9 @@
 //! The limit on the lines that are logged about one processor.
 //!
-//! A line that names a processor, itself or by its span, takes from the allowance of that
-//! processor; any other line takes from the allowance of its place in the code. Lines over the
-//! limit are counted, and reported in one line. However many lines there are, each place may log
-//! one line in [`REPORT_INTERVAL`] about each processor: a failure is not hidden behind a chatty
-//! guest.
+//! A line that names a processor, itself or by its span, uses the allowance of that processor; any
+//! other line uses the allowance of its place in the code. Lines over the limit are counted, and
+//! reported in one line. Regardless of the limit, each place may log one line in
+//! [`REPORT_INTERVAL`] about each processor: a chatty guest cannot hide a failure.
 
 use std::{
     collections::HashMap,
@@ -29,8 +28,7 @@ use tracing_subscriber::{
 
 use crate::metrics::dropped_lines;
 
-/// The lines per second: more than anybody reads, and fewer than one guest must write to be a
-/// burden on a log collector.
+/// The lines per second: more than a person reads, and too few to burden a log collector.
 pub(crate) const LINES_A_SECOND: f64 = 50.0;
 /// The bytes per second.
 pub(crate) const BYTES_A_SECOND: f64 = 64.0 * 1024.0;
@@ -50,7 +48,7 @@ pub(super) struct Limited<F> {
 /// Records the processor that a span is about.
 pub(super) struct Spans;
 
-/// The allowances of processors and places that have logged lately.
+/// The allowances of processors and places that have logged recently.
 #[derive(Debug, Default)]
 pub(super) struct Limits(Mutex<HashMap<About, Allowance>>);
 
@@ -61,7 +59,7 @@ pub(super) enum About {
     Place(Identifier),
 }
 
-/// Lines of one subject that were not written.
+/// Dropped lines of one subject.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Dropped {
     /// The processor; `None` for lines of the host itself.
@@ -72,7 +70,7 @@ pub(super) struct Dropped {
 #[derive(Debug)]
 struct Allowance {
     lines: f64,
-    /// The bytes left; below zero after a line that took more.
+    /// The bytes left; negative after a line that took more.
     bytes: f64,
     at: Instant,
     dropped: u64,
@@ -87,8 +85,7 @@ struct Find(Option<Arc<str>>);
 // === impl Limits ===
 
 impl Limits {
-    /// Takes a line from the allowance of its subject; returns false if the line must not be
-    /// written.
+    /// Takes a line from the allowance of its subject; returns false if the line must be dropped.
     pub(super) fn admit(&self, about: &About, place: &Identifier, now: Instant) -> bool {
         let mut all = self.0.lock();
         if !all.contains_key(about) {
@@ -104,8 +101,8 @@ impl Limits {
         }
     }
 
-    /// Returns the lines that were dropped since the last time, and forgets subjects that have
-    /// their whole allowance again.
+    /// Returns the lines dropped since the last call, and removes subjects whose allowance is full
+    /// again.
     pub(super) fn take_dropped(&self, now: Instant) -> Vec<Dropped> {
         let mut dropped = Vec::new();
         self.0.lock().retain(|about, allowance| {
@@ -188,7 +185,7 @@ where
     }
 }
 
-/// Returns the processor that an event is about, from its own field or from a span around it.
+/// Returns the processor of an event, from its own field or from a span around it.
 fn about<S, N>(context: &FmtContext<'_, S, N>, event: &Event<'_>) -> Option<Arc<str>>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,

@@ -1,7 +1,7 @@
-//! The lines on their way to standard error.
+//! The queue of lines for standard error.
 //!
-//! One thread writes them; a thread that logs hands over a line and goes on. If standard error is
-//! blocked, as a pipe is that nobody reads, lines are kept up to a bound and then dropped and
+//! A single thread writes them; a thread that logs only queues a line. If standard error is
+//! blocked, such as a pipe without a reader, lines are kept up to a limit and then dropped and
 //! counted: no other thread ever waits for the reader of the log.
 
 use std::{
@@ -12,18 +12,18 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-/// The maximum number of lines that wait.
+/// The maximum number of queued lines.
 const MAX_WAITING_LINES: usize = 8192;
-/// The maximum number of bytes that wait: as much as a host logs in a minute of trouble.
+/// The maximum size of queued lines, in bytes: those of a host in a minute of trouble.
 const MAX_WAITING_BYTES: usize = 4 << 20;
 
-/// Lines that wait for the thread that writes them.
+/// Lines queued for the thread that writes them.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     waiting: Mutex<Waiting>,
-    /// Notified when a line waits.
+    /// Notified when a line is queued.
     filled: Condvar,
-    /// Notified when no line waits any more.
+    /// Notified when the queue is empty.
     drained: Condvar,
 }
 
@@ -31,19 +31,18 @@ pub(super) struct Lines {
 struct Waiting {
     lines: VecDeque<Box<[u8]>>,
     bytes: usize,
-    /// The number of lines dropped for want of room since the last report.
+    /// The number of lines dropped since the last report, because the queue was full.
     lost: u64,
     /// True while a line is being written.
     is_writing: bool,
-    /// True once the last line was handed over: lines that other threads log after it are not
-    /// written.
+    /// True once the last line was queued: lines that other threads log after it are dropped.
     is_over: bool,
 }
 
 // === impl Lines ===
 
 impl Lines {
-    /// Hands over a line; returns false if there is no room for it, or after the last line.
+    /// Queues a line; returns false if the queue is full, or after the last line.
     pub(super) fn push(&self, line: &[u8]) -> bool {
         let mut waiting = self.waiting.lock();
         if waiting.is_over {
@@ -61,7 +60,7 @@ impl Lines {
         true
     }
 
-    /// Hands over the last line of the program, for which there is always room.
+    /// Queues the last line of the program, even if the queue is full.
     pub(super) fn push_last(&self, line: &[u8]) {
         let mut waiting = self.waiting.lock();
         waiting.is_over = true;
@@ -70,15 +69,15 @@ impl Lines {
         self.filled.notify_one();
     }
 
-    /// Writes the lines that wait, and those that come within the time `wait`; returns when that
-    /// time is over.
+    /// Writes the queued lines, and those that arrive within the time `wait`; returns after that
+    /// time.
     ///
-    /// `lost` is called with the number of lines that were dropped for want of room, as soon as
+    /// `lost` is called with the number of lines dropped because the queue was full, as soon as
     /// lines are written again.
     pub(super) fn write(&self, to: &mut impl io::Write, wait: Duration, lost: impl Fn(u64)) {
         let until = Instant::now() + wait;
         while let Some(line) = self.next(until) {
-            // If standard error is gone, there is nowhere to report it.
+            // There is nowhere to report a closed standard error.
             let _ = to.write_all(&line).and_then(|()| to.flush());
             let dropped = self.written(line.len());
             if dropped > 0 {
@@ -87,7 +86,7 @@ impl Lines {
         }
     }
 
-    /// Waits until all lines are written, for a time. Returns whether all are written.
+    /// Waits until all lines are written, within a time limit. Returns whether they are.
     pub(super) fn drained(&self, within: Duration) -> bool {
         let until = Instant::now() + within;
         let mut waiting = self.waiting.lock();
@@ -106,7 +105,7 @@ impl Lines {
                 return None;
             }
         }
-        // Return in time, also if lines keep coming.
+        // Return in time, even if lines keep coming.
         if Instant::now() >= until {
             return None;
         }

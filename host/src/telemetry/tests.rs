@@ -61,7 +61,7 @@ fn no_text_leaves_its_line() {
 fn a_line_is_bounded() {
     let long = "\u{1b}é\"".repeat(1 << 18);
     let say = || info!(fields = %long, note = long, also = ?long, "{long}");
-    // A value that is cut within an escape by `Debug` and JSON's own punctuation come on top.
+    // An escape that is cut within `Debug`'s output, and JSON's punctuation, come on top.
     for format in [LogFormat::Text, LogFormat::Json] {
         let lines = logged(format, say);
         assert!(lines[0].len() < escape::MAX_LINE_BYTES + 1024, "{format:?}: {}", lines[0].len());
@@ -82,8 +82,7 @@ fn a_chatty_processor_hides_neither_its_own_failure_nor_other_processors() {
             info!("of the host");
         });
         let count = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
-        // The burst, the allowance that returns in the time that this takes, and one line past the
-        // limit.
+        // The burst, the allowance that is refilled during the test, and one line past the limit.
         assert!((501..2000).contains(&count("chatter")), "{}", count("chatter"));
         for what in ["it broke", "of another", "of the host"] {
             assert_eq!(count(what), 1, "{what}");

@@ -1,7 +1,7 @@
-//! The memory that all calls may have together.
+//! The memory limit of all calls together.
 //!
 //! *Guarantees.* The linear memories of all calls together never exceed the budget, and those of
-//! one processor never exceed what is left for all other processors: a processor that is alone gets
+//! one processor never exceed the memory left for all other processors: a single processor gets
 //! half, two processors get a third each, and some memory is always left for one more.
 
 use std::sync::{
@@ -23,12 +23,12 @@ pub(super) struct Charge {
     bytes: usize,
 }
 
-/// The error of a call that asked for more memory than the budget has for its processor.
+/// The error of a call that needs more memory than the budget has left for its processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Short {
-    /// Bytes that the processor's calls would have had.
+    /// Bytes that the processor's calls would have used.
     pub(super) asked: usize,
-    /// Bytes of the whole budget.
+    /// The budget, in bytes.
     pub(super) limit: usize,
 }
 
@@ -52,8 +52,8 @@ impl Charge {
     pub(super) fn grow(&mut self, by: usize) -> Result<(), Short> {
         let Budget { limit, used } = &*self.budget;
         let own = self.tenant.memory();
-        // Counted before the check: two calls that ask at once may both be refused, but never both
-        // be given memory that suffices for one.
+        // Counted before the check: two concurrent calls may both be refused, but can never both
+        // get memory that suffices for one.
         let of_all = used.fetch_add(by, Relaxed).saturating_add(by);
         let asked = own.fetch_add(by, Relaxed).saturating_add(by);
         if asked > limit.saturating_sub(of_all) {

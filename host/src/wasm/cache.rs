@@ -1,13 +1,13 @@
 //! The cache of compiled code, kept between starts.
 //!
-//! An entry is named by the digest of the module and by a hash of everything that the code depends
-//! on in the engine and the machine: wasmtime's version, its settings, the features of the CPU. The
-//! entry ends with a digest of its name and its code. An entry that was truncated, damaged or
-//! renamed is compiled again, and so is one that other users could have written. Entries are never
-//! changed in place, only replaced: running components have them mapped.
+//! An entry is named by the digest of the module and by a hash of all that its code depends on:
+//! wasmtime's version, its settings, the features of the CPU. The entry ends with a digest of its
+//! name and its code. An entry that was truncated, damaged or renamed is compiled again, and so is
+//! one that other users could have written. Entries are never changed in place, only replaced:
+//! running components have them mapped.
 //!
-//! Eviction is by last use: when all entries together become too large, those that were used
-//! longest ago are removed.
+//! Eviction is by last use: when all entries together become too large, the least recently used
+//! ones are removed.
 
 use std::{
     fs::File,
@@ -27,27 +27,27 @@ use crate::cache_dir::{CacheDir, Trim, Unfinished, is_unwritable, used};
 const FOLDER: &str = "code";
 /// The end of an entry's file name.
 const ENDING: &str = ".code";
-/// Bytes of all entries together: the code of a hundred large processors.
+/// Maximum bytes of all entries together: the code of a hundred large processors.
 const MAX_TOTAL_BYTES: u64 = 2 << 30;
 /// Bytes of the digest after the code.
 const CHECKSUM_BYTES: u64 = SHA256_OUTPUT_LEN as u64;
-/// Bytes that are read at once.
+/// Bytes that are read at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// A directory of compiled components.
 #[derive(Debug)]
 pub(super) struct Cache {
     dir: CacheDir,
-    /// The hash of everything that all code depends on.
+    /// The hash of all settings that compiled code depends on.
     settings: u64,
     limit: u64,
-    /// True once a warning that code cannot be kept was logged.
+    /// True once a warning about an unwritable cache was logged.
     warned: AtomicBool,
 }
 
 /// The result of looking up an entry.
 pub(super) enum Found {
-    /// A file of code as this program wrote it.
+    /// A file of code written by this program.
     Code(Verified),
     /// No entry.
     Nothing,
@@ -55,7 +55,7 @@ pub(super) enum Found {
     Refused,
 }
 
-/// A file of code as this program wrote it: read from the cache, or compiled just now.
+/// A file of code written by this program: read from the cache, or compiled just now.
 pub(super) struct Verified {
     pub(super) file: File,
 }
@@ -63,8 +63,8 @@ pub(super) struct Verified {
 // === impl Cache ===
 
 impl Cache {
-    /// Opens the cache in this directory. Returns `None`, and logs that, if the folder cannot be
-    /// made there.
+    /// Opens the cache in this directory. Returns `None`, and logs a warning, if its folder cannot
+    /// be created.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Cache {
         }
     }
 
-    /// Begins an entry, to which a compiler may write; `None` if nothing can be written there.
+    /// Begins an entry for a compiler to write; `None` if the cache is not writable.
     pub(super) fn begin(&self) -> Option<Unfinished> {
         self.dir.begin_file().map_err(|error| self.not_kept(&error)).ok()
     }
@@ -137,7 +137,7 @@ impl Cache {
         written.is_ok()
     }
 
-    /// Stores an entry that a compiler has written. Returns its file, which lost its name if that
+    /// Completes an entry that a compiler has written. Returns its file, which has no name if that
     /// failed.
     pub(super) fn finish(&self, module: Digest, mut entry: Unfinished) -> io::Result<File> {
         let sealed = self.seal(module, &mut entry);
@@ -170,7 +170,7 @@ impl Cache {
         Trim { limit: self.limit, is_entry: &is_entry, stays: &stays }.run(&self.dir);
     }
 
-    /// Says that code is not kept, once where nothing can be kept at all.
+    /// Logs that code is not cached; warns once if the cache is unwritable.
     pub(super) fn not_kept(&self, error: &io::Error) {
         if is_unwritable(error) && self.warned.swap(true, Relaxed) {
             debug!(%error, "compiled code is not kept");
@@ -192,8 +192,8 @@ fn is_entry(name: &str) -> bool {
 // === impl Verified ===
 
 impl Verified {
-    /// Wraps the output of a compiler that this process has started, in a file that nobody else has
-    /// open.
+    /// Wraps the output of a compiler that this process has started, in a file that no other
+    /// process has open.
     pub(super) fn just_compiled(file: File) -> Self {
         Self { file }
     }
@@ -218,7 +218,7 @@ fn digest_for(name: &str) -> Context {
     digest
 }
 
-/// Passes on the bytes of `from` chunk by chunk, because code can be large.
+/// Copies `from` in chunks, because code can be large.
 fn copy(from: &mut impl Read, mut to: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {

@@ -1,4 +1,4 @@
-//! Child processes of the host: the same program, within limits, for work on untrusted input.
+//! Child processes of the host: the same program, with resource limits, for untrusted input.
 //!
 //! This module is the parent's side: [`run`] starts a child, waits for it and finds out how it
 //! ended. The child's side is [`confine()`].
@@ -25,45 +25,45 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, getpid, pidfd_open},
 };
 
-/// The bytes of a child's standard error that are read.
+/// The maximum bytes read of a child's standard error.
 const MAX_STDERR_BYTES: u64 = 16 << 10;
-/// The message with which Rust's library ends a program that gets no memory.
+/// The message with which Rust's library aborts a program without memory.
 const NO_MEMORY: &str = "memory allocation of ";
 
-/// Environment of the child. mimalloc, in the static program and in the one that tests start,
-/// begins before `main` and reserves a GiB of writable memory, which counts against the limit
-/// though it is empty: see host/decisions/0027.
+/// Environment of the child. mimalloc, in the static program and in tests, starts before `main` and
+/// reserves a GiB of writable memory, which counts against the limit though it is unused: see
+/// host/decisions/0027.
 const OF_ALLOCATOR: &[(&str, &str)] = &[("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
 
 /// The resources that a child may use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// The memory, in MiB.
+    /// The memory limit, in MiB.
     pub(crate) memory_mib: u32,
-    /// The CPU time of all its threads together, in seconds.
+    /// The CPU time limit of all its threads together, in seconds.
     pub(crate) seconds: u32,
-    /// The real time.
+    /// The wall-clock time limit.
     pub(crate) patience: Duration,
 }
 
-/// The limits that a child sets itself: its own side of [`Limits`].
+/// The limits that a child sets for itself: its own side of [`Limits`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnLimits {
-    /// The memory, in MiB.
+    /// The memory limit, in MiB.
     pub(crate) memory_mib: u32,
-    /// The CPU time of all its threads together, in seconds.
+    /// The CPU time limit of all its threads together, in seconds.
     pub(crate) seconds: u32,
-    /// The process whose end ends the child; it has to be the parent.
+    /// The process with whose end the child ends; it has to be the parent.
     pub(crate) parent: Option<u32>,
 }
 
-/// Ends the children of its [`Cancelled`] when it is dropped.
+/// Kills the children that have its [`Cancelled`] when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Canceller {
     _writer: PipeWriter,
 }
 
-/// The end of the pipe that shows that nobody waits for a child any more: the pipe is closed then.
+/// The read end of a pipe that is closed when the [`Canceller`] is dropped.
 #[derive(Debug)]
 pub(crate) struct Cancelled(PipeReader);
 
@@ -76,9 +76,9 @@ pub(crate) enum Failure {
     Time,
     /// The child was killed, and not by the host.
     Killed(ExitStatus),
-    /// The child did not end within the limit on real time.
+    /// The child did not end within the wall-clock time limit.
     Starved,
-    /// The [`Canceller`] was dropped: nobody waits for the child any more.
+    /// The [`Canceller`] was dropped: the result is not needed any more.
     Cancelled,
     /// The child ended by itself, or crashed.
     Other {
@@ -91,8 +91,8 @@ pub(crate) enum Failure {
 
 /// Runs `PROGRAM COMMAND` with files as its standard input and output.
 ///
-/// The child is told to end with the thread that has started it, so that thread stays here until
-/// the child has ended.
+/// The child is killed when the thread that started it ends, so that thread blocks here until the
+/// child has ended.
 pub(crate) fn run(
     program: &Path,
     command: &str,
@@ -110,8 +110,8 @@ pub(crate) fn run(
         .arg(format!("--memory-mib={}", limits.memory_mib))
         .arg(format!("--seconds={}", limits.seconds))
         .arg(format!("--parent={}", getpid()))
-        // The child inherits nothing of the host: no environment, no folder, no signals of its
-        // terminal. All descriptors but these three are closed by themselves.
+        // The child inherits nothing from the host: no environment, no working directory, no
+        // signals of its terminal. All other descriptors are close-on-exec.
         .env_clear()
         .envs(OF_ALLOCATOR.iter().copied())
         .current_dir("/")
@@ -127,7 +127,7 @@ pub(crate) fn run(
     }
 }
 
-/// Returns a file in memory that holds these bytes, to be read from its start.
+/// Returns a memory file with these bytes, positioned at its start.
 pub(crate) fn input(bytes: &[u8]) -> io::Result<File> {
     let mut file = memory_file("input")?;
     file.write_all(bytes)?;
@@ -135,7 +135,7 @@ pub(crate) fn input(bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates a [`Canceller`] and the [`Cancelled`] that shows when it was dropped.
+/// Creates a [`Canceller`] and the [`Cancelled`] that observes it.
 ///
 /// # Errors
 ///
@@ -145,13 +145,13 @@ pub(crate) fn canceller() -> io::Result<(Canceller, Cancelled)> {
     Ok((Canceller { _writer: writer }, Cancelled(reader)))
 }
 
-/// Creates a file in memory, which needs no writable folder, and is gone when nobody has it open.
+/// Creates a file in memory. It needs no writable folder and is freed with its last descriptor.
 pub(crate) fn memory_file(name: &str) -> io::Result<File> {
     Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }
 
-/// Waits for the end of a child. Kills a child that is late, or that nobody waits for. The child
-/// has ended in any case.
+/// Waits for a child. Kills it at the time limit or when cancelled. The child has ended when this
+/// returns.
 fn wait(
     child: &mut Child,
     patience: Duration,
@@ -211,7 +211,7 @@ fn failure(status: ExitStatus, stderr: String) -> Failure {
     }
 }
 
-/// Returns the first line of a child's standard error, as the end of a message.
+/// Returns the first line of a child's standard error, as a suffix of a message.
 pub(crate) fn first_line(stderr: &str) -> String {
     let line = stderr.lines().map(str::trim).find(|line| !line.is_empty());
     line.map(|line| format!(": {line}")).unwrap_or_default()
@@ -224,7 +224,7 @@ impl Cancelled {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&now)) {
             Ok(ready) => Ok(ready > 0),
-            // A signal interrupted the call: the wait for the child looks again.
+            // A signal interrupted the call: the wait for the child checks again.
             Err(Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
         }

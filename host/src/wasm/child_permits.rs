@@ -6,9 +6,9 @@ use std::{collections::HashMap, sync::Arc};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A number of permits. Each tenant has a line of its own, whose first waiter stands in the line of
+/// A number of permits. Each tenant has its own queue, whose first waiter stands in the queue of
 /// all tenants. So each tenant holds one permit at most, and a tenant with a thousand modules
-/// counts as one in the line of all.
+/// counts as one in the shared queue.
 #[derive(Debug)]
 pub(super) struct ChildPermits {
     all: Arc<Semaphore>,
@@ -18,8 +18,8 @@ pub(super) struct ChildPermits {
 /// A permit, held until it is dropped.
 #[derive(Debug)]
 pub(super) struct ChildPermit {
-    // Dropped in this order: the tenant's next waiter joins the line of all behind those that wait
-    // there already.
+    // Dropped in this order: the tenant's next waiter joins the shared queue behind those that
+    // already wait there.
     _of_all: OwnedSemaphorePermit,
     _of_tenant: Option<OwnedSemaphorePermit>,
 }
@@ -58,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes a permit and asserts that it has to be waited for, behind earlier waiters.
+    /// Asks for a permit and asserts that it is queued behind earlier waiters.
     fn waiting<'a>(child_permits: &'a ChildPermits, tenant: &'a str) -> BoxFuture<'a, ChildPermit> {
         let mut waiting = child_permits.take(Some(tenant)).boxed();
         assert!((&mut waiting).now_or_never().is_none(), "{tenant} has to wait");

@@ -1,10 +1,10 @@
 //! Compiles components to machine code: in this process, or in a child process for each module.
 //!
-//! A compiler is a large program with untrusted input. Compiling that takes too much memory or
+//! A compiler is a large program with untrusted input. A compilation that takes too much memory or
 //! time, or that crashes, must not take down the host; so a host in a cluster compiles in child
 //! processes, within limits (host/decisions/0027-compiling-in-a-child.md). The developer commands
-//! compile in their own process: the module is the developer's own, and a child would only make the
-//! developer wait longer.
+//! compile in their own process: the module is the developer's own, and a child would only be
+//! slower.
 
 use std::{fs::File, io, path::PathBuf, time::Duration};
 
@@ -61,30 +61,30 @@ pub enum CompileError {
     #[error("the compiler crashed ({how}){stderr}")]
     Crashed { how: String, stderr: String },
 
-    /// The machine was too busy to finish in time. No fault of the module.
+    /// The machine was too busy to finish in time. Not the module's fault.
     #[error("it was not done after {} s: the machine has too much else to do", limit.as_secs())]
     Starved { limit: Duration },
 
-    /// The child was killed from outside. No fault of the module, or not only.
+    /// The child was killed from outside. Not the module's fault, or not alone.
     #[error(
         "the compiler was killed ({how}), most likely for want of memory: the container's limit has to hold the host and what --compile-memory-mib allows"
     )]
     Killed { how: String },
 
-    /// The code could not be written. No fault of the module.
+    /// The code could not be written. Not the module's fault.
     #[error("its code cannot be written{stderr}")]
     NotWritten { stderr: String },
 
-    /// The child could not be run. No fault of the module.
+    /// The child could not be run. Not the module's fault.
     #[error("the compiler cannot be run")]
     NotRun(#[source] io::Error),
 
-    /// Nobody waited for the result any more.
+    /// The compilation was cancelled.
     #[error("it was given up: nobody waits for it any more")]
     Cancelled,
 }
 
-/// Factor and addend that turn the limit on CPU time into a limit on real time, for a child at a
+/// Factor and addend that turn the limit on CPU time into one on wall-clock time, for a child at a
 /// low priority on a busy machine.
 const REAL_TIME_FACTOR: u32 = 5;
 const REAL_TIME_ALLOWANCE: Duration = Duration::from_mins(5);
@@ -92,14 +92,14 @@ const REAL_TIME_ALLOWANCE: Duration = Duration::from_mins(5);
 // === impl Compiler ===
 
 impl Compiler {
-    /// Compiles with the running program itself, even if its file has been replaced since the
+    /// Compiles with the running program's executable, even if its file was replaced since the
     /// start.
     pub fn this_program(limits: CompileLimits) -> Self {
         Self::Child { program: PathBuf::from("/proc/self/exe"), limits }
     }
 
-    /// Writes the machine code of a module to a file; `None` if this process is to compile. Blocks
-    /// for long: until the child ends, which its limits bound, or until it is cancelled.
+    /// Writes the machine code of a module to a file; `None` for [`Compiler::InProcess`]. Blocks
+    /// until the child ends, which its limits bound, or until it is cancelled.
     pub(super) fn run_child(
         &self,
         module: &Content,
@@ -120,15 +120,15 @@ impl Compiler {
 // === impl CompileLimits ===
 
 impl Default for CompileLimits {
-    /// Enough for the largest module that is accepted: one of 53 MiB of code takes 690 MiB, and
-    /// half a minute.
+    /// Enough for the largest accepted module: one of 53 MiB of code takes 690 MiB, and half a
+    /// minute.
     fn default() -> Self {
         Self { memory_mib: 1024, seconds: 120 }
     }
 }
 
 impl CompileLimits {
-    /// Returns how long a child may exist in real time.
+    /// Returns the wall-clock time limit of a child.
     fn real_time(self) -> Duration {
         Duration::from_secs(self.seconds.into()) * REAL_TIME_FACTOR + REAL_TIME_ALLOWANCE
     }

@@ -1,4 +1,4 @@
-//! Loads a module's bytes as a component that only has to be instantiated: checks, compiles (or
+//! Loads a module's bytes as a component that is ready to be instantiated: checks, compiles (or
 //! takes from the cache), and links it.
 
 use std::{collections::BTreeSet, fs::File, io, sync::Arc, time::Instant};
@@ -29,13 +29,13 @@ pub enum LoadError {
     )]
     NotWasm { module: String, start: String },
 
-    /// The module is a core module, the older form of WebAssembly.
+    /// The module is a core module, not a component.
     #[error(
         "module `{module}` is a core module, not a component; build it for the target wasm32-wasip2, or make a component of it with `wasm-tools component new`"
     )]
     NotAComponent { module: String },
 
-    /// The module is damaged, or uses features that this host does not know.
+    /// The module is damaged, or uses features that this host does not support.
     #[error("module `{module}` is not a component that this host can compile")]
     Malformed { module: String, source: wasmtime::Error },
 
@@ -53,15 +53,15 @@ pub enum LoadError {
     #[error("module `{module}` imports {imports}, which is not granted; it may import {accepted}")]
     NotGranted { module: String, imports: String, accepted: &'static str },
 
-    /// A module cannot be a library of this interface.
+    /// The module cannot be a library for this interface.
     #[error("module `{module}` is no library of `{interface}`: {found}")]
     LibraryInvalid { module: String, interface: String, found: String },
 
-    /// A module imports a function of a library with another type than the library exports.
+    /// The module imports a library's function with another type than the library exports.
     #[error("module `{module}` imports {imported}; the library {exported}")]
     LibraryOtherTypes { module: String, imported: String, exported: String },
 
-    /// A function that the module imports or exports has other types than the contract.
+    /// A function has other types than in the contract.
     #[error("module `{module}` does not fit the contract `{contract}`")]
     OtherTypes { module: String, contract: &'static str, source: wasmtime::Error },
 
@@ -69,11 +69,11 @@ pub enum LoadError {
     #[error("module `{module}` cannot be read")]
     Unreadable { module: String, source: io::Error },
 
-    /// No code could be made of the module, though it may be a valid component.
+    /// Compiling failed, though the module may be a valid component.
     #[error("module `{module}` cannot be compiled")]
     CompileFailed { module: String, source: CompileError },
 
-    /// The thread that compiled the module ended early.
+    /// The thread that compiled the module panicked or was aborted.
     #[error("compiling module `{module}` was broken off")]
     BrokenOff { module: String, source: tokio::task::JoinError },
 }
@@ -88,7 +88,7 @@ pub(super) struct Linked {
     pub(super) exports: Exports,
 }
 
-/// The exports of a component that are called.
+/// The exports of a component that the host calls.
 pub(super) struct Exports {
     pub(super) reconciliation: reconciliation::GuestIndices,
     /// The exports for conversion; `None` if the component converts nothing.
@@ -97,10 +97,10 @@ pub(super) struct Exports {
     pub(super) admission: Option<admission::GuestIndices>,
 }
 
-/// The first bytes of every WebAssembly file; the version of the form follows.
+/// The first bytes of every WebAssembly file; the version field follows.
 const MAGIC: &[u8] = b"\0asm";
 const CORE_MODULE: &[u8] = &[1, 0, 0, 0];
-/// The bytes from which the form is known.
+/// The size of the header that tells the format.
 const FORMAT_BYTES: usize = 8;
 /// Metrics label of a cache entry that was found and not used.
 const REFUSED: &str = "refused";
@@ -126,7 +126,7 @@ pub(super) enum Found {
 /// A module without usable code in the cache.
 pub(super) struct Missing {
     digest: Digest,
-    /// The lane that is asked for.
+    /// The requested lane.
     size: Size,
     /// True if the cache holds an entry for the module that must not be used.
     is_refused: bool,
@@ -139,7 +139,7 @@ pub(super) struct Compiled {
 }
 
 /// Checks a module, and takes its code from the cache if it is there. Blocks, so it must not run on
-/// a thread that serves others; nor must [`make`] and [`link`].
+/// an async worker thread; nor must [`make`] and [`link`].
 pub(super) fn find(
     engine: &Engine,
     module: &str,
@@ -176,8 +176,7 @@ pub(super) fn make(
     content: &Content,
     cancelled: &Cancelled,
 ) -> Result<Compiled, LoadError> {
-    // While this module waited for its turn, the same one may have been compiled for another
-    // processor.
+    // While this module was queued, the same one may have been compiled for another processor.
     if !is_refused && let Some(placed) = cached(engine, digest, size) {
         return Ok(Compiled { digest, placed });
     }
@@ -213,21 +212,20 @@ fn compile(
     from_code(engine, size, &code).map_err(malformed)
 }
 
-/// Returns the code that a child has made of a module; `None` if this process is to compile.
+/// Returns the code that a child compiled from a module; `None` if this process compiles.
 fn compile_in_child(
     engine: &Engine,
     (digest, content): (Digest, &Content),
     cancelled: &Cancelled,
 ) -> Option<Result<File, CompileError>> {
     let compiler = engine.compiler();
-    // The system can reclaim the memory of a mapped file of the cache, but not that of a file
-    // without a name in memory.
+    // The kernel can reclaim mapped pages of a file in the cache, but not those of a memory file.
     if let Some(cache) = engine.cache()
         && let Some(mut entry) = cache.begin()
     {
         match compiler.run_child(content, entry.file(), cancelled)? {
             Ok(()) => return Some(cache.finish(digest, entry).map_err(CompileError::NotRun)),
-            // No space is left there.
+            // The disk of the cache is full.
             Err(error @ CompileError::NotWritten { .. }) => {
                 cache.not_kept(&io::Error::other(error));
             }
@@ -274,8 +272,8 @@ fn from_code(engine: &Engine, size: Size, code: &Verified) -> wasmtime::Result<P
     in_a_lane(engine, size, |lane| precompiled::component(&lane.engine, code))
 }
 
-/// Makes a component in a lane. A small module that exceeds the limits of the pool
-/// (tables, parts of a component) is placed in the big lane, which has no such limits.
+/// Creates a component in a lane. A small module that exceeds the limits of the pool (tables, parts
+/// of a component) is placed in the big lane, which has no such limits.
 fn in_a_lane(
     engine: &Engine,
     size: Size,
@@ -315,13 +313,13 @@ pub(super) fn link(
     };
     let pre = instantiated.map_err(unfit)?;
     let exports = Exports::of(&pre, &names).map_err(unfit)?;
-    // Otherwise the first call would do this, on a thread that serves others: a large module's data
+    // Otherwise the first call would do this, on an async worker thread: a large module's data
     // takes time.
     component.initialize_copy_on_write_image().map_err(unfit)?;
     Ok(Linked { digest, size, names, libraries, pre, exports })
 }
 
-/// Refuses a module for reasons that are known without compiling it.
+/// Refuses invalid formats before compiling.
 fn check_format(module: &str, bytes: &[u8]) -> Result<(), LoadError> {
     let module = module.to_owned();
     let Some(form) = bytes.strip_prefix(MAGIC) else {
@@ -367,7 +365,7 @@ impl Names {
 // === impl Exports ===
 
 impl Exports {
-    /// Looks up the exports of a component; only `reconciliation` must be there.
+    /// Looks up the exports of a component; only `reconciliation` is required.
     fn of(pre: &InstancePre<State>, names: &Names) -> wasmtime::Result<Self> {
         let has = |path: &str| names.exports.iter().any(|name| split(name).0 == path);
         Ok(Self {
@@ -378,8 +376,8 @@ impl Exports {
     }
 }
 
-/// Fails if the names are not those of a processor that this host can run. `is_provided` says
-/// which interfaces of other packages may be imported.
+/// Fails if the names are not those of a processor that this host can run. `is_provided` returns
+/// whether an interface of another package may be imported.
 fn check_names(
     module: &str,
     names: &Names,

@@ -20,18 +20,18 @@ use super::{
 };
 
 /// Limits far above the need of any useful schema, which takes some ten milliseconds. The limit on
-/// real time is for a busy machine and the child's low priority.
+/// wall-clock time allows for a busy machine and the child's low priority.
 const LIMITS: child::Limits =
     child::Limits { memory_mib: 256, seconds: 1, patience: Duration::from_mins(1) };
-/// Bytes of a verdict that are read. A verdict holds a few messages, each of them cut.
+/// Bytes of a verdict that are read. A verdict holds a few truncated messages.
 const MAX_VERDICT_BYTES: u64 = 64 << 10;
 
-/// The number of valid configurations that are remembered. A processor has one, and several of one
+/// The number of valid configurations that are cached. A processor has one, and several of one
 /// module often have the same.
 const MAX_CACHED_CONFIGS: usize = 256;
 
 /// The digests of the last valid configurations, each with its schema: a new version of a module,
-/// and a second Processor of it, start no child for what was checked before.
+/// or a second Processor with it, starts no child for the same check.
 #[derive(Debug, Default)]
 pub(super) struct ValidConfigs(Mutex<VecDeque<Digest>>);
 
@@ -50,15 +50,15 @@ pub(crate) enum CheckError {
     #[error("the check of spec.config against it crashed ({how}){stderr}")]
     Crashed { how: String, stderr: String },
 
-    /// The machine was too busy to finish in time. No fault of the schema.
+    /// The machine was too busy to finish in time. Not the schema's fault.
     #[error("the check was not done after {} s: the machine has too much else to do", limit.as_secs())]
     Starved { limit: Duration },
 
-    /// The child was killed from outside. No fault of the schema, or not only.
+    /// The child was killed from outside. Not the schema's fault, or not alone.
     #[error("the check was killed ({how}), most likely for want of memory")]
     Killed { how: String },
 
-    /// The check could not be run. No fault of the schema.
+    /// The check could not be run. Not the schema's fault.
     #[error("the check cannot be run")]
     NotRun(#[source] io::Error),
 }
@@ -99,8 +99,8 @@ impl Engine {
 }
 
 impl Compiler {
-    /// Answers a [`Question`] in a child, or in this process if modules are compiled in this
-    /// process; the latter has no limits.
+    /// Answers a [`Question`] in a child, or in this process, without limits, if modules are
+    /// compiled in this process.
     fn check_config(&self, question: &[u8], cancelled: &Cancelled) -> Result<Verdict, CheckError> {
         let Self::Child { program, .. } = self else {
             return check_config::answer(question).map_err(CheckError::not_run);

@@ -16,11 +16,11 @@ use super::{Digest, child};
 pub enum Content {
     /// In memory.
     Memory(Bytes),
-    /// In a file that does not change, so that a large module takes no memory.
+    /// In a file that is never modified, so that a large module takes no memory.
     File {
         /// The file.
         file: Arc<File>,
-        /// The digest of its bytes, which the caller has computed.
+        /// The digest of its bytes, as computed by the caller.
         digest: Digest,
         /// The number of its bytes.
         length: u64,
@@ -61,7 +61,7 @@ impl Content {
         }
     }
 
-    /// Returns all bytes, in memory.
+    /// Returns all bytes, read into memory.
     pub(super) fn bytes(&self) -> io::Result<Bytes> {
         match self {
             Self::Memory(bytes) => Ok(bytes.clone()),
@@ -73,11 +73,11 @@ impl Content {
         }
     }
 
-    /// Returns a file that holds the bytes, to be read from its start by nobody else.
+    /// Returns a file with the bytes, positioned at its start, for one reader.
     pub(super) fn input(&self) -> io::Result<File> {
         match self {
             Self::Memory(bytes) => child::input(bytes),
-            // A handle of its own: the place of the next read belongs to the handle.
+            // A separate handle: the read position belongs to the handle.
             Self::File { file, .. } => File::open(format!("/proc/self/fd/{}", file.as_raw_fd())),
         }
     }

@@ -1,5 +1,4 @@
-//! Conversions between the types that wasmtime's generator makes from wit/ and those of
-//! [`mortise_core::contract`].
+//! Conversions between wasmtime's generated types of wit/ and those of [`mortise_core::contract`].
 
 use super::bindings::{
     exports::mortise::host::{admission, conversion, reconciliation as guest},

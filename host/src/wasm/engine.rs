@@ -35,7 +35,7 @@ use crate::{
     metrics::Metrics,
 };
 
-/// The reason why an engine could not be made.
+/// The reason why an engine could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -60,17 +60,17 @@ pub enum EngineError {
 /// The settings of an engine.
 #[derive(Debug, Default)]
 pub struct Options {
-    /// The directory that keeps compiled code between starts; its files run as machine code
-    /// (host/decisions/0028-what-lies-in-the-cache.md). `None`: each start compiles.
+    /// The directory that keeps compiled code between starts; its files are executed as machine
+    /// code (host/decisions/0028-what-lies-in-the-cache.md). `None`: each start compiles.
     pub cache: Option<CacheDir>,
-    /// The way in which modules are compiled.
+    /// The compiler of modules.
     pub compiler: Compiler,
     /// The metrics that count cache look-ups and compilations.
     pub metrics: Metrics,
     /// True if all random bytes are derived from the call's seed and object, so that a call can be
-    /// repeated. For simulations only: such bytes are not secret.
+    /// repeated. For simulations only: such bytes are predictable.
     pub repeatable: bool,
-    /// Bytes that the linear memories of all calls together may have; `None`: no bound.
+    /// The limit on the linear memories of all calls together, in bytes; `None`: no limit.
     pub call_memory: Option<usize>,
 }
 
@@ -98,15 +98,15 @@ struct EngineState {
     over: CancellationToken,
     turns: Arc<Turns>,
     budget: Arc<Budget>,
-    /// The answers of libraries.
+    /// The cached answers of libraries.
     answers: Arc<Answers>,
-    /// A place for each concurrent call of a library. Apart from the lanes: a call that holds a
-    /// slot there must not wait for another one of the same.
+    /// Slots for calls of libraries. Separate from the lanes: a call that holds a lane's slot must
+    /// not wait for another slot of that lane.
     library_slots: Arc<Shares>,
-    /// A place for each concurrent call of a hook.
+    /// Slots for calls of hooks.
     hook_slots: Shares,
-    /// The calls of libraries: they go on when their caller has ended. Each ends at its deadline,
-    /// or when calls are cancelled.
+    /// The calls of libraries: they outlive their caller. Each ends at its deadline, or when calls
+    /// are cancelled.
     library_calls: TaskTracker,
     /// Changes when a call has waited for a slot for [`LONG_WAIT`](super::LONG_WAIT).
     delays: latest::Sender<u64>,
@@ -116,8 +116,7 @@ struct EngineState {
 pub(super) struct Lane {
     pub(super) engine: wasmtime::Engine,
     pub(super) linker: Linker<State>,
-    /// A place for each concurrent call. Calls queue here because the pool refuses calls over its
-    /// limit.
+    /// Slots for concurrent calls. Calls queue here because the pool refuses calls over its limit.
     pub(super) slots: Shares,
 }
 
@@ -128,8 +127,8 @@ pub(super) enum Size {
     Big,
 }
 
-/// Bytes of a module above which it runs in the big lane. Rust guests have 0.2 to 2 MiB, Go guests
-/// 10 MiB and more.
+/// The size of a module in bytes above which it runs in the big lane. Rust guests have 0.2 to 2
+/// MiB, Go guests 10 MiB and more.
 const MAX_SMALL_MODULE_BYTES: u64 = 8 << 20;
 /// Concurrent calls in the small lane: far more than cores, since calls only compute. One processor
 /// gets 56 at most, and 16 are reserved for processors that run no call, and for descriptions and
@@ -139,7 +138,7 @@ const MAX_SMALL_CALLS: u32 = 128;
 /// at most, 2 are reserved.
 const MAX_BIG_CALLS: u32 = 16;
 /// Concurrent calls of hooks, in both lanes together: one processor gets 7 at most, 2 are reserved.
-/// Apart from all others: a write of a call may wait for a hook.
+/// Separate from all others: a write of a call may wait for a hook.
 const MAX_HOOK_CALLS: u32 = 16;
 /// Instances in the pool.
 const POOL_SIZE: u32 = MAX_SMALL_CALLS + MAX_HOOK_CALLS;
@@ -214,7 +213,7 @@ impl Engine {
         Tenant::new(name, &self.shared.over, &self.shared.answers)
     }
 
-    /// Cancels all calls, also those that begin later. For the end of the host.
+    /// Cancels all current and later calls, when the host shuts down.
     pub fn cancel_calls(&self) {
         self.shared.over.cancel();
     }
@@ -240,12 +239,12 @@ impl Engine {
         &self.shared.answers
     }
 
-    /// Returns the bytes of the answers of libraries that are remembered.
+    /// Returns the size of the cached answers of libraries, in bytes.
     pub fn answer_bytes(&self) -> usize {
         self.shared.answers.bytes()
     }
 
-    /// Waits for a place for the call of a library.
+    /// Waits for a slot for the call of a library.
     pub(super) async fn library_slot(&self, of: Id) -> OwnedSlot {
         let (slot, granted) = self.shared.library_slots.owned_slot(of);
         if let Some(granted) = granted {
@@ -254,12 +253,12 @@ impl Engine {
         slot
     }
 
-    /// Returns the places for calls of hooks.
+    /// Returns the slots for calls of hooks.
     pub(super) fn hook_slots(&self) -> &Shares {
         &self.shared.hook_slots
     }
 
-    /// Runs the call of a library to its end, whether or not somebody waits for it.
+    /// Runs the call of a library to its end, even if no caller waits for it.
     pub(super) fn spawn(&self, call: impl Future<Output = ()> + Send + 'static) {
         drop(self.shared.library_calls.spawn(call));
     }
@@ -303,7 +302,7 @@ impl Engine {
         &self.shared.metrics
     }
 
-    /// Returns whether all random bytes are derived from the call.
+    /// Returns whether all random bytes are derived from the call's seed.
     pub(super) fn is_repeatable(&self) -> bool {
         self.shared.repeatable
     }

@@ -1,5 +1,5 @@
-//! The errors that end a call without an outcome. Describes a trap in words that help the author to
-//! fix it.
+//! The errors that end a call without an outcome. Describes traps in terms that help the author fix
+//! them.
 
 use std::{fmt, time::Duration};
 
@@ -26,7 +26,7 @@ pub enum Error {
     )]
     OutOfMemory { processor: String, limit: usize, asked: usize, backtrace: Trace },
 
-    /// The guest's functions were nested too deep, most often in an endless recursion.
+    /// The guest's call stack overflowed, most often by infinite recursion.
     #[error(
         "processor `{processor}` overflowed its stack: a recursion without end, or one that is too deep"
     )]
@@ -44,29 +44,29 @@ pub enum Error {
     #[error("processor `{processor}` exited with status {status} instead of returning an outcome")]
     Exited { processor: String, status: i32, backtrace: Trace },
 
-    /// The guest made more reads than a call may.
+    /// The guest exceeded the limit on reads.
     #[error("processor `{processor}` made more than {limit} reads in one call")]
     TooManyReads { processor: String, limit: u32, backtrace: Trace },
 
-    /// The guest read more bytes than a call may.
+    /// The guest exceeded the limit on bytes read.
     #[error("processor `{processor}` read more than {limit} bytes in one call")]
     TooMuchRead { processor: String, limit: usize, backtrace: Trace },
 
-    /// The arguments of all reads of the call had more bytes than a call may pass.
+    /// The arguments of all reads of the call together exceeded their limit.
     #[error(
         "processor `{processor}` passed more than {limit} bytes to all reads of one call together"
     )]
     TooManyArguments { processor: String, limit: usize, backtrace: Trace },
 
-    /// The arguments of one import had too many bytes.
+    /// The arguments of one import exceeded their limit.
     #[error("processor `{processor}` passed more than {limit} bytes to one function of the host")]
     ArgumentTooLarge { processor: String, limit: usize, backtrace: Trace },
 
-    /// A library that the guest called gave no answer.
+    /// A library that the guest called failed.
     #[error("processor `{processor}` got no answer of a library: {failed}")]
     Library { processor: String, failed: String, fault: Fault, backtrace: Trace },
 
-    /// The returned outcome is larger than its limit.
+    /// The returned outcome exceeds its limit.
     #[error(
         "the outcome of processor `{processor}` is too large: {found}, its limit is {limit} bytes"
     )]
@@ -76,30 +76,30 @@ pub enum Error {
     #[error("processor `{processor}` does not accept its configuration: {message}")]
     ConfigRefused { processor: String, message: String },
 
-    /// The host's memory for all calls together has no more left for this processor.
+    /// The memory budget of all calls has no more left for this processor.
     #[error(
         "processor `{processor}` got no more memory from the host: its calls would have {asked} bytes, of the {limit} that those of all processors may have together (--call-memory-mib), of which one gets no more than is left for others"
     )]
     OutOfHostMemory { processor: String, limit: usize, asked: usize, backtrace: Trace },
 
-    /// The host cancelled the call: its processor is gone or suspended, or the host is shutting
-    /// down. Says nothing about the processor.
+    /// The host cancelled the call: its processor is deleted or suspended, or the host shuts down.
+    /// Not the processor's fault.
     #[error(
         "the call of processor `{processor}` was cancelled: the processor is gone or suspended, or the host ends"
     )]
     Cancelled { processor: String },
 
-    /// The slots for calls of hooks were all taken for as long as the caller waits.
+    /// Every slot for calls of hooks was taken until the caller's timeout.
     #[error(
         "a hook of processor `{processor}` was not called within {limit:?}: too many calls of hooks run"
     )]
     Crowded { processor: String, limit: Duration },
 
-    /// The description exceeds a bound, or a part of it has a wrong form.
+    /// The description exceeds a bound, or is malformed.
     #[error("the description of processor `{processor}` is not accepted: {found}")]
     DescriptionRefused { processor: String, found: String },
 
-    /// The host could not make the call.
+    /// The host failed to make the call.
     #[error("cannot call processor `{processor}`")]
     Host { processor: String, source: wasmtime::Error },
 }
@@ -107,30 +107,30 @@ pub enum Error {
 /// The reaction to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Try again after a back-off: a later time, other data or a less busy machine can help.
+    /// Retry with back-off: later, with other data or on a less busy machine, the call may succeed.
     Retry,
-    /// Wait for a change of the module or its configuration; nothing else helps.
+    /// Wait for a change of the module or its configuration; a retry does not help.
     Wait,
 }
 
-/// The guest's functions at the point of an error, the innermost first.
+/// The guest's backtrace at an error, the innermost function first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     frames: Vec<String>,
 }
 
-/// Occurrences of one function among the kept frames from which on the trace counts as a recursion.
+/// Occurrences of one function in the kept frames from which the trace counts as a recursion.
 const MIN_RECURSIVE_FRAMES: usize = 8;
 /// Lines of a backtrace that are shown.
 const MAX_BACKTRACE_LINES: usize = 16;
-/// Prefixes of the functions that Rust calls between the panic and the end of the guest.
+/// Prefixes of the Rust functions between a panic and the trap.
 const PANIC_FRAMES: [&str; 4] =
     ["core::panicking::", "std::panicking::", "__rustc::", "std::sys::backtrace::"];
 
 // === impl Error ===
 
 impl Error {
-    /// Returns whether to try again or to wait.
+    /// Returns whether to retry or to wait.
     pub fn next(&self) -> Next {
         match self {
             Self::ConfigRefused { .. } | Self::DescriptionRefused { .. } => Next::Wait,
@@ -138,8 +138,8 @@ impl Error {
         }
     }
 
-    /// Returns the cause of the error. A call cancelled by the host says nothing about the
-    /// processor, nor does a lack of memory that other processors share.
+    /// Returns the origin of the error. A call cancelled by the host is not the processor's fault,
+    /// nor is a lack of memory that other processors share.
     pub fn fault(&self) -> Fault {
         match self {
             Self::Cancelled { .. } => Fault::Cancelled,
@@ -173,8 +173,7 @@ impl Error {
         }
     }
 
-    /// Returns the guest's functions at the point of the error, if the error has a backtrace; empty
-    /// if they are not known.
+    /// Returns the guest's backtrace, if the error has one; empty if its functions are not known.
     pub fn backtrace(&self) -> Option<&Trace> {
         match self {
             Self::OutOfTime { backtrace, .. }
@@ -216,7 +215,7 @@ impl Error {
             if failed.fault == Fault::Cancelled {
                 return Self::Cancelled { processor };
             }
-            // The library's functions are inside of those of the processor.
+            // The library's functions were called by those of the processor.
             let backtrace = failed.backtrace.clone().within(backtrace);
             let (fault, failed) = (failed.fault, failed.to_string());
             return Self::Library { processor, failed, fault, backtrace };
@@ -243,7 +242,7 @@ impl Error {
         Self::of_trap(processor, *trap, log, backtrace)
     }
 
-    /// Returns how a library's call ended, as the rest of a sentence that begins with its name.
+    /// Returns how a library's call ended, as a predicate for a message about the library.
     pub(super) fn of_library(&self) -> String {
         match self {
             Self::OutOfTime { limit, .. } => format!("ran past its limit of {limit:?}"),
@@ -291,8 +290,8 @@ impl Error {
     }
 
     fn of_trap(processor: String, trap: Trap, log: &Log, backtrace: Trace) -> Self {
-        // A guest keeps a stack of its own in its memory, which ends at address zero: if that stack
-        // overflows first, the trap only says that the address is out of bounds.
+        // A guest keeps its own stack in linear memory, which ends at address zero: if it overflows
+        // first, the trap only says that the address is out of bounds.
         let recursed = trap == Trap::MemoryOutOfBounds && backtrace.repeats();
         if trap == Trap::StackOverflow || recursed {
             return Self::StackOverflow { processor, backtrace };
@@ -306,9 +305,9 @@ impl Error {
     }
 }
 
-/// Returns whether the bound on bytes copied out of the guest at once was exceeded. wasmtime does
-/// not export the error's type, so its text decides; the test that returns too much notices a
-/// change of the text.
+/// Returns whether the limit on bytes copied out of the guest was exceeded. wasmtime does not
+/// export the error's type, so its text decides; the test that returns too much detects a change of
+/// the text.
 fn is_copy_limit(error: &wasmtime::Error) -> bool {
     error.root_cause().to_string().contains("fuel allocated for hostcalls has been exhausted")
 }
@@ -324,14 +323,14 @@ impl Trace {
         Self { frames: trace.frames().iter().map(name).collect() }
     }
 
-    /// Returns the functions of both, these first.
+    /// Returns both backtraces, this one first.
     fn within(mut self, outer: Self) -> Self {
         self.frames.extend(outer.frames);
         self
     }
 
-    /// Returns the names of the functions, the innermost first. Of a deep stack only the innermost
-    /// ones are known.
+    /// Returns the names of the functions, the innermost first; of a deep stack only the innermost
+    /// ones.
     pub fn frames(&self) -> &[String] {
         &self.frames
     }
@@ -341,7 +340,7 @@ impl Trace {
         self.frames.iter().any(|name| times(name) >= MIN_RECURSIVE_FRAMES)
     }
 
-    /// Removes the frames that follow from a panic, so that the trace starts with the function that
+    /// Removes the frames of the panic machinery, so that the trace starts with the function that
     /// panicked.
     fn without_panic(mut self) -> Self {
         let is_panic = |name: &String| PANIC_FRAMES.iter().any(|start| name.starts_with(start));
@@ -370,10 +369,10 @@ impl fmt::Display for Trace {
     }
 }
 
-/// Returns the demangled name of a function. The name comes from the module, so it may have any
+/// Returns the demangled name of a function. The name comes from the module and may be of any
 /// length.
 fn function(name: &str) -> String {
-    /// Bytes of a name that is demangled; a longer one is cut as it is.
+    /// Bytes of a name that is demangled; a longer one is truncated as it is.
     const MAX_DEMANGLED_BYTES: usize = 4096;
     let mut name = match name.len() {
         ..=MAX_DEMANGLED_BYTES => format!("{:#}", rustc_demangle::demangle(name)),
@@ -383,7 +382,7 @@ fn function(name: &str) -> String {
     name
 }
 
-/// Returns the last words of a guest that gave up: the panic on its standard error, else its last
+/// Returns the last message of a guest that aborted: the panic on its standard error, else its last
 /// error in the log.
 fn panic_message(log: &Log) -> Option<String> {
     let found =
@@ -394,7 +393,7 @@ fn panic_message(log: &Log) -> Option<String> {
     })
 }
 
-/// Returns a log line's message with its place; the SDK logs a panic so, with the place as a field.
+/// Returns a log line's message with its location; the SDK logs a panic's location as a field.
 fn message_in_log(line: &Line) -> String {
     let message = line.message.strip_prefix("panicked: ").unwrap_or(&line.message);
     match line.fields.iter().find(|(name, _)| name == "location") {

@@ -1,8 +1,8 @@
 //! Calls of hooks: conversions and admissions.
 //!
-//! *Guarantees.* A call of a hook waits for no call of a reconciler: it has places and turns of its
-//! own. It runs although the processor is suspended and while the host drains, since writes that
-//! end then may wait for it. It ends at the time until which its caller waits.
+//! *Guarantees.* A call of a hook never waits for a call of a reconciler: it has slots and turns of
+//! its own. It runs although the processor is suspended and while the host drains, since pending
+//! writes may wait for it. It ends at its caller's deadline.
 
 use std::time::{Duration, Instant};
 
@@ -34,12 +34,12 @@ pub struct Hooked<T> {
 }
 
 impl Processor {
-    /// Asks the processor what it converts, and for its hooks, under a configuration. A component
-    /// that exports neither has none.
+    /// Asks the processor for its conversions and hooks, under a configuration. A component that
+    /// exports neither has none.
     ///
     /// # Errors
     ///
-    /// Fails as any call can, and if the answer is over the bounds.
+    /// Fails as any call can, and if the answer exceeds the bounds.
     pub async fn hooks(&self, config: &str) -> Result<Hooks, Error> {
         let exports = &self.shared.linked.exports;
         if exports.conversion.is_none() && exports.admission.is_none() {
@@ -73,8 +73,8 @@ impl Processor {
         }
     }
 
-    /// Makes one call that follows from the configuration alone. Its store ends with it: the store
-    /// may have a turn, for which that of another call would wait until its deadline.
+    /// Makes one call whose only input is the configuration. Its store is dropped with it: a kept
+    /// store may hold a turn, for which the next call would wait until its deadline.
     async fn ask<T>(
         &self,
         call: impl AsyncFnOnce(&mut Store<State>) -> wasmtime::Result<T>,
@@ -84,7 +84,7 @@ impl Processor {
         answer.map_err(|source| self.setup_error(&store, source))
     }
 
-    /// Makes an instance, and returns its export `conversion`.
+    /// Instantiates the component, and returns its export `conversion`.
     async fn conversion(&self, store: &mut Store<State>) -> wasmtime::Result<conversion::Guest> {
         let export = self.shared.linked.exports.conversion.as_ref();
         let export = export.ok_or_else(|| not_exported("conversion"))?;
@@ -92,7 +92,7 @@ impl Processor {
         export.load(store, &instance)
     }
 
-    /// Makes an instance, and returns its export `admission`.
+    /// Instantiates the component, and returns its export `admission`.
     async fn admission(&self, store: &mut Store<State>) -> wasmtime::Result<admission::Guest> {
         let export = self.shared.linked.exports.admission.as_ref();
         let export = export.ok_or_else(|| not_exported("admission"))?;
@@ -100,10 +100,10 @@ impl Processor {
         export.load(store, &instance)
     }
 
-    /// Converts a batch of objects. `ends` is the time until which the caller waits; the deadline
-    /// of the processor's limits holds too.
+    /// Converts a batch of objects. `ends` is the caller's deadline; the deadline of the
+    /// processor's limits holds too.
     ///
-    /// The future must be awaited to its end, as that of [`Processor::call`].
+    /// The future must be awaited to its end, like that of [`Processor::call`].
     pub async fn convert(&self, of: Conversion, ends: Instant) -> Hooked<Vec<String>> {
         let expected = of.objects.len();
         let moment = Moment { now_ms: 0, seed: 0 };
@@ -128,7 +128,7 @@ impl Processor {
         hooked
     }
 
-    /// Asks a hook what becomes of a request, as [`Processor::convert`] converts.
+    /// Asks a hook to review a request; see [`Processor::convert`] for `ends`.
     pub async fn admit(
         &self,
         view: View,
@@ -177,7 +177,7 @@ impl Processor {
             tenant: self.tenant.clone(),
             slot_of: self.tenant.hook_id(),
             turn_of: self.tenant.hook_id(),
-            // Nothing cancels it: the deadline is near.
+            // Not cancellable: the deadline is near.
             ends: CancellationToken::new(),
         };
         let mut store = self.store(&limits, view, moment, (start, limits.outcome_copy()), caller);
@@ -198,7 +198,7 @@ impl Processor {
         Limits { deadline: limits.deadline.min(left), outcome: HOOK_ANSWER, ..limits }
     }
 
-    /// Waits for a place for the call of a hook.
+    /// Waits for a slot for the call of a hook.
     async fn hook_slot(&self) -> Slot<'_> {
         let engine = &self.shared.engine;
         let (slot, granted) = engine.hook_slots().slot(self.tenant.hook_id());

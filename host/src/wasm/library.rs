@@ -1,12 +1,11 @@
-//! Libraries: pure components that answer the interfaces that a processor's module imports.
+//! Libraries: pure components that implement interfaces which a processor's module imports.
 //!
 //! A library imports nothing but the contract's log, so its answers follow from its arguments. Each
-//! call has an instance of its own, in the big lane, within limits of its own; answers are
-//! remembered ([`answers`]).
+//! call has its own instance in the big lane and its own limits; answers are cached ([`answers`]).
 //!
-//! *Guarantees.* A caller waits no longer than its own deadline; the call of the library goes on
-//! after that, so that a later caller with the same arguments finds the answer. Callers with equal
-//! arguments wait for one call. The memory and the CPU time of a library's call are those of the
+//! *Guarantees.* A caller waits no longer than its own deadline; the library's call continues after
+//! that, so that a later caller with the same arguments gets the answer. Callers with equal
+//! arguments share one call. The memory and the CPU time of a library's call are charged to the
 //! processor that caused it.
 
 pub(super) mod answers;
@@ -42,13 +41,13 @@ use super::{
     until,
 };
 
-/// The import that a library may have.
+/// The only import that a library may have.
 const LOG: &str = "mortise:host/log";
 const LINKED: &str = "what is linked is a function of the library";
-/// The packages whose interfaces no library answers.
+/// The packages whose interfaces no library may implement.
 const RESERVED: [&str; 2] = ["mortise", "wasi"];
 
-/// A component that answers one interface.
+/// A component that implements one interface.
 pub(super) struct Library {
     interface: Arc<str>,
     digest: Digest,
@@ -64,11 +63,11 @@ struct Function {
     ty: ComponentFunc,
 }
 
-/// The call that calls a library.
+/// The caller of a library.
 #[derive(Clone)]
 pub(super) struct Caller {
     pub(super) tenant: Tenant,
-    /// The holder of the slot that the library's call takes.
+    /// The holder of the slot that the library's call uses.
     pub(super) slot_of: Id,
     /// The holder of the turns to compute.
     pub(super) turn_of: Id,
@@ -76,7 +75,7 @@ pub(super) struct Caller {
     pub(super) ends: CancellationToken,
 }
 
-/// The end of a library's call without an answer. Raised in the caller as a trap.
+/// A library's call that ended without an answer. Raised in the caller as a trap.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("`{function}` of library `{interface}` {cause}")]
 pub(super) struct Failed {
@@ -87,7 +86,7 @@ pub(super) struct Failed {
     pub(super) backtrace: Trace,
 }
 
-/// A call of a function of a library, by its place among the functions.
+/// A call of a library's function; `at` is the function's index.
 struct Question<'a> {
     engine: &'a Engine,
     caller: &'a Caller,
@@ -97,7 +96,7 @@ struct Question<'a> {
     arguments: &'a [Val],
 }
 
-/// The end of a library's call.
+/// The result of a library's call.
 #[derive(Clone)]
 pub(super) struct Finished {
     answer: Result<Answer, Failed>,
@@ -107,7 +106,7 @@ pub(super) struct Finished {
 // === impl Library ===
 
 impl Library {
-    /// Checks a component and makes a library of it. Blocks.
+    /// Checks a component and creates a library from it. Blocks.
     pub(super) fn new(
         engine: &Engine,
         interface: &str,
@@ -163,7 +162,7 @@ impl Library {
         let turn = engine.turns().begin(caller.turn_of, start);
         let charge = engine.budget().charge(&caller.tenant);
         let limits = &self.limits;
-        // Of equal arguments equal answers: there is no time, and nothing to read.
+        // Constant, so that answers depend on the arguments only; reads are denied too.
         let moment = Moment { now_ms: 0, seed: 0 };
         let reading = Reading::new(None, limits);
         let state = State::new(reading, moment, limits, (start, turn, charge), caller.clone());
@@ -213,8 +212,8 @@ impl Library {
     }
 }
 
-/// Links a library's functions, as far as a module imports them. Fails if their types are not those
-/// that the module imports.
+/// Links the functions of a library that a module imports. Fails if their types differ from the
+/// imported ones.
 pub(super) fn link(
     engine: &Engine,
     linker: &mut Linker<State>,
@@ -251,7 +250,7 @@ pub(super) fn link(
     Ok(())
 }
 
-/// Answers a call from memory, or has the library called.
+/// Answers a call from the cache, or calls the library.
 async fn call(
     mut store: StoreContextMut<'_, State>,
     engine: Engine,
@@ -285,7 +284,7 @@ async fn call(
         };
         (answer, result)
     };
-    // Descriptions and trials are not the processor's calls, and may be of one that never runs.
+    // Descriptions and trials are not counted: they may be of a processor that never runs.
     if caller.slot_of == caller.tenant.id() {
         engine.metrics().called_library(caller.tenant.name(), result);
     }
@@ -296,12 +295,12 @@ async fn call(
 // === impl Question ===
 
 impl Question<'_> {
-    /// Returns the end of a call with these arguments: of one that is under way, or of a new one;
-    /// and whether it is a new one.
+    /// Returns the result of a call with these arguments, which is either in progress or new; and
+    /// whether it is new.
     async fn finished(&self) -> (Finished, bool) {
         loop {
             match self.flight().await {
-                // Its caller was cancelled, and this one was not.
+                // The other caller was cancelled, but not this one.
                 (Some(Finished { answer: Err(Failed { fault: Fault::Cancelled, .. }), .. }), _)
                     if !self.caller.ends.is_cancelled() => {}
                 (Some(finished), is_own) => return (finished, is_own),
@@ -321,7 +320,7 @@ impl Question<'_> {
         if let Some(flight) = answers.under_way(of, &self.key) {
             return (flight.await, false);
         }
-        // Taken before the call begins: so there are no more calls than slots.
+        // Taken before the call begins: so there are never more calls than slots.
         let slot = engine.library_slot(caller.slot_of).await;
         let (land, landed) = oneshot::channel();
         let flight = landed.map(Result::ok).boxed().shared();
@@ -340,7 +339,7 @@ impl Question<'_> {
         }
     }
 
-    /// Returns the call of the library, which needs nothing of its caller any more.
+    /// Returns the library's call as a future that does not borrow from its caller.
     fn call(
         &self,
         slot: OwnedSlot,
@@ -354,7 +353,7 @@ impl Question<'_> {
             let function = library.functions.get(at).expect(LINKED);
             let finished = library.run(&engine, &caller, function, &arguments).await;
             landing.land(finished.answer.as_ref().ok());
-            // The receiver is gone if nobody waits any more.
+            // The receiver is dropped if no caller waits any more.
             let _ = land.send(finished);
         }
     }
@@ -364,7 +363,7 @@ impl Question<'_> {
     }
 }
 
-/// Fails if no library may answer this interface.
+/// Fails if no library may implement this interface.
 fn check_name(interface: &str) -> Result<(), String> {
     let (path, _) = split(interface);
     let namespace = package(path).split_once(':').map(|(namespace, _)| namespace);
@@ -379,7 +378,7 @@ fn check_name(interface: &str) -> Result<(), String> {
     }
 }
 
-/// Fails if a component imports a function that no library may have.
+/// Fails if a component imports a function other than the log's.
 fn check_imports(engine: &wasmtime::Engine, component: &Component) -> Result<(), String> {
     let types = component.component_type();
     let imports = types.imports(engine).filter(|(name, item)| {
@@ -429,8 +428,8 @@ fn functions_of(
     Ok(functions)
 }
 
-/// Returns the names of the imported instances that consist of types only: nobody has to answer
-/// them.
+/// Returns the names of the imported instances that consist of types only, which need no
+/// implementation.
 pub(super) fn instances_of_types(
     engine: &wasmtime::Engine,
     component: &Component,
@@ -442,7 +441,7 @@ pub(super) fn instances_of_types(
 
 fn is_of_types(engine: &wasmtime::Engine, item: &ComponentItem) -> bool {
     let is_type = |item: &ComponentItem| matches!(item, ComponentItem::Type(_));
-    // An instance without anything in it is none that a tool has made.
+    // Tools do not generate empty instances.
     let of_instance = |instance: &ComponentInstance| {
         let mut items = instance.exports(engine);
         items.len() > 0 && items.all(|(_, item)| is_type(&item.ty))

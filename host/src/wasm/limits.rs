@@ -6,13 +6,13 @@ use std::time::Duration;
 /// defaults for authors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of linear memory, of all memories of the instance together.
+    /// Bytes of all linear memories of the instance together.
     pub memory: usize,
-    /// The real time that a call may take.
+    /// The wall-clock time limit of a call.
     pub deadline: Duration,
     /// Bytes of all texts of an outcome together.
     pub outcome: usize,
-    /// Number of gets and of pages of lists.
+    /// Number of gets and of list pages.
     pub reads: u32,
     /// Bytes of the arguments and answers of all reads.
     pub read_bytes: usize,
@@ -27,10 +27,10 @@ const MIB: usize = 1 << 20;
 // === impl Limits ===
 
 impl Limits {
-    /// Returns the bytes of the result that may be copied before its size is checked. More than an
-    /// outcome may have, so that the error can name the object that makes the outcome too large.
-    /// Bounded at all because a list can refer to the same bytes many times, and a guest continues
-    /// once they are copied.
+    /// Returns the number of bytes of the result that may be copied before its size is checked.
+    /// Larger than the limit on an outcome, so that the error can name the object that exceeds it.
+    /// Bounded because a list can refer to the same bytes many times, and a guest continues once
+    /// they are copied.
     pub(super) fn outcome_copy(&self) -> usize {
         2 * self.outcome
     }

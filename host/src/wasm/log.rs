@@ -9,7 +9,7 @@ use mortise_core::{
     reconcile::{Line, Source},
 };
 
-/// Bytes at the end of standard error that are kept apart from the log, for the message of a panic.
+/// Bytes at the end of standard error that are kept besides the log, for a panic's message.
 const TAIL_BYTES: usize = 16 * 1024;
 
 /// The lines of one call, bounded in number and bytes.
@@ -58,7 +58,7 @@ impl Log {
         }
     }
 
-    /// Returns all lines that were kept, and the number of those that were dropped.
+    /// Returns the kept lines, and the number of dropped ones.
     pub(super) fn finish(&mut self) -> (Vec<Line>, u32) {
         self.end_line(Source::Output);
         self.end_line(Source::Error);

@@ -1,14 +1,14 @@
-//! Loads machine code without compiling it. The one place where the host trusts code that it did
+//! Loads machine code without compiling it. The only place where the host trusts code that it did
 //! not compile in this run: see host/decisions/0028-what-lies-in-the-cache.md.
 
 use wasmtime::component::Component;
 
 use super::cache::Verified;
 
-/// Maps compiled code from its file, so that of an idle processor only the pages that were used
-/// take memory.
+/// Maps compiled code from its file, so that an idle processor's code takes memory only for the
+/// pages used.
 ///
-/// wasmtime maps by path, and the cache has handles; Linux has a path for each handle.
+/// wasmtime maps by path, and the cache has handles: hence the handle's path in `/proc`.
 #[cfg(target_os = "linux")]
 #[expect(
     unsafe_code,

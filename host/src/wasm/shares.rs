@@ -1,9 +1,8 @@
-//! Places that processors share: for calls that run, and for calls that compute for long.
+//! Slots that processors share: for calls, and for the turns of calls that compute for long.
 //!
 //! *Guarantees.* A processor holds at most its share. Reserved slots go only to a processor that
-//! holds none, so that no other processor can keep it waiting. Where several processors wait, each
-//! gets one slot in turn, however many of its calls wait; within a processor the first call comes
-//! first.
+//! holds none, so that no other processor can keep it waiting. Waiting processors get one slot each
+//! in turn, however many calls they have; the calls of a processor are first come, first served.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,34 +20,34 @@ pub(super) type Id = u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) total: usize,
-    /// Places reserved for holders that hold none.
+    /// Slots reserved for holders that hold none.
     pub(super) reserve: usize,
-    /// Places that one processor may hold.
+    /// The maximum number of slots of one processor.
     pub(super) share: usize,
 }
 
-/// Calls that wait for a slot.
+/// Calls waiting for a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// Number of waiting calls.
     pub calls: usize,
-    /// The time that the first of them has waited.
+    /// The wait of the first of them so far.
     pub longest: Duration,
 }
 
-/// Places shared between processors.
+/// Slots shared between processors.
 pub(super) struct Shares {
     /// Locked for a few lines, never while waiting.
     core: Mutex<Core>,
 }
 
-/// A slot, held or waited for. Given back on drop.
+/// A slot, held or waited for. Released on drop.
 pub(super) struct Slot<'a> {
     shares: &'a Shares,
     ticket: Ticket,
 }
 
-/// A slot that is held wherever it is taken. Given back on drop.
+/// A slot that owns its [`Shares`], for use in a task. Released on drop.
 pub(super) struct OwnedSlot {
     shares: Arc<Shares>,
     ticket: Ticket,
@@ -64,13 +63,13 @@ pub(super) struct Ticket {
 /// Resolves once the slot is granted.
 pub(super) type Granted = oneshot::Receiver<()>;
 
-/// The accounting, without waiting.
+/// The state, without waiting.
 struct Core {
     bounds: Bounds,
     taken: usize,
     /// Holders that hold slots or wait for one.
     holders: HashMap<Id, Holder>,
-    /// Holders that wait, the next one first.
+    /// Waiting holders, the next one first.
     turn: VecDeque<Id>,
     numbers: u64,
 }
@@ -104,32 +103,32 @@ impl Shares {
         Self { core: Mutex::new(Core::new(bounds)) }
     }
 
-    /// Asks for a slot. Returns a receiver to wait on, unless the slot is granted at once. The
+    /// Requests a slot. Returns a receiver to wait on, unless the slot is granted at once. The
     /// ticket must be given back in any case.
     pub(super) fn ask(&self, of: Id) -> (Ticket, Option<Granted>) {
         self.core.lock().ask(of, Instant::now)
     }
 
-    /// Asks for a slot that is given back on drop.
+    /// Requests a slot that is released on drop.
     pub(super) fn slot(&self, of: Id) -> (Slot<'_>, Option<Granted>) {
         let (ticket, granted) = self.ask(of);
         (Slot { shares: self, ticket }, granted)
     }
 
-    /// Asks for a slot that can be taken elsewhere.
+    /// Requests a slot that can be moved into a task.
     pub(super) fn owned_slot(self: &Arc<Self>, of: Id) -> (OwnedSlot, Option<Granted>) {
         let (ticket, granted) = self.ask(of);
         (OwnedSlot { shares: Arc::clone(self), ticket }, granted)
     }
 
-    /// Gives a slot back, or stops waiting for it.
+    /// Releases a slot, or stops waiting for it.
     pub(super) fn give_back(&self, ticket: Ticket) {
         self.core.lock().give_back(ticket);
     }
 
-    /// Asks for a slot, or to keep the slot `held`. The holder keeps it if nobody waits and it
-    /// holds no more than its share; otherwise it joins the end of the line. `share` returns the
-    /// new share of one holder, by whether others hold or want slots.
+    /// Requests a slot, or keeps the slot `held`. The holder keeps it if no holder waits and it
+    /// holds no more than its share; otherwise it joins the end of the queue. `share` returns the
+    /// share of one holder, given whether others hold or want slots.
     pub(super) fn renew(
         &self,
         of: Id,
@@ -186,7 +185,7 @@ impl Core {
         (Ticket { of, number: self.numbers }, wait)
     }
 
-    /// Returns whether this holder may take one more slot.
+    /// Returns whether this holder may have one more slot.
     fn may_hold(&self, of: Id) -> bool {
         let Bounds { total, reserve, share } = self.bounds;
         let free = total.saturating_sub(self.taken);
@@ -223,7 +222,7 @@ impl Core {
             if !holder.waiting.is_empty() {
                 self.turn.push_back(of);
             }
-            // A waiter that has gone gives its ticket back next, and with it the slot.
+            // A waiter that is gone gives back its ticket, and with it the slot.
             let _ = waiter.granted.send(());
         }
     }
@@ -243,7 +242,7 @@ impl Core {
         if self.turn.is_empty() && held <= self.bounds.share {
             return (ticket, None);
         }
-        // Joins the line before its slot is free, so that earlier waiters come first.
+        // Joins the queue before its slot is free, so that earlier waiters come first.
         let (next, granted) = self.wait(of, now());
         self.give_back(ticket);
         (next, Some(granted))
@@ -264,7 +263,7 @@ mod tests {
         Core::new(Bounds { total, reserve, share })
     }
 
-    /// Asks `times` times for one holder. Returns the tickets granted at once, and those that wait.
+    /// Requests `times` slots for one holder. Returns the granted tickets, and the waiting ones.
     fn ask(core: &mut Core, of: Id, times: usize) -> (Vec<Ticket>, Vec<(Ticket, Granted)>) {
         let (mut held, mut waits) = (Vec::new(), Vec::new());
         for _ in 0..times {
@@ -342,7 +341,7 @@ mod tests {
     }
 
     /// Simulates 64 loops of processor 1 beside one loop of processor 2, on two threads. Returns
-    /// how often each of them computed.
+    /// the number of turns of each.
     fn turns(milliseconds: usize) -> [usize; 2] {
         let mut core = core(2, 0, 2);
         let share = |others: bool| if others { 1 } else { 2 };

@@ -1,4 +1,4 @@
-//! Measures an outcome, and finds the object that makes it too large.
+//! Measures an outcome, and finds the object that exceeds the limit.
 
 use mortise_core::contract::{
     Deletion, Event, Failure, Manifest, ObjectRef, Outcome, Selection,
@@ -75,7 +75,7 @@ fn texts_size(texts: &[String]) -> usize {
     texts.iter().map(|text| ENTRY + text.len()).sum()
 }
 
-/// Names the place of the largest object, and the object if its JSON names it.
+/// Returns the position of the largest object, and its name if its JSON has one.
 fn largest(outcome: &Outcome) -> Option<String> {
     let places = |name: &'static str, manifests: &'_ [Manifest]| {
         let sizes = manifests.iter().map(|manifest| manifest.object.len());
@@ -94,7 +94,7 @@ fn largest(outcome: &Outcome) -> Option<String> {
     Some(format!("`{place}[{index}]`{named} ({size} bytes)"))
 }
 
-/// The fields that name an object of a guest; any other JSON does not parse.
+/// The fields that identify an object of a guest; any other JSON does not parse.
 #[derive(Deserialize)]
 struct Head {
     kind: String,

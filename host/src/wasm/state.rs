@@ -1,4 +1,4 @@
-//! The host's state of one call: the source of its imports' answers, and the account of its limits.
+//! The host's state of one call: the data behind its imports, and the use of its limits.
 
 use std::{
     sync::Arc,
@@ -55,10 +55,10 @@ pub(super) struct State {
     /// The source of secure random bytes in a simulation; `None`: the operating system.
     pub(super) secure: Option<Chance>,
     pub(super) table: ResourceTable,
-    /// Made when the guest first uses a WASI function that needs it; most guests never do.
+    /// Created when the guest first uses a WASI function that needs it; most guests never do.
     wasi: Option<WasiCtx>,
     deadline: Instant,
-    /// On whose account the call calls libraries.
+    /// The call, as the caller of libraries.
     pub(super) caller: Caller,
     /// The call's turn to compute, needed after its first millisecond.
     pub(super) turn: Turn,
@@ -114,12 +114,12 @@ impl State {
         Self::new(reading, Moment { now_ms: 0, seed: 0 }, &limits, (now, turn, charge), caller)
     }
 
-    /// Returns the rest of the time that the call may take.
+    /// Returns the time left until the call's deadline.
     pub(super) fn left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Adds what a library has logged to the log of the call that called it.
+    /// Adds a library's log lines to the log of its caller.
     pub(super) fn log_of_library(&self, interface: &str, lines: &[Line]) {
         let mut log = self.log.lock();
         for Line { level, message, fields, .. } in lines {
@@ -138,7 +138,7 @@ impl State {
         let Some(granted) = self.turn.next() else { return Ok(UpdateDeadline::Yield(1)) };
         let turn = async move {
             tokio::task::yield_now().await;
-            // Past the deadline the guest continues to the next tick, which ends it.
+            // After the deadline the guest continues to the next tick, which ends it.
             drop(tokio::time::timeout(left, granted).await);
         };
         Ok(UpdateDeadline::YieldCustom(1, Box::pin(turn)))

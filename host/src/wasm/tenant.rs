@@ -1,5 +1,5 @@
-//! The engine's account of one processor, shared by all of its versions: what its calls hold
-//! together, and how they are cancelled.
+//! The engine's account of one processor, shared by all of its versions: the resources of its
+//! calls, and their cancellation.
 
 use std::{
     fmt,
@@ -27,28 +27,27 @@ struct TenantState {
     hook_id: Id,
     /// The engine's token, cancelled when all calls have to end.
     over: CancellationToken,
-    /// The token of calls that begin now.
+    /// The token that cancels calls that begin now.
     calls: Mutex<CancellationToken>,
     /// Bytes of linear memory of all its calls.
     memory: AtomicUsize,
     /// The time at which a call was last refused memory though its own limit allowed it.
     short_of_memory: Mutex<Option<Instant>>,
-    /// The remembered answers of its libraries, among those of others.
+    /// The cached answers of all libraries, its own among them.
     answers: Arc<Answers>,
 }
 
 /// The last id given to a processor; ids are never reused.
 static LAST_ID: AtomicU64 = AtomicU64::new(0);
-/// Hashes namespaces to ids. Seeded in each process, so that nobody can search for two namespaces
-/// with the same id.
+/// Hashes namespaces to ids. Seeded per process, so that collisions cannot be searched for.
 static NAMESPACES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-/// The bit that only ids of namespaces have.
+/// The bit that marks ids of namespaces.
 const OF_NAMESPACE: Id = 1 << 63;
 
 // === impl Tenant ===
 
 impl Tenant {
-    /// Creates an account that holds nothing yet. `over` is cancelled when all calls have to end.
+    /// Creates an empty account. `over` is cancelled when all calls have to end.
     pub(super) fn new(name: &str, over: &CancellationToken, answers: &Arc<Answers>) -> Self {
         Self(Arc::new(TenantState {
             name: name.into(),
@@ -79,7 +78,7 @@ impl Tenant {
         self.0.calls.lock().cancel();
     }
 
-    /// Lets calls begin again.
+    /// Allows calls to begin again.
     pub fn open(&self) {
         let mut calls = self.0.calls.lock();
         if calls.is_cancelled() {
@@ -97,25 +96,25 @@ impl Tenant {
         self.0.id
     }
 
-    /// Returns the holder of places for descriptions and trials: all processors of a namespace
-    /// together. A namespace can have any number of processors, and none of them has to run for a
-    /// description or a trial.
+    /// Returns the holder of slots for descriptions and trials: all processors of a namespace share
+    /// one. A namespace can have any number of processors, and a description or a trial does not
+    /// need a running one.
     pub(super) fn setup_id(&self) -> Id {
         self.0.setup_id
     }
 
-    /// Returns the holder of places and turns for calls of hooks: the API server waits for them,
-    /// also while all calls of the processor wait for the API server.
+    /// Returns the holder of slots and turns for calls of hooks: the API server waits for them,
+    /// even while all calls of the processor wait for the API server.
     pub(super) fn hook_id(&self) -> Id {
         self.0.hook_id
     }
 
-    /// Returns the token that cancels a call that begins now.
+    /// Returns the cancellation token of a call that begins now.
     pub(super) fn call(&self) -> CancellationToken {
         self.0.calls.lock().clone()
     }
 
-    /// Returns the token that cancels descriptions and trials; [`Tenant::close`] does not cancel
+    /// Returns the cancellation token of descriptions and trials; [`Tenant::close`] does not cancel
     /// it.
     pub(super) fn setup(&self) -> CancellationToken {
         self.0.over.clone()

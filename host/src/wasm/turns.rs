@@ -15,7 +15,7 @@ use std::{
 
 use super::shares::{Bounds, Granted, Id, Shares, Ticket};
 
-/// The time after the begin of a call during which its processor counts as one that wants the CPU.
+/// The time after a call begins during which its processor counts as competing for the CPU.
 const CPU_DEMAND_PERIOD: Duration = Duration::from_secs(1);
 
 /// The turns of all processors.
@@ -31,7 +31,7 @@ struct Begun {
     start: Instant,
     last: AtomicU64,
     at: AtomicU64,
-    /// The time of the last call that was of another processor than the call before.
+    /// The time of the last call that followed a call of another processor.
     changed_at: AtomicU64,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Turn {
 // === impl Turns ===
 
 impl Turns {
-    /// Creates the turns of this many threads that run calls.
+    /// Creates the turns for this number of threads that run calls.
     pub(super) fn new(threads: usize) -> Self {
         let threads = threads.max(1);
         let bounds = Bounds { total: threads, reserve: 0, share: threads };
@@ -54,7 +54,7 @@ impl Turns {
         Self { shares: Shares::new(bounds), threads, begun }
     }
 
-    /// Registers a call that begins now. The call has no turn yet.
+    /// Registers a call that begins now, without a turn.
     pub(super) fn begin(self: &Arc<Self>, of: Id, now: Instant) -> Turn {
         self.begun.record(of, now);
         Turn { turns: Arc::clone(self), of, ticket: None }
@@ -83,7 +83,7 @@ impl Begun {
     fn by_others(&self, of: Id, now: Instant) -> bool {
         let at = if self.last.load(Relaxed) == of { &self.changed_at } else { &self.at };
         let (at, now) = (at.load(Relaxed), self.millis(now));
-        // Zero means that no call began yet.
+        // Zero: no call began yet.
         at > 0 && u128::from(now.saturating_sub(at)) < CPU_DEMAND_PERIOD.as_millis()
     }
 
@@ -96,7 +96,7 @@ impl Begun {
 // === impl Turn ===
 
 impl Turn {
-    /// Asks for a turn, or to keep the current one. Returns a receiver to wait on, unless the call
+    /// Requests a turn, or keeps the current one. Returns a receiver to wait on, unless the call
     /// may continue at once.
     pub(super) fn next(&mut self) -> Option<Granted> {
         let (turns, of) = (&self.turns, self.of);
@@ -106,7 +106,7 @@ impl Turn {
         granted
     }
 
-    /// Gives the turn back, while the call waits for something other than the CPU.
+    /// Releases the turn, while the call waits for anything but the CPU.
     pub(super) fn give_back(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.turns.shares.give_back(ticket);
@@ -131,8 +131,8 @@ mod tests {
         let at = |millis| start + Duration::from_millis(millis);
         turns.begun.record(1, at(5));
         assert!(turns.begun.by_others(2, at(900)), "another sees that one began");
-        // Before the first call there was no other processor, but the first call counts as a change
-        // of processors.
+        // Before the first call there was no other processor, but that call counts as a change of
+        // processors.
         assert!(!turns.begun.by_others(1, at(1100)), "its own call is no reason");
         turns.begun.record(2, at(2000));
         assert!(turns.begun.by_others(1, at(2999)));

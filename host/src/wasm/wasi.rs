@@ -1,4 +1,4 @@
-//! WASI 0.2 as guests see it: complete, and empty.
+//! WASI 0.2 for guests: all interfaces, no access.
 //!
 //! There is no environment, no argument, no directory and no socket. Standard output and error
 //! become log lines, clocks stand still at the call's time, waiting for a clock ends at once,

@@ -55,8 +55,7 @@ struct UserInfo {
     groups: Option<Vec<String>>,
 }
 
-/// Answers a review; `asked` and `ends` are the times at which the question came, and until which
-/// the caller waits.
+/// Answers a review; `asked` is the time of the request, and `ends` the deadline of the caller.
 pub(super) async fn answer(
     hooking: &Hooking,
     hook: &str,

@@ -1,4 +1,4 @@
-//! The bodies of requests, as far as they may be held.
+//! Reads the bodies of requests, within limits on their size.
 
 use std::{
     sync::{
@@ -16,16 +16,16 @@ use tokio::time::timeout_at;
 
 use super::Refused;
 
-/// The largest body: a list of some ten thousand objects, which comes as one review.
+/// The maximum size of a body, in bytes: a list of some ten thousand objects comes as one review.
 pub(super) const MAX_BODY_BYTES: usize = 128 << 20;
-/// The most bytes of all bodies together.
+/// The maximum size of all held bodies together, in bytes.
 const MAX_HELD_BYTES: usize = 256 << 20;
 
 /// The bytes that are held for requests.
 #[derive(Debug, Default)]
 pub(super) struct Held(Arc<AtomicUsize>);
 
-/// A number of held bytes, given back on drop.
+/// A number of held bytes, released on drop.
 #[derive(Debug)]
 pub(super) struct Holding {
     held: Arc<AtomicUsize>,

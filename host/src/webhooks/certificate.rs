@@ -1,7 +1,7 @@
-//! The certificate of the port: that in a Secret, taken anew when the Secret changes.
+//! The TLS certificate of the port, read from a Secret and reloaded when the Secret changes.
 //!
-//! *Guarantee.* A Secret that is deleted, or whose certificate cannot be used, does not end what is
-//! served: the last one that could be used stays, and the log says why.
+//! *Guarantee.* If the Secret is deleted or its certificate cannot be used, the last usable
+//! certificate is still served, and the reason is logged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -57,8 +57,8 @@ struct State {
 // === impl Certificate ===
 
 impl Certificate {
-    /// Returns the certificate in a Secret, and the task that watches the Secret. `client` may read
-    /// this one.
+    /// Returns the certificate in a Secret, and the task that watches the Secret. `client` must be
+    /// allowed to read it.
     pub fn watch(
         client: Client,
         secret: NamespacedName,
@@ -79,7 +79,7 @@ impl Certificate {
         self.state.borrow().problem.clone()
     }
 
-    /// Returns the reason why clients get no answer at this time since 1970, if they do not.
+    /// Returns the reason why clients get no answer at `now`, as Unix time, if any.
     pub fn not_served(&self, now: Duration) -> Option<NotServed> {
         let state = self.state.borrow();
         let Some(served) = &state.served else {
@@ -148,7 +148,7 @@ fn missing(secret: &NamespacedName, state: &latest::Sender<State>) {
     state.send_modify(|state| state.problem = Some(problem));
 }
 
-/// Reads the certificate of a Secret. Errors hold nothing of the key.
+/// Reads the certificate of a Secret. Errors never contain the key.
 fn load(secret: &Secret) -> Result<Served, String> {
     let data = |key: &str| {
         let data = secret.data.as_ref().and_then(|data| data.get(key));
@@ -188,18 +188,18 @@ pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, S
 // === impl Served ===
 
 impl Served {
-    /// Returns the reason why clients that trust the Secret's authority do not accept the
-    /// certificate at this time since 1970, if they do not. The names are theirs to compare.
+    /// Returns the reason why clients that trust the Secret's CA reject the certificate at `now`,
+    /// as Unix time, if any. Names are not compared.
     fn fault(&self, now: Duration) -> Option<String> {
         let others = self.key.cert.iter().skip(1);
         let trusted: Vec<_> = self.authorities.iter().chain(others).cloned().collect();
         let error = self.check(&trusted, now).err()?;
-        // Without an authority, clients may know one that is not here.
+        // Without a CA in the Secret, clients may trust one that is unknown here.
         (!trusted.is_empty() || is_of_time(&error)).then(|| error.to_string())
     }
 
-    /// Returns the reason why the API server does not accept the certificate when it calls a hook
-    /// as this `clientConfig` says, if it does not.
+    /// Returns the reason why the API server rejects the certificate when it calls a hook by this
+    /// `clientConfig`, if any.
     pub(super) fn not_accepted(&self, config: &ClientConfig, now: Duration) -> Option<NotServed> {
         let ClientConfig { of, host, bundle, .. } = config;
         if !self.is_for(host) {
@@ -226,7 +226,7 @@ impl Served {
         verify_server_name(&certificate, &name).is_ok()
     }
 
-    /// Checks the certificate against authorities.
+    /// Verifies the certificate against trusted CAs.
     fn check(
         &self,
         trusted: &[CertificateDer<'static>],
@@ -238,7 +238,7 @@ impl Served {
         let algorithms = ring::default_provider().signature_verification_algorithms.all;
         let (parsed, now) = (ParsedCertificate::try_from(first)?, UnixTime::since_unix_epoch(now));
         match verify_server_cert_signed_by_trust_anchor(&parsed, &roots, others, now, algorithms) {
-            // A certificate that is its own authority: the API server takes it if it is trusted.
+            // The API server accepts a certificate that is itself among the trusted ones.
             Err(error) if trusted.contains(first) && !is_of_time(&error) => Ok(()),
             checked => checked,
         }

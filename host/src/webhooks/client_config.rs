@@ -33,12 +33,12 @@ pub(super) struct ClientConfig {
     pub(super) processor: String,
     /// The host for which a certificate is expected.
     pub(super) host: String,
-    /// The certificates in `caBundle`; `None` if the authorities of the API server's system count.
+    /// The certificates in `caBundle`; `None` if the API server uses the trusted CAs of its system.
     pub(super) bundle: Option<Vec<CertificateDer<'static>>>,
 }
 
-/// Reads the definitions of the kinds that are converted here, and the webhook configurations if
-/// there are hooks.
+/// Reads the definitions of the kinds that this host converts, and the webhook configurations if
+/// there are admission hooks.
 ///
 /// # Errors
 ///
@@ -124,7 +124,7 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
 // === impl ClientConfig ===
 
 impl ClientConfig {
-    /// Reads a `clientConfig`; `None` if its path is that of no hook here.
+    /// Reads a `clientConfig`; `None` if its path is not that of a hook of this host.
     fn parse(of: String, config: &Value, paths: &Paths) -> Option<Self> {
         let is_service = config.get("service").is_some_and(Value::is_object);
         let (host, path) = if is_service {
@@ -136,13 +136,13 @@ impl ClientConfig {
         };
         let processor = paths.resolve(&path).ok()?.processor();
         let bundle = text(config, "/caBundle");
-        // No public authority certifies the name of a Service.
+        // No public CA certifies the name of a Service.
         let bundle = (is_service || !bundle.is_empty()).then(|| certificates(bundle));
         Some(Self { of, processor, host, bundle })
     }
 }
 
-/// Returns the certificates of a bundle; none if it cannot be read.
+/// Returns the certificates of a bundle; empty if it cannot be read.
 fn certificates(bundle: &str) -> Vec<CertificateDer<'static>> {
     let pem = STANDARD.decode(bundle).unwrap_or_default();
     certificate::certificates(&pem).unwrap_or_default()

@@ -9,8 +9,7 @@ use serde_json::{json, value::RawValue};
 use super::{Answered, Refused, review::Form};
 use crate::host::{Hooking, NoAnswer};
 
-/// A definition that names only `v1beta1` among the versions that the API server knows is asked in
-/// that.
+/// The API server sends `v1beta1` if the definition names no other version that it knows.
 const REVIEW: Form = Form {
     kind: "ConversionReview",
     versions: ["apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1beta1"],

@@ -1,7 +1,7 @@
-//! The listener: TLS, and as many connections as can be served.
+//! The TLS listener, with a limit on open connections.
 //!
-//! A connection serves one request after the other: the API server keeps it. Of a client that only
-//! holds a connection, the oldest is closed when its place is needed.
+//! A connection serves several requests in turn, since the API server reuses it. If all slots are
+//! taken, the oldest idle connection is closed.
 
 use std::{
     sync::{
@@ -35,18 +35,18 @@ use tracing::{debug, warn};
 use super::{Served, Webhooks};
 use crate::host::Source;
 
-/// The most open connections.
+/// The maximum number of open connections.
 const MAX_CONNECTIONS: usize = 512;
-/// The time for the handshake.
+/// The timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time that a connection may stay without a request: longer than the API server keeps it, so
-/// that it is the one that closes.
+/// The idle timeout of a connection: longer than that of the API server, so that the API server
+/// closes it first.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 /// The longest header of a request, in bytes.
 const MAX_HEADER_BYTES: usize = 16 * 1024;
-/// The delay until connections are accepted again after the system refused one.
+/// The delay after a failed accept.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(500);
-/// The time for the last answers, when the port is closed.
+/// The grace period for answers in flight when the port is closed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The certificate that is served, looked up for each handshake.
@@ -57,7 +57,7 @@ struct Current(Source<Option<Served>>);
 struct Connection {
     /// True while a request is answered.
     is_busy: Arc<AtomicBool>,
-    /// Cancelled when its place is needed.
+    /// Cancelled when its slot is needed.
     over: CancellationToken,
 }
 
@@ -65,17 +65,17 @@ struct Connection {
 #[derive(Clone, Default)]
 struct Open(Arc<Mutex<Vec<Connection>>>);
 
-/// The end of a listener, in two steps.
+/// The shutdown of a listener, in two steps.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
-    /// Cancelled when the host begins to end: each answer closes its connection from now on, so
-    /// that the next request opens one, to a host that stays.
+    /// Cancelled when the host starts to shut down: from then on, each answer closes its
+    /// connection, so that the next request opens one to another host.
     pub leaving: CancellationToken,
     /// Cancelled when the port is to be closed.
     pub closed: CancellationToken,
 }
 
-/// Serves a listener until it is to be closed.
+/// Serves a listener until `stop.closed` is cancelled.
 pub(super) async fn serve(
     webhooks: Webhooks,
     listener: TcpListener,
@@ -154,7 +154,7 @@ async fn answer(
     let served = http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(served);
     tokio::select! {
-        // How a connection ends is the client's business.
+        // Errors of a connection are the client's concern.
         _ = &mut served => return,
         () = connection.over.cancelled() => return,
         () = stop.closed.cancelled() => {}
@@ -180,7 +180,8 @@ impl ResolvesServerCert for Current {
 // === impl Open ===
 
 impl Open {
-    /// Makes a place for one more connection, if necessary that of one which is not busy.
+    /// Admits a connection. If all slots are taken, closes the oldest idle one, or else the oldest
+    /// one.
     fn enter(&self) -> Connection {
         let connection = Connection::default();
         let mut open = self.0.lock();

@@ -15,7 +15,7 @@ pub struct Alias {
     pub new: String,
 }
 
-/// The paths that are served beside the host's own.
+/// The aliases that are served beside the host's own paths.
 #[derive(Clone, Debug, Default)]
 pub struct Paths(Vec<Alias>);
 
@@ -68,7 +68,7 @@ impl Paths {
         Ok(Self(aliases))
     }
 
-    /// Returns what is asked for.
+    /// Resolves the path of a request, through an alias if there is one.
     pub(super) fn resolve<'a>(&'a self, path: &'a str) -> Result<Path<'a>, Refused> {
         let alias = self.0.iter().find(|alias| alias.old == path);
         Path::parse(alias.map_or(path, |alias| &alias.new)).ok_or_else(|| {
@@ -96,7 +96,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Returns the hook as metrics name it, of a processor with these hooks.
+    /// Returns the hook's label in metrics, for a processor with these hooks.
     pub(super) fn hook_of(&self, hooks: &Hooks) -> HookRequest<'_> {
         match self {
             Self::Convert { .. } => HookRequest::Convert,

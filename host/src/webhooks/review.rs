@@ -8,7 +8,7 @@ use super::{Refused, short};
 /// A kind of review, and the versions of it that are answered.
 pub(super) struct Form {
     pub(super) kind: &'static str,
-    /// The versions, whose fields used here are the same.
+    /// The versions; the fields that are used here are the same in both.
     pub(super) versions: [&'static str; 2],
 }
 
@@ -26,7 +26,7 @@ struct Review<'a> {
 // === impl Form ===
 
 impl Form {
-    /// Returns the version of a review, in which it is answered, and its request.
+    /// Returns the version of a review, which its answer must have, and its request.
     pub(super) fn parse<'a, R: Deserialize<'a>>(
         &self,
         body: &'a [u8],

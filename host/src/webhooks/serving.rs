@@ -1,8 +1,7 @@
-//! Reports to the host whether the API server gets answers from hooks, whenever that may have
-//! changed.
+//! Reports to the host whether the API server can call the hooks, whenever that may have changed.
 //!
-//! Definitions are read again when one of them has changed. Nobody announces that a webhook
-//! configuration changes, or that a certificate expires: they are checked each minute.
+//! Definitions are read again when one of them has changed. Webhook configurations are not watched,
+//! and certificates expire without an event: both are checked each minute.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +21,7 @@ const MAX_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// The shortest time between two checks: many definitions may change at once.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The knowledge about the callers of the hooks of a host.
+/// The certificate and the `clientConfig`s by which the API server calls the hooks.
 struct Callers {
     certificate: Certificate,
     configs: Mutex<Vec<ClientConfig>>,

@@ -11,8 +11,7 @@
 //!
 //! Any other file, and any other field, is an error.
 //!
-//! The folders `convert` and `review` are no cases: they hold those of hooks, which are described
-//! below.
+//! The folders `convert` and `review` are not cases: they hold cases of hooks, described below.
 //!
 //! # How a case runs
 //!
@@ -51,7 +50,7 @@
 //! | `delete` | deletions and prunes |
 //! | `evict` | evictions |
 //!
-//! A refusal of `create` holds for objects of any name, and `any` with a name for no creation.
+//! A refusal of `create` ignores the name; `any` with a name refuses no creation.
 //!
 //! `code` is the HTTP status, 403 by default: a 4xx other than 429. The host itself repeats a
 //! request after a 429 or 5xx, so that these do not reach a processor; a refused eviction is tested
@@ -86,8 +85,8 @@
 //!
 //! # Cases of hooks
 //!
-//! Each folder in `convert` holds the question for an object in another version, each folder in
-//! `review` that of a hook of admission:
+//! Each folder in `convert` holds the conversion of an object, each folder in `review` the review
+//! of a request by a hook:
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -105,7 +104,8 @@
 //! error: spec must be an object          # the conversion is refused, or the hook fails
 //! ```
 //!
-//! `{}` allows a request. The rules of the host hold: what it would not accept is an error.
+//! `{}` allows a request. The rules of the host apply: an answer that it would not accept is an
+//! error.
 
 mod document;
 mod file;
@@ -199,7 +199,7 @@ fn differences<P: Processor>(
     accepted(stage.differences(), update, &case.expected_file(), || stage.accepted())
 }
 
-/// Does the same for a case of a hook.
+/// Does the same as [`differences`] for a case of a hook.
 fn hook_differences(case: &HookCase, natives: &[Native], update: bool) -> Vec<Difference> {
     let answer = match Native::answer(natives, case) {
         Ok(answer) => answer,
@@ -223,7 +223,7 @@ fn accepted(
     }
 }
 
-/// Runs a case natively, to its end. Objects are converted by the `natives`, if these do.
+/// Runs a case natively, to its end. The `natives` convert objects, if they hold conversions.
 ///
 /// # Errors
 ///

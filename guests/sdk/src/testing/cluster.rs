@@ -110,8 +110,8 @@ impl Cluster {
     }
 
     /// Stores objects as if they had existed before, and creates their namespaces. With `validate`,
-    /// the objects must be valid under their schemas. Definitions of kinds come first, in whatever
-    /// order they are given.
+    /// the objects must be valid under their schemas. Definitions of kinds are stored first,
+    /// regardless of their order.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Cluster {
         objects.sort_by_key(|object| object["kind"] != "CustomResourceDefinition");
         for object in objects {
             self.add_namespace(&object)?;
-            // An object that is given belongs to the case.
+            // A given object belongs to the case, so it is not hidden.
             self.hidden.remove(&Identity::of(&object));
             let title = Identity::of(&object);
             self.api

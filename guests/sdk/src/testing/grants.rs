@@ -8,9 +8,9 @@ use crate::{Description, GrantedRule, Outcome};
 /// The API group of roles.
 const GROUP: &str = "rbac.authorization.k8s.io/";
 
-/// Checks that a processor hands on what it declares, and no more: the rules of all Roles and
-/// `ClusterRole`s that the outcomes apply, together, give the same rights as the description's
-/// `grants`. How the rights are spread over rules does not matter.
+/// Checks that a processor grants exactly the declared rules: all Roles and `ClusterRole`s that the
+/// outcomes apply, together, must give the same rights as the description's `grants`. The
+/// distribution of rights over rules does not matter.
 ///
 /// Roles that are bound but not applied are not seen: their rules must be among the `grants` too.
 ///

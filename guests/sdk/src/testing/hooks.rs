@@ -34,7 +34,7 @@ pub struct Asked<'a> {
 }
 
 impl Stub {
-    /// Converts an object as the host does: metadata is kept but for labels and annotations.
+    /// Converts an object as the host does: of the metadata, only labels and annotations change.
     ///
     /// # Errors
     ///
@@ -61,8 +61,8 @@ impl Stub {
         parsed(&given.converted(&target, &answer)?)
     }
 
-    /// Calls a hook of the processor, as the host does: it is shown no managed fields, and a change
-    /// that it may not make is an error. Reads see the objects of the stub.
+    /// Calls a hook of the processor, as the host does: without managed fields, and with an error
+    /// for a change that the hook may not make. Reads see the objects of the stub.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ impl Stub {
     }
 }
 
-/// Returns what a processor converts, checked as the host checks it.
+/// Returns the conversions of a processor, checked by the rules of the host.
 fn hooks_of<P: Processor>(
     conversions: fn(&P::Config) -> Vec<crate::Converted>,
     config: &str,

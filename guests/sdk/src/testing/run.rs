@@ -1,8 +1,8 @@
-//! Reconciles against a cluster in memory by the host's own rules: one run, or all that is due.
+//! Reconciles against a cluster in memory by the host's own rules: one run, or all due keys.
 //!
-//! A [`Driver`] stands where the program `mortise-host` has watches, tasks and a runtime: it hands
-//! the stores what a watch would, gives out one key after the other in the order of the keys, and
-//! moves the queue's clock with that of the cluster.
+//! A [`Driver`] replaces the watches, tasks and runtime of `mortise-host`: it feeds the stores with
+//! the events of a watch, runs one key after the other in the order of the keys, and moves the
+//! queue's clock with that of the cluster.
 
 #[cfg(test)]
 mod tests;
@@ -52,8 +52,7 @@ pub struct Run {
     /// The reason of the failure, if the run failed: the processor said so, its outcome is not
     /// valid, or a write was refused.
     pub failure: Option<String>,
-    /// The time after which the key runs again though nothing changes; `None` after a failure whose
-    /// retry is a back-off.
+    /// The requeue delay of the key, if any; `None` after a failure that is retried with back-off.
     pub again: Option<Duration>,
 }
 
@@ -69,7 +68,7 @@ pub struct Change {
 /// The result of reconciles until nothing was due any more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// The keys that run again though nothing changes, and the time after their last run.
+    /// The requeue delays of the keys, counted from their last run.
     pub requeues: BTreeMap<String, SignedDuration>,
     /// The keys whose last run failed, and the reason.
     pub failures: BTreeMap<String, String>,
@@ -143,9 +142,9 @@ impl Stub {
             .unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Reconciles all objects of the processor until nothing is due any more: objects that were
-    /// never reconciled, those whose reconcile has read or written something that has changed
-    /// since, and those whose time has come.
+    /// Reconciles all objects of the processor until none is due. Due are objects that were never
+    /// reconciled, those whose reconcile has read or written objects that have changed since, and
+    /// those whose requeue delay is over.
     ///
     /// # Panics
     ///
@@ -202,7 +201,7 @@ impl Driver {
         }
     }
 
-    /// Takes in a processor with its configuration, unless it is the last one. All keys of another
+    /// Loads a processor with its configuration, unless it was loaded last. All keys of another
     /// processor or configuration are due.
     pub(super) fn load<P: Processor>(
         &mut self,
@@ -259,7 +258,7 @@ impl Driver {
         self.watches.push(Watch { kind, scope, revision: None });
     }
 
-    /// Hands the stores all that has happened in the cluster, and queues the keys that it triggers.
+    /// Feeds the stores with all changes in the cluster, and queues the triggered keys.
     pub(super) fn see(&mut self) {
         let stores = self.parts.dispatch.stores();
         for watch in &mut self.watches {
@@ -272,8 +271,8 @@ impl Driver {
         self.parts.dispatch.feed();
     }
 
-    /// Makes every object of the reconcilers a key, and queues all keys. The keys of another
-    /// processor are dropped; keys of another configuration forget their failures, as at a swap.
+    /// Queues a key for every object of the reconcilers. The keys of another processor are dropped;
+    /// keys of another configuration forget their failures, as at a swap.
     fn put(&self, reconciler: &Reconciler, name: &str) -> Result<(), String> {
         let former = self.version.as_ref().map(|former| (name_of(&former.description), former));
         if let Some((other, _)) = former.as_ref().filter(|(former, _)| **former != *name) {
@@ -318,7 +317,7 @@ impl Driver {
         Ok(self.settled.clone())
     }
 
-    /// Takes in what was changed, and the time that has passed, since the last run.
+    /// Catches up with the changes, and with the time that has passed, since the last run.
     fn catch_up(&mut self) {
         let now = self.cluster.now();
         let passed = Duration::try_from(now.duration_since(self.now)).unwrap_or_default();
@@ -389,7 +388,7 @@ fn name_of(description: &contract::Description) -> Arc<str> {
 // === impl Watch ===
 
 impl Watch {
-    /// Hands the store what a watch would report since the last call.
+    /// Feeds the store with the watch events since the last call.
     fn see(&mut self, cluster: &Cluster, stores: &Stores) {
         let contract::Kind { group, version, kind } = &self.kind;
         let update = match cluster.api().changes_since(group, version, kind, self.revision) {

@@ -1,9 +1,9 @@
-//! `mortise bench`: measures what calls of a processor cost, on the author's own objects.
+//! `mortise bench`: measures the cost of a processor's calls, on the author's own objects.
 //!
-//! The objects are loaded into an API in memory, and each call reads them as they were loaded:
-//! outcomes are not written, so that every call of an object does the same work. The measured call
-//! is the one that the host makes, with a fresh instance and all its reads. Two modules take turns,
-//! call by call, so that other load of the machine affects both.
+//! The objects are loaded into an API in memory, and each call reads them in that state: outcomes
+//! are not written, so that every call of an object does the same work. The measured call is the
+//! host's own, with a fresh instance and all its reads. Two modules take turns, call by call, so
+//! that other load of the machine affects both.
 
 mod figures;
 
@@ -80,7 +80,7 @@ pub async fn run(args: &BenchArgs, cache: Option<&Path>) -> anyhow::Result<ExitC
         callees.push(Arc::new(Callee::new(loaded, &input).await?));
     }
     if cfg!(debug_assertions) {
-        // If standard error is closed, there is nowhere to report it.
+        // There is nowhere to report a closed standard error.
         let _ = writeln!(std::io::stderr(), "{UNOPTIMISED}");
     }
     let table = measure(&callees, Duration::from_secs(args.seconds.into())).await?;
@@ -90,7 +90,7 @@ pub async fn run(args: &BenchArgs, cache: Option<&Path>) -> anyhow::Result<ExitC
     };
     anstream::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
     for failure in table.failures() {
-        // If standard error is closed, there is nowhere to report it.
+        // There is nowhere to report a closed standard error.
         let _ = writeln!(std::io::stderr(), "failed: {failure}");
     }
     Ok(if table.failures().next().is_none() {
@@ -100,7 +100,7 @@ pub async fn run(args: &BenchArgs, cache: Option<&Path>) -> anyhow::Result<ExitC
     })
 }
 
-/// Calls each object once to see its reads, then all objects in turn: in one thread, then in as
+/// Calls each object once to measure its reads, then all objects in turn: in one thread, then in as
 /// many threads as the machine has CPUs.
 async fn measure(callees: &[Arc<Callee>], time: Duration) -> anyhow::Result<Table> {
     let mut table = Table::default();
@@ -125,7 +125,7 @@ async fn measure(callees: &[Arc<Callee>], time: Duration) -> anyhow::Result<Tabl
     Ok(table)
 }
 
-/// Calls one object after the other, each with every module, until the time is over, and each
+/// Calls one object after the other, each with every module, until the time is over, but each
 /// object at least once. Threads begin at different objects. Returns the durations of each module's
 /// calls.
 async fn take_turns(
@@ -183,7 +183,7 @@ impl Callee {
         kinds.join(", ")
     }
 
-    /// Returns the requests that the host would make, in the order of their keys.
+    /// Returns the requests that a host would make, in the order of their keys.
     fn requests(&self, only: Option<&Chosen>) -> Vec<Request> {
         let mut keys: Vec<_> = self.host.take_ready().into_iter().map(|run| run.key).collect();
         keys.sort();
@@ -232,7 +232,7 @@ impl Callee {
     }
 }
 
-/// Returns why a call did not reconcile its object; `None` if it did.
+/// Returns the error of a call that did not reconcile its object.
 fn failure_of(called: &Called) -> Option<String> {
     match &called.outcome {
         Ok(Ok(_)) => None,

@@ -1,7 +1,7 @@
 //! `mortise dev`: runs guests against a Kubernetes API in memory, on a developer's machine.
 //!
-//! [`session`] does the work and sends news of it; [`view`] or [`plain`] shows the news. Neither
-//! side knows more of the other than the types in [`message`].
+//! [`session`] does the work and sends messages about it; [`view`] or [`plain`] shows them. They
+//! share only the types in [`message`].
 
 mod build;
 mod change;
@@ -45,8 +45,8 @@ use crate::{args::DevArgs, local};
 ///
 /// # Errors
 ///
-/// Fails for bad input, a port in use or objects that are refused; if standard output is not a
-/// terminal, also for a guest that does not build the first time.
+/// Fails for bad input, a port in use or refused objects; if standard output is not a terminal,
+/// also for a guest whose first build fails.
 pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let input = Input::open(args)?;
     let engine = local::engine(cache, false)?;
@@ -82,7 +82,7 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
     let work = async {
         let worked = session.run(&stop).await;
         stop.cancel();
-        // Stopped last: while the host ends, it may still have to write.
+        // Stopped last: the host may still write while it ends.
         stop_api.cancel();
         worked
     };

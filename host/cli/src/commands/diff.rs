@@ -1,4 +1,4 @@
-//! `mortise diff`: shows what one of two modules asks for beyond the other.
+//! `mortise diff`: shows the requests of one module that another does not make.
 
 use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, path::Path, process::ExitCode};
 
@@ -18,10 +18,10 @@ use crate::{
     registry::Subject,
 };
 
-/// The exit code if the second module asks for more.
+/// The exit code if the second module requests more.
 const ASKS_FOR_MORE_EXIT_CODE: u8 = 5;
 
-/// A module, and what it asks for.
+/// A module, and its requests.
 struct Side {
     shown: String,
     inspection: Inspection,
@@ -35,11 +35,11 @@ struct Side {
 pub struct Difference {
     /// The modules, with their versions, contracts and sizes.
     pub modules: [ModuleEntry; 2],
-    /// True if the second asks for more.
+    /// True if the second requests more.
     pub asks_for_more: bool,
-    /// The requests of the second alone.
+    /// The requests of the second only.
     pub more: Asked,
-    /// The requests of the first alone.
+    /// The requests of the first only.
     pub less: Asked,
 }
 
@@ -50,19 +50,19 @@ pub struct ModuleEntry {
     pub module: String,
     /// The version that it declares.
     pub version: String,
-    /// The WIT package for which it was built.
+    /// The WIT package that it was built for.
     pub contract: String,
     /// The size in bytes.
     pub size: u64,
 }
 
-/// The requests of a module that another does not make.
+/// The requests of one module that the other does not make.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Asked {
-    /// Rules of its account's roles, a line each, after comments that say of which role.
+    /// Rules of its account's roles, one per line, after comments that name the role.
     pub rules: Vec<String>,
-    /// Rules that it hands on in roles, a line each.
+    /// Rules that it grants in roles, one per line.
     pub grants: Vec<String>,
     /// Kinds that it reconciles.
     pub reconciles: Vec<String>,
@@ -74,7 +74,7 @@ pub struct Asked {
 ///
 /// # Errors
 ///
-/// Fails for bad input: what cannot be built, pulled or loaded.
+/// Fails for a module that cannot be built, pulled or loaded.
 pub async fn run(args: &DiffArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let before = Side::open(&args.before, args, cache).await?;
     let after = Side::open(&args.after, args, cache).await?;
@@ -112,7 +112,7 @@ impl Side {
         }
     }
 
-    /// Returns what this module asks for beyond another.
+    /// Returns the requests that another does not make.
     fn beyond(&self, other: &Self) -> Asked {
         let lines = |text: String| text.lines().map(ToOwned::to_owned).collect();
         let more = granted::beyond(&self.description.grants, &other.description.grants);
@@ -188,7 +188,7 @@ mod tests {
     const LOG: &str = "mortise:host/log@0.1.0";
     const SHOUT: &str = "example:shouting/shout@1.0.0";
 
-    /// Returns a module that hands on these verbs on Pods.
+    /// Returns a module that grants these verbs on Pods in roles.
     fn side(shown: &str, verbs: &[&str], imports: &[&str], size: u64) -> Side {
         let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
         let grant = GrantedRule {

@@ -1,4 +1,4 @@
-//! `mortise inspect`: shows what a processor declares to read and write, and the Roles that it
+//! `mortise inspect`: shows the reads and writes that a processor declares, and the Roles that it
 //! needs.
 
 pub(super) mod page;
@@ -58,18 +58,18 @@ pub struct Inspection {
     /// The path of the module; `None` if it was pulled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// The artifact that it was pulled from.
+    /// The artifact from which it was pulled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageEntry>,
     /// The digest of the module.
     pub digest: String,
     /// The size of the module in bytes.
     pub size: u64,
-    /// The WIT package for which the module was built: `mortise:host@0.1.0`.
+    /// The WIT package that the module was built for: `mortise:host@0.1.0`.
     pub contract: String,
     /// The component's imports.
     pub imports: Vec<String>,
-    /// The libraries that it is run with.
+    /// The libraries that it runs with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<LibraryEntry>,
     pub reconcilers: Vec<ReconcilerEntry>,
@@ -77,7 +77,7 @@ pub struct Inspection {
     pub reads: Vec<Selected>,
     /// The rules of what may be written.
     pub writes: Vec<WriteEntry>,
-    /// The rules that are handed on in roles, as in a role.
+    /// The rules that it grants in roles, in the format of a role.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Value>,
     /// The JSON schema of the configuration; `None` if the processor takes no configuration, or
@@ -90,7 +90,7 @@ pub struct Inspection {
 pub struct ImageEntry {
     /// The reference, with the digest of the manifest.
     pub reference: String,
-    /// The annotations, but for the permissions: those are shown as the component declares them.
+    /// The annotations, except the permissions: those are shown as the component declares them.
     pub annotations: Annotations,
 }
 
@@ -113,10 +113,10 @@ pub struct ReconcilerEntry {
     pub of: Selected,
     /// The finalizers that the processor may put on the objects.
     pub finalizers: Vec<String>,
-    /// The time after which an object is reconciled again although nothing changed; 0 for never.
+    /// The interval at which an object is reconciled again without a change; 0 for never.
     #[serde(rename = "resyncSeconds", serialize_with = "in_seconds")]
     pub resync: Duration,
-    /// The time within which changes of an object are taken together.
+    /// The minimum time between the starts of two runs of an object.
     #[serde(rename = "minIntervalSeconds", serialize_with = "in_seconds")]
     pub min_interval: Duration,
     /// True if a change of the status alone triggers a reconcile.
@@ -217,7 +217,7 @@ fn document(value: &Value, format: Structured) -> anyhow::Result<String> {
     })
 }
 
-/// Returns the Roles that a description needs, as text that can be applied.
+/// Returns the Roles that a description needs, as YAML for `kubectl apply`.
 ///
 /// # Errors
 ///
@@ -340,7 +340,7 @@ impl Inspection {
 }
 
 impl Inspection {
-    /// Returns the inspection of a loaded processor, and of the artifact that it comes from.
+    /// Returns the inspection of a loaded processor, and of its artifact.
     ///
     /// # Errors
     ///
@@ -354,7 +354,7 @@ impl Inspection {
         Ok(Self { file: None, image: Some(image), ..inspection })
     }
 
-    /// Returns the part that says what the processor may touch, as JSON.
+    /// Returns the processor's permissions, as JSON.
     pub fn permissions(&self) -> Value {
         json!({
             "reconciles": self.reconcilers.iter().map(|of| &of.of).collect::<Vec<_>>(),

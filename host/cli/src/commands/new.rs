@@ -86,7 +86,7 @@ const RESERVED: &[&str] = &[
     "yield",
 ];
 
-/// The reason why no guest was created. No file was written then.
+/// The reason why no guest was created. No file is left then.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The name is not valid for a crate and a processor.
@@ -140,7 +140,7 @@ pub enum Error {
 ///
 /// # Errors
 ///
-/// Fails if the guest cannot be created; no file of it exists then.
+/// Fails if the guest cannot be created; no file of it is left then.
 pub async fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
     let language = match args.language {
         NewLanguage::Rust => None,
@@ -163,7 +163,7 @@ pub async fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
         }
     })
     .await??;
-    // If standard output is closed, there is nowhere to report it.
+    // There is nowhere to report a closed standard output.
     let _ = write!(anstream::stdout(), "{}", describe(name, &subject, &folder, &rest));
     Ok(ExitCode::SUCCESS)
 }
@@ -210,8 +210,8 @@ fn make(name: &str, subject: &Subject, folder: &Path, sdk: &Sdk) -> Result<Made,
         None => false,
         Some(Ok(added)) => added,
         Some(Err(error)) => {
-            // No half-made guest stays behind. An error while removing it matters less than the
-            // first error.
+            // No incomplete guest is left. An error while removing it matters less than the first
+            // error.
             let _ = fs::remove_dir_all(&folder);
             return Err(error);
         }
@@ -274,8 +274,8 @@ impl Made {
 // === impl Sdk ===
 
 impl Sdk {
-    /// Returns the SDK in the checkout from which this program was built, if that still exists;
-    /// else the published SDK of this program's version.
+    /// Returns the SDK in the checkout from which this program was built, if it still exists;
+    /// otherwise the published SDK of this program's version.
     fn of_this_build() -> Self {
         let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guests/sdk");
         match beside.canonicalize() {

@@ -1,4 +1,4 @@
-//! `mortise pull`: gets a component from a registry.
+//! `mortise pull`: downloads a component from a registry.
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
@@ -11,7 +11,7 @@ use crate::{args::PullArgs, registry::RegistryClient};
 ///
 /// # Errors
 ///
-/// Fails if the registry does not give the component, or if the file cannot be written.
+/// Fails if the component cannot be pulled, or if the file cannot be written.
 pub async fn run(args: &PullArgs) -> anyhow::Result<ExitCode> {
     let reference: Reference = args.reference.parse()?;
     let client = RegistryClient::open(&args.client)?;
@@ -21,7 +21,7 @@ pub async fn run(args: &PullArgs) -> anyhow::Result<ExitCode> {
         PathBuf::from(format!("{name}.wasm"))
     };
     let path = args.output.clone().unwrap_or_else(own);
-    // Copied, and not renamed: a temporary file may be on another file system, and is ours alone.
+    // Copied, not renamed: a temporary file may be on another file system, with access for us only.
     std::fs::copy(pulled.file.path(), &path)
         .with_context(|| format!("cannot write `{}`", path.display()))?;
     writeln!(anstream::stdout(), "{} is in {}", pulled.reference, path.display())

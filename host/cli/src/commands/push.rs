@@ -1,4 +1,4 @@
-//! `mortise push`: puts a component into a registry, with what it declares.
+//! `mortise push`: uploads a component to a registry, with its declared permissions.
 
 use std::{
     io::Write as _,
@@ -28,7 +28,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Fails for bad input, a module that does not load, and if the registry does not take it.
+/// Fails for bad input, a module that does not load, and if the registry refuses the artifact.
 pub async fn run(args: &PushArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let reference: &Reference = &args.reference.parse()?;
     let Some(tag) = reference.tag().filter(|_| reference.digest().is_none()) else {
@@ -62,7 +62,7 @@ pub async fn run(args: &PushArgs, cache: Option<&Path>) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a reference, which others can be told.
+/// Prints the reference with its digest.
 fn print(reference: &Reference) -> anyhow::Result<()> {
     writeln!(anstream::stdout(), "{reference}").context("cannot write to standard output")
 }
@@ -79,7 +79,7 @@ async fn push(
     Ok(repository.push_manifest(tag, artifact::MANIFEST, &artifact.manifest).await?)
 }
 
-/// Returns the annotations that do not come from the component itself.
+/// Returns the annotations from sources other than the component.
 fn about(args: &PushArgs, source: &Source, file: &Path) -> Annotations {
     let title = file.file_name().map(|name| name.to_string_lossy().into_owned());
     let of_guest = || source.guest().and_then(|guest| guest.description.clone());
@@ -94,7 +94,7 @@ fn about(args: &PushArgs, source: &Source, file: &Path) -> Annotations {
 }
 
 /// Returns the commit of the checkout that holds a folder, with `-dirty` if files differ from it;
-/// `None` if there is none, or no git.
+/// `None` without a checkout or git.
 fn revision(folder: &Path) -> Option<String> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let output = Command::new("git")

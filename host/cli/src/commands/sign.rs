@@ -1,4 +1,4 @@
-//! `mortise sign`: signs components, as cosign does.
+//! `mortise sign`: signs components in cosign's formats.
 
 mod key;
 
@@ -24,8 +24,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Fails for a key that cannot be used, for what is no component, and if the registry does not take
-/// the signature.
+/// Fails for an unusable key, for anything but a component, and if the registry refuses the
+/// signature.
 pub async fn run(args: &SignArgs) -> anyhow::Result<ExitCode> {
     let key = key::read(&args.key, &args.password)?;
     let format = match args.format {
@@ -43,14 +43,14 @@ pub async fn run(args: &SignArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the path of the signature of a file: that of the file with `.sig`.
+/// Returns the path of a file's signature: the file's path with `.sig`.
 pub(super) fn signature_of(path: &Path) -> PathBuf {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".sig");
     beside.into()
 }
 
-/// Signs an artifact in its registry. Nothing is added if it is signed by this key already.
+/// Signs an artifact in its registry, unless this key has already signed it.
 async fn in_registry(
     reference: &Reference,
     format: Format,
@@ -59,7 +59,7 @@ async fn in_registry(
 ) -> anyhow::Result<Reference> {
     let repository = RegistryClient::open(args)?.repository(reference, true)?;
     let document = repository.manifest(&registry::name_of(reference)).await?;
-    // What is signed is a component, not just anything.
+    // Only components are signed, not other artifacts.
     artifact::parse(&document.bytes)?;
     let (public, signed) = (key.public(), reference.at(document.digest));
     let known = signature::fetch(&repository, document.digest).await?;

@@ -1,4 +1,4 @@
-//! `mortise simulate`: reconciles objects from files in memory until nothing changes any more. No
+//! `mortise simulate`: reconciles objects from files in memory until they no longer change. No
 //! server, no port.
 //!
 //! The same input gives the same output: the clock stands still, random numbers are derived from
@@ -44,10 +44,10 @@ use crate::{
 
 /// The exit code if a reconcile failed.
 const FAILED_EXIT_CODE: u8 = 3;
-/// The default limit of rounds. Processors that never come to rest would run for ever.
+/// The default limit of rounds. Some processors would change objects forever.
 const DEFAULT_MAX_ROUNDS: u32 = 100;
-/// The time within which the watches must see objects of the same process. Only a bug in mortise
-/// takes longer.
+/// The time limit for the watches to see objects of the same process. Only a bug in mortise takes
+/// longer.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(30);
 /// The number of turns that the watches get before their stores are compared with the API again.
 const TURNS_PER_COMPARISON: usize = 64;
@@ -109,7 +109,7 @@ pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<Ex
     let end = end?;
     end.untyped.iter().for_each(local::warn_untyped);
     for note in &end.notes {
-        // If standard error is closed, there is nowhere to report it.
+        // There is nowhere to report a closed standard error.
         let _ = writeln!(std::io::stderr(), "{note}");
     }
     let secrets = Secrets::from(args.show_secrets);
@@ -124,7 +124,7 @@ pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<Ex
     Ok(if end.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED_EXIT_CODE) })
 }
 
-/// Loads the objects and reconciles until nothing changes any more.
+/// Loads the objects and reconciles until they no longer change.
 ///
 /// # Errors
 ///
@@ -197,8 +197,7 @@ fn waiting(api: &EmbeddedApi, description: &Description) -> Vec<String> {
 // === impl Simulation ===
 
 impl Simulation<'_> {
-    /// Runs rounds until there is nothing to run, or `most` rounds were run. Returns whether
-    /// nothing is left to run.
+    /// Runs rounds until no key is due, or `most` rounds were run. Returns whether no key is due.
     async fn reconcile(
         &mut self,
         most: u32,
@@ -222,7 +221,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Returns the runs that are due, in an order that does not depend on which watch was faster.
+    /// Returns the due runs, in an order that does not depend on the speed of watches.
     fn ready(&self) -> Vec<Run> {
         let mut runs = self.host.take_ready();
         runs.sort_by(|one, other| one.key.cmp(&other.key));
@@ -288,7 +287,7 @@ impl Simulation<'_> {
 ///
 /// # Errors
 ///
-/// Fails if they still do not after a long time, which is a bug in mortise.
+/// Fails if they still differ after a long time, which is a bug in mortise.
 pub async fn caught_up(host: &Host, api: &EmbeddedApi) -> anyhow::Result<()> {
     let wait = async {
         let mut progress = host.progress();
@@ -296,8 +295,8 @@ pub async fn caught_up(host: &Host, api: &EmbeddedApi) -> anyhow::Result<()> {
             if progress.changed().await.is_err() {
                 break;
             }
-            // A comparison costs as much as there are objects, so changes that come together are
-            // awaited together.
+            // A comparison takes time proportional to the objects, so several changes are awaited
+            // between comparisons.
             for _ in 0..TURNS_PER_COMPARISON {
                 tokio::task::yield_now().await;
             }

@@ -2,8 +2,8 @@
 //! cluster of its own.
 //!
 //! [`mortise_sdk::testing::case`] defines cases, reads them and compares their results; cases run
-//! natively there too. This module runs the component: on a [`Host`] that is driven key by key, in
-//! the order of the keys, so that a case always takes the same course.
+//! natively there too. This module runs the component: on a [`Host`] that runs one key at a time,
+//! in the order of the keys, so that a case is deterministic.
 
 mod hook;
 mod junit;
@@ -53,8 +53,8 @@ use crate::{
 
 /// The exit code if a case failed.
 const FAILED_EXIT_CODE: u8 = 3;
-/// The time within which the host must see which kinds the API in the same process serves. Only a
-/// bug in mortise takes longer.
+/// The time limit for the host's discovery of the kinds of the API in the same process. Only a bug
+/// in mortise takes longer.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The result of a case.
@@ -64,9 +64,9 @@ pub struct Verdict {
     pub name: String,
     /// The differences between the expected and the actual result.
     pub differences: Vec<Difference>,
-    /// The reason why the case could not be run to its end, if any.
+    /// The error that ended the case early, if any.
     pub error: Option<String>,
-    /// True if the expected result was written anew.
+    /// True if the expected result was rewritten.
     pub updated: bool,
     /// The time that the case took.
     pub took: Duration,
@@ -123,7 +123,7 @@ fn target(args: &TestArgs) -> anyhow::Result<Target> {
     let cases = args.cases.clone().or(own).with_context(|| {
         format!("`{}` is a component: say with --cases where its cases are", path.display())
     })?;
-    // Faults in the cases are reported before the user waits for a build.
+    // Errors in the cases are reported before the user waits for a build.
     let (cases, hooks) = chosen(&cases, args.filter.as_deref())?;
     let name = match source.guest() {
         Some(guest) => guest.package.clone(),
@@ -176,7 +176,7 @@ async fn all(
     Ok(verdicts)
 }
 
-/// Runs a case, and writes its result as the expected one if that is asked for.
+/// Runs a case, and writes its result as the expected one if requested.
 async fn one(
     processor: Processor,
     case: Case,
@@ -212,7 +212,7 @@ async fn one(
 /// # Errors
 ///
 /// Fails if the case cannot be run: the component refuses the configuration, the API refuses
-/// objects, or a key never comes to rest.
+/// objects, or a key never stops changing objects.
 pub async fn run_case(processor: Processor, case: Case, crds: &[Value]) -> anyhow::Result<Stage> {
     let loaded = local::describe(processor, &case.config).await?;
     let kinds: Vec<_> =

@@ -1,4 +1,4 @@
-//! `mortise verify`: verifies signatures, as the host does.
+//! `mortise verify`: verifies signatures, by the rules of the host.
 
 use std::{io::Write as _, path::Path, process::ExitCode};
 
@@ -18,7 +18,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Fails if nothing has a signature by one of the keys, and for bad input.
+/// Fails if a component has no signature by one of the keys, and for bad input.
 pub async fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let keys = args.key.iter().map(|path| key(path)).collect::<anyhow::Result<Vec<_>>>()?;
     let all: Vec<&PublicKey> = keys.iter().collect();
@@ -28,7 +28,7 @@ pub async fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
             let cannot = || format!("cannot verify `{reference}`");
             let document = repository.manifest(&registry::name_of(&reference)).await;
             let document = document.with_context(cannot)?;
-            // What is signed is a component, not just anything.
+            // Only components are verified, not other artifacts.
             artifact::parse(&document.bytes).with_context(cannot)?;
             let digest = document.digest;
             let found = signature::fetch(&repository, digest).await.with_context(cannot)?;

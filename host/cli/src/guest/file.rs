@@ -1,5 +1,5 @@
 //! The `mortise.toml` of a guest that Cargo does not build: in Python, TypeScript or another
-//! language. Its keys are those of `package.metadata.mortise`, and how the component is made.
+//! language. Its keys are those of `package.metadata.mortise`, and the component's build command.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The libraries and limits of a guest, as its manifest says them.
+//! The libraries and limits of a guest, from its manifest.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::Made;
 
-/// A component that answers an interface which a guest imports.
+/// A component that implements an interface which a guest imports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {
     /// The interface, such as `example:shouting/shout@1.0.0`.
@@ -18,7 +18,7 @@ pub struct Library {
     pub limits: Limits,
 }
 
-/// Limits of a call in a manifest, in the words of the Processor resource.
+/// Limits of a call in a manifest, with the names of the Processor resource.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Given {
@@ -43,7 +43,7 @@ pub(super) struct Entry {
 // === impl Given ===
 
 impl Given {
-    /// Returns the limits, those of the host where nothing is said; `field` is their place.
+    /// Returns the limits, by default the host's; `field` is their place.
     pub(super) fn limits(&self, field: &str) -> Result<Limits, String> {
         limits_of_call(field, self.memory.as_deref(), self.deadline.as_deref())
     }

@@ -11,7 +11,7 @@ use walkdir::WalkDir;
 
 use super::Error;
 
-/// Folders in which the tools of a language keep what they install or compile.
+/// Folders in which a language's tools keep installed or compiled files.
 pub(crate) const TOOLS: [&str; 2] = ["node_modules", "__pycache__"];
 
 /// A file that a command makes from other files.
@@ -19,21 +19,21 @@ pub(crate) const TOOLS: [&str; 2] = ["node_modules", "__pycache__"];
 pub struct Made {
     /// The file.
     pub path: PathBuf,
-    /// The command that makes the file, if it is made here: a program and its arguments.
+    /// The command that makes the file: a program and its arguments; empty if there is none.
     pub build: Vec<String>,
-    /// The files and folders that the file is made of. If there are none, the command decides
-    /// whether there is anything to do.
+    /// The source files and folders. If there are none, the command decides whether there is work
+    /// to do.
     pub watch: Vec<PathBuf>,
 }
 
 // === impl Made ===
 
 impl Made {
-    /// Makes the file with what the command prints on standard error, unless it is newer than all
-    /// that it is made of.
+    /// Makes the file, with the command's output on standard error, unless it is newer than its
+    /// sources.
     pub(super) fn make(&self, folder: &Path) -> Result<(), Error> {
         if let Some(mut command) = self.command(folder)? {
-            // What it prints is no result of ours.
+            // The command's output is not a result of ours.
             let status = command.stdout(io::stderr()).status();
             if !status.map_err(|cause| self.not_run(cause))?.success() {
                 return Err(self.failed());
@@ -42,8 +42,8 @@ impl Made {
         self.check()
     }
 
-    /// Returns the command that makes the file, to be run in the guest's folder; `None` if there is
-    /// none, or if the file is newer than all that it is made of.
+    /// Returns the command that makes the file, to be run in the guest's folder; `None` without a
+    /// command, or if the file is newer than its sources.
     ///
     /// # Errors
     ///
@@ -54,14 +54,14 @@ impl Made {
         if !self.is_old().map_err(unreadable)? {
             return Ok(None);
         }
-        // A path is one from the guest's folder, as all others of its manifest are.
+        // A path is relative to the guest's folder, like all others in its manifest.
         let program = if program.contains('/') { folder.join(program) } else { program.into() };
         let mut command = Command::new(program);
         command.args(arguments).current_dir(folder).stdin(Stdio::null());
         Ok(Some(command))
     }
 
-    /// Fails if the file is not there, which the command has made.
+    /// Fails if the command has not created the file.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.path.is_file() {
             return Ok(());
@@ -74,7 +74,7 @@ impl Made {
         })
     }
 
-    /// Returns whether the file may not be what the command makes now.
+    /// Returns whether the file may be out of date.
     fn is_old(&self) -> io::Result<bool> {
         let made = match fs::metadata(&self.path) {
             Ok(metadata) => metadata.modified()?,
@@ -102,8 +102,8 @@ impl Made {
     }
 }
 
-/// Returns whether a file, or one below a folder, was changed after this time. What a build makes
-/// and hides (`.build`, `target`), and what tools keep, is left out.
+/// Returns whether a file, or one below a folder, was changed after this time. Hidden folders,
+/// build output (`.build`, `target`) and the folders of tools are skipped.
 fn is_newer(path: &Path, made: SystemTime) -> io::Result<bool> {
     let is_source = |entry: &walkdir::DirEntry| {
         let name = entry.file_name().to_string_lossy();

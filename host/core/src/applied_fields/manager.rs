@@ -22,7 +22,8 @@ const MAX_MANAGER_BYTES: usize = 128;
 /// `/initial`.
 const FIXED_BYTES: usize = MANAGER_PREFIX.len() + 1 + 33 + INITIAL.len();
 const INITIAL: &str = "/initial";
-/// The sign for the middle that was cut out: names of namespaces and Processors never hold it.
+/// The placeholder for the middle that was cut out: names of namespaces and Processors never hold
+/// it.
 const GAP: &str = "..";
 /// The bytes of a name that are left for namespace and processor.
 const MAX_VARIABLE_BYTES: usize = MAX_MANAGER_BYTES - FIXED_BYTES;
@@ -82,20 +83,19 @@ impl FieldManagers {
         }
     }
 
-    /// Returns the part that all manager names of the key share, and no other key's.
+    /// Returns the identity: the part common to all manager names of the key, and unique to it.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// Returns whether a manager is another one of this host: of another reconciled object, or of
-    /// another processor.
+    /// Returns whether a `mortise/` manager belongs to another reconciled object or processor.
     pub fn is_other(&self, manager: &str) -> bool {
         manager.starts_with(MANAGER_PREFIX)
             && parts(manager).is_none_or(|parts| parts.identity() != self.identity)
     }
 
-    /// Returns whether a manager is another one of this host that applies objects (and does not
-    /// only patch them).
+    /// Returns whether a `mortise/` manager of another key applies objects (and does not only patch
+    /// them).
     pub fn is_other_apply(&self, manager: &str) -> bool {
         self.is_other(manager) && parts(manager).is_none_or(|parts| parts.letter == 'a')
     }
@@ -115,13 +115,13 @@ impl<'a> Parts<'a> {
         self.owner.split_once('/').filter(|_| !self.owner.contains(GAP))
     }
 
-    /// Returns the part that all manager names of the key share, and no other key's.
+    /// Returns the identity: the part common to all manager names of the key, and unique to it.
     pub fn identity(&self) -> String {
         format!("{}/{}", self.owner, self.hash)
     }
 }
 
-/// Returns the part that all manager names of a key share, and no other key's.
+/// Returns the identity: the part common to all manager names of a key, and unique to it.
 pub fn identity(of: &Owner<'_>) -> String {
     format!("{}/{}", owner(of), hash(of))
 }
@@ -130,7 +130,7 @@ fn full_owner(of: &Owner<'_>) -> String {
     format!("{}/{}", of.namespace, of.processor)
 }
 
-/// Returns namespace and processor, as far as there is room for them.
+/// Returns `<namespace>/<processor>`, cut to the room in a name.
 fn owner(of: &Owner<'_>) -> String {
     shortened(&full_owner(of))
 }
@@ -157,8 +157,8 @@ fn hash(of: &Owner<'_>) -> String {
     for part in parts {
         _ = write!(text, "{}:{part}", part.len());
     }
-    // Another hash for all would orphan the fields that former hosts have applied. Only if the
-    // owner is cut, the hash has to tell owners apart.
+    // Another hash for all would orphan the fields that earlier versions of the host have applied.
+    // Only if the owner is cut, the hash has to tell owners apart.
     if full_owner(of).len() <= MAX_VARIABLE_BYTES {
         return format!("{:032x}", xxh3_128(text.as_bytes()));
     }
@@ -214,7 +214,7 @@ mod tests {
     fn a_manager_belongs_to_one_reconciled_object_and_outlives_versions() {
         let own = managers("kyma", "api-rule", "rule", "v1", "a");
         assert!(own.apply.starts_with("mortise/kyma/api-rule/a"), "{}", own.apply);
-        // Another name would orphan all that former hosts have applied.
+        // Another name would orphan all fields that earlier versions of the host have applied.
         assert_eq!(own.apply, "mortise/kyma/api-rule/a665b18121139fb702101c31db55ae2b9");
         assert_eq!(own, managers("kyma", "api-rule", "rule", "v2", "a"));
         let others = [
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn a_manager_with_the_hash_of_another_s_key_is_not_that_key_s() {
         let victim = managers("shop", "rules", "rule", "v1", "a");
-        // The case of names that were found to have the same hash.
+        // The case of two names with the same hash.
         let hash = victim.identity.rsplit_once('/').unwrap().1;
         for owner in ["evil/rules", "shop/other", "shop/rules/x", "shop"] {
             let manager = format!("mortise/{owner}/a{hash}");
@@ -265,7 +265,7 @@ mod tests {
         let owner = |of: &FieldManagers| of.identity.rsplit_once('/').unwrap().0.to_owned();
         assert_eq!(owner(&one), owner(&two), "the ends are the same");
         assert!(one.is_other(&two.apply) && two.is_other(&one.apply));
-        // SHA-256: it must never be another one, or what was applied is orphaned.
+        // SHA-256: another hash would orphan applied fields.
         assert!(one.apply.ends_with("44628059e61b17a38536c0017a393277"), "{}", one.apply);
     }
 }

@@ -66,7 +66,7 @@ pub const LOG_MESSAGE: usize = 8 * KIB;
 pub const LOG_FIELDS: usize = 32;
 /// Bytes of a named value of a log line; the rest is cut. The value may be an object in JSON.
 pub const LOG_VALUE: usize = 64 * KIB;
-/// Bytes of the name of such a value; the rest is cut.
+/// Bytes of the name of a value of a log line; the rest is cut.
 pub const LOG_FIELD_NAME: usize = 128;
 
 /// Bytes that the answer of a library may take while it is copied out of it: as much as an outcome.
@@ -124,10 +124,10 @@ pub const DENIAL: usize = 512;
 
 /// Kinds whose objects one processor converts.
 pub const CONVERSIONS: usize = 16;
-/// Versions of such a kind.
+/// Versions of one converted kind.
 pub const VERSIONS: usize = 16;
-/// Objects of one call of `convert`: a call costs little beside that many, and a long list is
-/// converted by several calls at once.
+/// Objects of one call of `convert`: the overhead of a call is small against that many, and a long
+/// list is converted by concurrent calls.
 pub const CONVERTED_OBJECTS: usize = 100;
 /// Bytes of the objects of one call of `convert`, unless it is a single one.
 pub const CONVERTED_BYTES: usize = MIB;

@@ -1,7 +1,7 @@
-//! Conversions between the contract's types here and those that a generator made from wit/.
+//! Conversions between the contract's types and the types that are generated from wit/.
 
-/// Implements the conversions to [`contract`](crate::contract) and back for the types that
-/// wasmtime's or wit-bindgen's generator made from wit/.
+/// Implements the conversions to [`contract`](crate::contract) and back for the types that wasmtime
+/// or wit-bindgen generates from wit/.
 ///
 /// `guest`, `types`, `cluster` and `log` must name the generated modules where the macro is used.
 /// Each conversion names every field, so that a change of wit/ does not compile until it is handled
@@ -68,8 +68,8 @@ macro_rules! contract_conversions {
             }
         }
 
-        /// The verbs of wit/, and those that they stand for. Flags cannot be matched: that wit/ has
-        /// no others is tested where `guest::Verbs` knows all of its flags.
+        /// The verbs of wit/, and their counterparts. Flags cannot be matched exhaustively: a test,
+        /// where `guest::Verbs` knows all of its flags, checks that wit/ has no others.
         const VERBS: [(guest::Verbs, Verbs); 4] = [
             (guest::Verbs::CREATE, Verbs::CREATE),
             (guest::Verbs::UPDATE, Verbs::UPDATE),

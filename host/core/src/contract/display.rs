@@ -1,4 +1,4 @@
-//! The one form in which messages, conditions, log lines and commands name a kind and an object.
+//! The canonical form of kinds and objects in messages, conditions, log lines and commands.
 
 use super::{Kind, ObjectRef};
 
@@ -7,7 +7,7 @@ pub fn display_kind(kind: &Kind) -> String {
     format!("{} {}", kind.kind, api_version(kind))
 }
 
-/// Formats a kind of which the version does not matter: `VirtualService networking.istio.io/*`.
+/// Formats a kind in any version: `VirtualService networking.istio.io/*`.
 pub fn display_kind_in_any_version(group: &str, kind: &str) -> String {
     display_kind(&Kind { group: group.into(), version: "*".into(), kind: kind.into() })
 }
@@ -26,7 +26,7 @@ pub fn display_ref(object: &ObjectRef) -> String {
     format!("{} `{place}`{cluster}", display_kind(&object.kind))
 }
 
-/// Returns the apiVersion of a kind as an object has it.
+/// Returns the `apiVersion` of a kind's objects.
 pub fn api_version(kind: &Kind) -> String {
     if kind.group.is_empty() {
         kind.version.clone()

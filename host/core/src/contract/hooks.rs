@@ -1,9 +1,9 @@
-//! The types of wit/conversion.wit and wit/admission.wit, and the rules around hooks: what a
-//! component is shown of an object, and what its answer may change.
+//! The types of wit/conversion.wit and wit/admission.wit, and the rules of hooks: the parts of an
+//! object that a component sees, and those that its answer may change.
 //!
-//! Metadata and managed fields are the host's; labels and annotations are the component's, and in
-//! an admission finalizers and owner references too. An answer that breaks a rule is an error and
-//! never an object: whoever serves the hook says so.
+//! A component may change labels and annotations, and in an admission finalizers and owner
+//! references too; the host owns all other metadata. An answer that breaks a rule is an error,
+//! which the server of the hook reports.
 
 mod admission;
 mod conversion;
@@ -51,7 +51,7 @@ pub enum Operation {
     Delete,
 }
 
-/// The fate of a request when a hook fails.
+/// The failure policy of a hook: the decision about a request when the hook fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Otherwise {
     Refuse,
@@ -93,7 +93,7 @@ pub struct Denial {
     pub message: String,
 }
 
-/// The fate of a request.
+/// A hook's verdict on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Allow,
@@ -112,7 +112,7 @@ pub struct Answer {
 // === impl Converted ===
 
 impl Converted {
-    /// Formats the kind, of which each version is converted.
+    /// Formats the kind in any version.
     fn display(&self) -> String {
         display_kind_in_any_version(&self.group, &self.kind)
     }

@@ -61,7 +61,7 @@ impl Declared {
             name: of.name.clone(),
             labels,
             shown_labels: of.labels.clone(),
-            // `*` asks for an index, it limits nothing.
+            // `*` only requests an index, and does not restrict the selection.
             matching: matching
                 .filter(|(_, value)| *value != ANY)
                 .map(|(path, value)| (path, value.clone()))
@@ -85,7 +85,7 @@ impl Declared {
             && self.name.as_ref().is_none_or(|name| *name == object.name)
     }
 
-    /// Returns whether kind and names alone decide: there is no condition on labels and fields.
+    /// Returns whether the selection has no condition on labels and fields.
     pub fn unconditional(&self) -> bool {
         self.labels.is_empty() && self.matching.is_empty()
     }
@@ -97,8 +97,8 @@ impl Declared {
             && self.matching.iter().all(|(path, wanted)| path.holds(object, wanted))
     }
 
-    /// Returns whether every object of `narrower` is in this selection, as far as the two
-    /// selections alone show: the labels and the matching of this one must stand in `narrower` too.
+    /// Returns whether every object of `narrower` is in this selection, judged by the two
+    /// selections alone: `narrower` must contain the labels and the `matching` of this one.
     /// `labels` are those of `narrower`.
     pub fn covers(&self, narrower: &Selection, labels: &LabelSelector) -> bool {
         // The cheapest checks come first: most declarations are of another kind.

@@ -1,8 +1,8 @@
-//! Granted rules: what a processor hands on in roles that it writes, compared with what its account
-//! holds as Kubernetes compares them.
+//! Granted rules: the rights in roles that a processor writes, compared with those of its account
+//! as Kubernetes compares them.
 //!
 //! Pure. The rules of comparison are those of `k8s.io/component-helpers/auth/rbac/validation`: a
-//! rule is held if each of its single rights is in one of the rules that are held.
+//! rule is covered if each of its single rights is in one of the held rules.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -14,8 +14,7 @@ use crate::contract::GrantedRule;
 /// The wildcard in a rule.
 const ANY: &str = "*";
 
-/// A right of a rule: a verb, on a resource or on a non-resource path. Wildcards stand for
-/// themselves.
+/// A right of a rule: a verb, on a resource or on a non-resource path. Wildcards are not expanded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Right<'a> {
     verb: &'a str,
@@ -33,7 +32,7 @@ enum On<'a> {
 pub struct Held {
     /// The rules that hold for objects in all namespaces.
     pub rules: Vec<GrantedRule>,
-    /// True if the API server says that there may be others.
+    /// True if the API server reports that the list may be incomplete.
     pub is_incomplete: bool,
 }
 
@@ -71,7 +70,7 @@ impl GrantedRule {
         given.map(|(key, list)| (key.to_owned(), json!(list))).collect::<Map<_, _>>().into()
     }
 
-    /// Reads a rule as it is in a role; what is no list of texts counts as an empty list.
+    /// Parses a rule of a role; values other than lists of strings are ignored.
     pub fn from_value(rule: &Value) -> Self {
         let list = |key: &str| {
             let texts = rule.get(key).and_then(Value::as_array).into_iter().flatten();
@@ -122,7 +121,7 @@ impl Held {
         let is_incomplete = answer.pointer("/status/incomplete").and_then(Value::as_bool);
         Self {
             rules: rules.map(GrantedRule::from_value).collect(),
-            // An answer that does not say is no proof of anything.
+            // An answer without this field proves nothing, so the list counts as incomplete.
             is_incomplete: is_incomplete.unwrap_or(true),
         }
     }
@@ -164,8 +163,8 @@ impl Right<'_> {
     }
 }
 
-/// Returns the `SelfSubjectRulesReview` for the rules that hold in all namespaces. A review names a
-/// namespace: this one can have no role, as its name is no DNS label.
+/// Returns the `SelfSubjectRulesReview` for the rules that hold in all namespaces. A review
+/// requires a namespace: this one cannot have a role, as its name is not a DNS label.
 pub fn rules_review() -> Value {
     json!({
         "apiVersion": "authorization.k8s.io/v1",
@@ -230,8 +229,8 @@ pub(super) fn bounded(lines: impl Iterator<Item = String>) -> String {
     text
 }
 
-/// Compares rules that are handed on with those that roles hold, by their single rights. Returns
-/// the rights that only `granted` has and those that only `written` has, each as a rule.
+/// Compares declared grants with the rules of written roles, by their single rights. Returns the
+/// rights that only `granted` has and those that only `written` has, each as a rule.
 pub fn difference(
     granted: &[GrantedRule],
     written: &[GrantedRule],

@@ -1,6 +1,6 @@
-//! The rights of a processor's account: the questions that are asked about them, and their answers.
+//! The rights of a processor's account: questions to the API server, and their answers.
 //!
-//! Core knows answers only. The host asks the API server, through [`Rights`].
+//! Core only uses the answers. The host asks the API server, behind the trait [`Rights`].
 
 mod account;
 mod denial;
@@ -20,8 +20,7 @@ use crate::{
     store::Scope,
 };
 
-/// The verbs that the host uses to read a kind from the store for a processor: a get for each
-/// object, a list for selections, and the watch.
+/// The verbs that an account needs to get objects from the store; [`LIST`]: to list them.
 pub const GET: [&str; 3] = ["get", "list", "watch"];
 pub const LIST: [&str; 2] = ["list", "watch"];
 
@@ -30,7 +29,7 @@ pub trait Rights: Debug + Send + Sync {
     /// Returns the account that the rights belong to.
     fn account(&self) -> &Account;
 
-    /// Returns how a read may be answered, if that is known without asking.
+    /// Returns how a read may be answered, if that is known without a request.
     fn known(&self, kind: &Kind, place: ReadTarget<'_>) -> Option<Permit>;
 
     /// Returns how a read may be answered; asks the API server if necessary. Fails with the reason
@@ -41,15 +40,13 @@ pub trait Rights: Debug + Send + Sync {
         place: ReadTarget<'a>,
     ) -> BoxFuture<'a, Result<Permit, String>>;
 
-    /// Gets an object as it is now from the API server, as the account; `None` if it does not
-    /// exist.
+    /// Gets an object live from the API server, as the account; `None` if it does not exist.
     fn get<'a>(&'a self, of: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Value>, NotRead>>;
 
     /// Returns whether a scope may be watched, which includes a list. `None` if that is not known.
     fn may_watch(&self, kind: &Kind, scope: &Scope) -> Option<bool>;
 
-    /// Records that the API server has refused a request, so that the answer is renewed with the
-    /// others.
+    /// Records a right that the API server refused, so that it is checked again with the others.
     fn relies_on(&self, refused: &Question);
 
     /// Returns the digest of the answers to the questions that the description needs; `None` before
@@ -100,7 +97,7 @@ pub enum Read {
     Get,
     /// A list of a selection.
     List,
-    /// A get of the reconciled object of a call: its changes must be seen.
+    /// A get of the reconciled object of a call, which must be watched.
     Reconciled,
 }
 

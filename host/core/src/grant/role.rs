@@ -1,5 +1,5 @@
-//! The Roles that a processor needs, derived from its description: the rights with which the
-//! `ServiceAccount` of a processor can do all that is declared, and no more.
+//! The Roles that a processor needs, derived from its description: the least rights with which its
+//! `ServiceAccount` can do everything declared.
 //!
 //! Pure: no I/O, no clock. The verbs are those of the requests that the host sends on a processor's
 //! behalf.
@@ -78,8 +78,7 @@ type Rule = (String, BTreeSet<String>, BTreeSet<String>, Vec<String>);
 // === impl Roles ===
 
 impl Roles {
-    /// Returns the roles for all that a description declares. `served` says how its kinds are
-    /// served.
+    /// Returns the roles for everything that a description declares. `served` resolves its kinds.
     pub fn of(description: &Description, served: impl Fn(&Kind) -> Served) -> Self {
         let mut roles = Self::needed(description, &served);
         // Without a reconciled object there are no runs, and so no events on other objects.
@@ -93,8 +92,8 @@ impl Roles {
         roles
     }
 
-    /// Returns the same roles without the events on objects that the processor reads or writes and
-    /// does not reconcile: a processor that makes no such events lacks nothing without them.
+    /// Returns the same roles without events on objects that the processor reads or writes and does
+    /// not reconcile: a processor that creates no such events does not need them.
     pub fn needed(description: &Description, served: impl Fn(&Kind) -> Served) -> Self {
         let mut roles = Self::default();
         for reconciler in &description.reconcilers {
@@ -137,7 +136,7 @@ impl Roles {
     fn write(&mut self, rule: &WriteRule, served: &Served) {
         let (of, verbs) = (&rule.of, rule.verbs);
         if verbs.contains(Verbs::CREATE) && !verbs.contains(Verbs::UPDATE) {
-            // Made by a POST: the API server does not know the name when it decides.
+            // A create is a POST, which RBAC cannot restrict to a name.
             self.allow(&Selection { name: None, ..of.clone() }, served, "", &["create"]);
         } else if verbs.contains(Verbs::CREATE) {
             self.allow(of, served, "", &["create"]);
@@ -198,7 +197,7 @@ impl Roles {
         self.0.retain(|_, allowed| !allowed.is_empty());
     }
 
-    /// Returns the questions whose answers decide whether an account has all of these rights.
+    /// Returns a question to the API server for each of these rights.
     pub fn questions(&self) -> Vec<Question> {
         let of_place = self.0.iter().flat_map(|(namespace, allowed)| {
             allowed.iter().map(move |one| Question {
@@ -213,7 +212,7 @@ impl Roles {
     }
 
     /// Returns the rules as lines of roles: one a line, in YAML's flow style, after a comment that
-    /// says of which role.
+    /// names the role.
     pub fn lines(&self) -> String {
         let of_place = self.0.iter().flat_map(|(namespace, allowed)| {
             let head = namespace.as_ref().map_or_else(
@@ -227,8 +226,8 @@ impl Roles {
         super::granted::bounded(of_place)
     }
 
-    /// Returns the rights that these roles hold and others do not: what `other` has for all
-    /// namespaces or names counts for each.
+    /// Returns the rights that these roles hold and `other` does not. A right of `other` for all
+    /// namespaces or names covers each of them.
     #[must_use]
     pub fn beyond(&self, other: &Self) -> Self {
         let covered = |namespace: &Option<String>, allowed: &Allowed| {

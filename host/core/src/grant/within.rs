@@ -15,7 +15,7 @@ const MAX_PATH_STEPS: usize = 4_000_000;
 pub enum Outside {
     /// A field that no path covers.
     Field(String),
-    /// A field from which on nothing was compared: there are too many fields and paths.
+    /// The first field that was not compared: there are too many fields and paths.
     NotCompared(String),
 }
 

@@ -25,10 +25,10 @@ pub struct Invalid {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// A text that is no JSON.
+    /// Text that is not JSON.
     #[error("not JSON: {0}")]
     NotJson(String),
-    /// JSON of another form than the contract asks for.
+    /// JSON that does not have the form of the contract.
     #[error("`{field}`: {wanted}")]
     Malformed {
         /// The field; empty: the whole JSON.
@@ -55,14 +55,14 @@ pub enum Fault {
     /// A write or event that the description does not declare.
     #[error(transparent)]
     NotDeclared(#[from] Denied),
-    /// A field that no write rule lets be written.
+    /// A field that no write rule allows.
     #[error("`{field}` is not declared; {accepted}")]
     FieldNotDeclared {
         field: String,
         /// The fields that would be accepted, in words.
         accepted: String,
     },
-    /// A field that must not stand here.
+    /// A field that is not allowed at this place.
     #[error("`{field}` is refused: {reason}")]
     FieldRefused {
         field: String,
@@ -79,10 +79,10 @@ pub enum Fault {
         /// The reason why the owner is refused.
         reason: String,
     },
-    /// An object that stands twice in the outcome.
+    /// A duplicate object in the outcome.
     #[error("the object stands in `{other}` already")]
     Duplicate {
-        /// The other place at which the object stands.
+        /// The other place of the object.
         other: String,
     },
     /// A feature that this version of the host does not support.
@@ -114,8 +114,8 @@ impl Fault {
 }
 
 impl Invalid {
-    /// Returns the verb, as a declaration names it, and the kind that the description would have to
-    /// declare, if a declaration is missing.
+    /// Returns the verb and the kind of the missing declaration, if the fault is an undeclared
+    /// write or event.
     pub fn undeclared(&self) -> Option<(&'static str, &Kind)> {
         match &self.fault {
             Fault::NotDeclared(denied) => Some((denied.verb(), &denied.kind)),

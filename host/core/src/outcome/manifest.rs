@@ -11,7 +11,7 @@ use crate::{
     path::{Path, Segment},
 };
 
-/// The list of an outcome in which a manifest stands.
+/// The list of an outcome that holds a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Apply,
@@ -95,8 +95,8 @@ fn parse_kind(api_version: &str, kind: &str) -> Option<Kind> {
     })
 }
 
-/// The fields that name an object of a guest, parsed without keeping the rest: each may be missing
-/// or wrong.
+/// The identifying fields of a guest's object, parsed without the rest: each may be missing or
+/// wrong.
 #[derive(Deserialize)]
 struct Name {
     #[serde(rename = "apiVersion")]
@@ -133,8 +133,7 @@ fn name_of(text: &str) -> Option<String> {
     }))
 }
 
-/// Inserts the uid of the object that is meant, if it is known and not given. Returns whether it
-/// was inserted.
+/// Inserts the uid, if it is known and the object has none. Returns whether it was inserted.
 fn pin(object: &mut Value, uid: impl FnOnce() -> Option<String>) -> bool {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let Some(metadata) = metadata.filter(|metadata| !metadata.contains_key("uid")) else {
@@ -268,8 +267,7 @@ fn verbs_hold(writable: &Writable, verbs: Verbs, object: &Value) -> bool {
     each(verbs).all(|verb| writable.holds(verb, object))
 }
 
-/// The fields that must not stand in a manifest: JSON pointer, field, and the place where they
-/// belong.
+/// The fields that are refused in a manifest: JSON pointer, field, and the place where they belong.
 const REFUSED: [(&str, &str, &str); 5] = [
     (
         "/status",

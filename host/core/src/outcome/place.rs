@@ -1,4 +1,4 @@
-//! Cuts a JSON value in two along the contract's paths, as the writer needs it for `leave`.
+//! Splits a JSON value by the contract's paths; the writer does so for `leave`.
 
 use serde_json::{Map, Value};
 

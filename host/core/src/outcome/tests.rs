@@ -1,4 +1,4 @@
-//! Tests every field of an outcome against a declaration that lacks it: each is refused.
+//! Tests that every field of an outcome is refused if its declaration is missing.
 
 mod bounds;
 

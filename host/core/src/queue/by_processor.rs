@@ -1,4 +1,4 @@
-//! Values by key, such that those of one processor are found without a look at the others.
+//! A map by key, grouped by processor to find the values of one processor without a scan.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::Key;
 
 /// The value of each key, by processor.
 ///
-/// The maps have a fast hash. It is made with a seed, since people choose the names.
+/// The maps have a fast hash with a seed, since users choose the names.
 #[derive(Debug)]
 pub struct ByProcessor<T>(HashMap<Arc<str>, HashMap<Key, T>>);
 
@@ -47,7 +47,7 @@ impl<T> ByProcessor<T> {
         self.drop_if_empty(key.processor());
     }
 
-    /// Keeps those values of a processor for which `keeps` says so.
+    /// Keeps the values of a processor for which `keeps` returns true.
     pub fn retain(&mut self, processor: &str, keeps: impl FnMut(&Key, &mut T) -> bool) {
         if let Some(of_processor) = self.0.get_mut(processor) {
             of_processor.retain(keeps);

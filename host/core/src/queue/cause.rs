@@ -1,4 +1,4 @@
-//! The causes of runs. Causes are shown to people, and decide whether a run may be skipped.
+//! The causes of runs. Causes are shown to users, and decide whether a run may be skipped.
 
 use std::{fmt, sync::Arc};
 
@@ -30,14 +30,14 @@ pub enum Cause {
     Complete(Arc<Kind>),
     /// The watch of objects that were read has ended; another watch covers them.
     Moved(Arc<Kind>),
-    /// Too much changed during the run to tell whether it concerned the key.
+    /// The event log overflowed during the run: it may have missed changes that affect the key.
     Overrun,
     /// The outcome of the last run asked for another run.
     Requeue,
     /// The resync interval of the reconciler is over.
     Resync,
-    /// The last run asked for the time, came after a failure, or read what it then wrote: the
-    /// result of a run without a change is not known yet.
+    /// The last run asked for the time, followed a failure, or read objects that it then wrote:
+    /// another run without a change may have another outcome.
     Confirmation,
     /// The last run failed.
     Retry,
@@ -45,9 +45,9 @@ pub enum Cause {
     Cancelled,
     /// Changes came within the minimum interval between runs.
     Coalesced,
-    /// A person or a program asked for the run.
+    /// A user or a program requested the run.
     Asked,
-    /// The processor was loaded anew.
+    /// A new version of the processor was loaded.
     NewVersion,
     /// The rights of the processor's account have changed.
     Rights,
@@ -56,11 +56,11 @@ pub enum Cause {
 /// A change of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// The object was not there before.
+    /// The object did not exist before.
     Created,
     /// The object differs.
     Changed,
-    /// The object is no longer there.
+    /// The object no longer exists.
     Deleted,
 }
 
@@ -73,15 +73,15 @@ pub enum Role {
     Read,
     /// The object was written.
     Written,
-    /// The object is one that would be pruned.
+    /// The object is to be pruned.
     Prunable,
 }
 
 // === impl Cause ===
 
 impl Cause {
-    /// Returns whether the cause is a change of what the stores hold: a run that reads the stores
-    /// after it was queued sees the change.
+    /// Returns whether the cause is a change in the stores: a run that reads the stores later sees
+    /// it.
     pub(super) fn is_in_stores(&self) -> bool {
         matches!(
             self,

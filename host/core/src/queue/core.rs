@@ -1,4 +1,4 @@
-//! The queue's state and rules; the time is given. Does not wait and does not wake.
+//! The queue's state and rules. Callers pass the time; no waiting and no waking.
 
 use std::{
     cmp::Reverse,
@@ -20,7 +20,7 @@ const FIRST_BACK_OFF: Duration = Duration::from_millis(5);
 const MAX_BACK_OFF: Duration = Duration::from_secs(1000);
 
 /// The longest delay of a retry that [`Core::is_settled`] waits for: a failure that is retried so
-/// soon, and has not failed [`MAX_QUICK_RETRIES`] times, may still go away.
+/// soon, fewer than [`MAX_QUICK_RETRIES`] times in a row, may be transient.
 const MAX_QUICK_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_QUICK_RETRIES: u32 = 8;
 
@@ -33,7 +33,7 @@ pub(super) struct Core {
     lanes: Vec<Lane>,
     /// The index of the lane that is asked first.
     turn: usize,
-    /// Times that were set. A time that is no longer that of its key's slot is stale.
+    /// The timers, by due time. A timer that does not match its key's slot is stale.
     timers: BinaryHeap<Reverse<(Instant, Key)>>,
     intervals: HashMap<(Arc<str>, Arc<str>), Duration>,
     tickets: Ticket,
@@ -51,7 +51,7 @@ struct Slot {
     running: bool,
     /// The place of the key in its lane before it ran.
     ran_from: Option<(Priority, Position)>,
-    /// True if the key was removed while it ran: the result of that run does not count.
+    /// True if the key was removed while it ran: the result of that run is ignored.
     dropped: bool,
     /// The priority with which the key was added while it ran.
     again: Option<Priority>,
@@ -155,9 +155,9 @@ impl Core {
         self.delay(key, Delay { due, cause, priority });
     }
 
-    /// Gives out a key: processors take turns, then the priority counts, then namespaces take
-    /// turns. A key of [`Priority::Idle`] waits until no other key can run and none of the others
-    /// runs, since these may queue more keys.
+    /// Gives out a key: round robin over processors, then by priority, then round robin over
+    /// namespaces. A key of [`Priority::Idle`] waits until no other key can run and none of the
+    /// others runs, since these may queue more keys.
     pub(super) fn next(&mut self, now: Instant) -> Next {
         self.fire(now);
         let earliest = self.timers.peek().map(|Reverse((due, _))| *due);
@@ -196,7 +196,7 @@ impl Core {
         keys
     }
 
-    /// Gives out one key out of turn, whatever the limits, if it is ready.
+    /// Gives out one key out of turn, regardless of limits, if it is ready.
     pub(super) fn take(&mut self, key: &Key) -> Option<Run> {
         let (priority, place) = self.slots.get(key)?.ready?;
         if let Some(lane) = lane_of(&mut self.lanes, key) {
@@ -255,7 +255,7 @@ impl Core {
         let again = slot.again.take();
         let requeue = if mem::take(&mut slot.dropped) { None } else { slot.end(done) };
         if let Some((after, cause, priority)) = requeue {
-            // A time too far away for an `Instant` never comes.
+            // A due time out of the range of `Instant` never comes.
             if let Some(due) = now.checked_add(after) {
                 self.delay(key, Delay { due, cause, priority });
             }
@@ -335,8 +335,8 @@ impl Core {
         self.ready == 0 && self.running == 0
     }
 
-    /// Returns whether nothing is left to do at once: no change waits for a minimum interval, and
-    /// no failure is retried that may go away within a moment.
+    /// Returns whether the queue is idle, no change waits for a minimum interval, and no quick
+    /// retry is pending.
     pub(super) fn is_settled(&self, now: Instant) -> bool {
         let is_soon = |slot: &Slot| {
             slot.delay.as_ref().is_some_and(|delay| {
@@ -390,7 +390,7 @@ impl Core {
         let known = self.lanes.iter().position(|lane| lane.processor == *key.processor());
         if known.is_none() {
             let mut lane = Lane::new(key.processor(), Limits::default(), now);
-            // The processor was never set, or is removed: the lane goes with its keys.
+            // The processor was never set, or is removed: the lane is dropped with its last key.
             lane.leave();
             self.lanes.push(lane);
         }
@@ -475,7 +475,7 @@ impl Slot {
         self.delay.is_some() && self.ready.is_none() && !self.running
     }
 
-    /// Returns whether the slot holds nothing that a new slot does not hold.
+    /// Returns whether the slot holds no state, and so can be dropped.
     fn is_blank(&self) -> bool {
         let waits = self.ready.is_some() || self.delay.is_some() || self.running;
         !waits && self.failures == 0 && self.rests_until.is_none()

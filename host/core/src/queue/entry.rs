@@ -1,4 +1,4 @@
-//! Entries: keys and their states, as people see them. Parses keys and states that people write.
+//! Entries: keys and their states, for display. Parses keys from text.
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ pub struct Entry {
     pub running: bool,
     /// The time until the key is due, if it waits for a time.
     pub due_in: Option<Duration>,
-    /// The number of runs of the key in a row that have failed.
+    /// The number of consecutive failed runs of the key.
     pub failures: u32,
     /// The first few causes of the next run.
     pub causes: Vec<Cause>,

@@ -10,12 +10,12 @@ use super::{
     line::{Line, Position, Ticket},
 };
 
-/// The number of taken keys of which the last one is of a lower priority, if such a key waits.
-/// Lower priorities take turns in this, so that no key waits for ever.
+/// The period, in taken keys, at which a lower priority gets its share, if a key waits there. Lower
+/// priorities take turns, so that no key starves.
 const LOW_PRIORITY_PERIOD: u32 = 16;
 
-/// The number of running keys that is reserved for keys whose last run did not fail, if more than
-/// one key may run: keys that fail may take long each time, and others would wait for them.
+/// The number of concurrent runs that is reserved for keys whose last run did not fail, if more
+/// than one key may run: slow failing keys would block the others.
 const RESERVED_FOR_SUCCEEDING: usize = 1;
 
 /// The limits of a processor.
@@ -183,8 +183,7 @@ impl Lane {
     }
 }
 
-/// Returns the index of the line that is next, of this many that have keys, the highest priority
-/// first.
+/// Returns the index of the next line, among `lines` lines with keys, the highest priority first.
 fn turn_of(taken: u32, lines: usize) -> usize {
     let (share, turn) = (taken / LOW_PRIORITY_PERIOD, taken % LOW_PRIORITY_PERIOD);
     if turn < LOW_PRIORITY_PERIOD - 1 || lines < 2 {
@@ -195,8 +194,8 @@ fn turn_of(taken: u32, lines: usize) -> usize {
     lower - usize::try_from(share).unwrap_or_default() % lower
 }
 
-/// Offers the time after so many seconds. With a rate of zero, or nearly so, that time cannot be
-/// represented, and nothing is offered.
+/// Offers the time after so many seconds; nothing if the time cannot be represented, with a rate of
+/// zero or nearly zero.
 fn later(now: Instant, seconds: f64) -> Offer {
     let wait = Duration::try_from_secs_f64(seconds).ok();
     // A timer that ends a little early would only lead to another request.

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use super::Key;
 
 /// The number of keys that are given out before a waiting key whose last run failed: such a key is
-/// late, but never left out.
+/// delayed, but never starves.
 const FAILING_PERIOD: u32 = 8;
 
-/// The number of namespaces that may be remembered without need.
+/// The number of namespaces without waiting keys that may be kept.
 const MAX_UNUSED_NAMESPACES: usize = 64;
 
 /// The number of a key in the order in which keys became ready.
@@ -40,7 +40,7 @@ struct Turns {
     /// The round of the key that was given out last.
     round: u64,
     /// The last round in which each namespace has a key. A namespace whose last round is over
-    /// begins anew, and need not be known.
+    /// starts in the current round, and needs no entry.
     last: foldhash::HashMap<Box<str>, u64>,
 }
 
@@ -105,11 +105,11 @@ impl Turns {
         self.forget(false);
     }
 
-    /// Forgets namespaces without waiting keys, at each new round at most, so that this costs no
-    /// more than adding their keys.
+    /// Drops namespaces without waiting keys, at most once per round, so that this costs no more
+    /// than adding their keys.
     fn forget(&mut self, is_new_round: bool) {
         if self.keys.is_empty() {
-            // No key waits that could be passed over.
+            // There is no order to keep without waiting keys.
             self.last.clear();
         } else if is_new_round && self.last.len() > MAX_UNUSED_NAMESPACES.max(2 * self.keys.len()) {
             let round = self.round;

@@ -148,7 +148,7 @@ async fn what_has_time_waits_until_nothing_else_is_ready_or_runs() {
     idle("b");
     idle("c");
     for number in 0..40 {
-        // More often than the lowest priority has its share.
+        // Beyond the period at which the lowest priority gets its share.
         let name = format!("change-{number}");
         queue.add(&key("q", &name), Cause::Start, Priority::Background);
         assert_eq!(queue.try_next().unwrap().key.name(), name);
@@ -399,7 +399,7 @@ async fn a_removed_reconciler_leaves_nothing_but_its_running_keys_alone() {
     queue.add_after(&of("gone", "d"), ms(10), Cause::Requeue, Priority::Change);
     queue.remove_reconciler("p", "gone");
     assert_eq!(names(&queue), ["c"]);
-    // The reconciler comes again while a key of it runs.
+    // The reconciler is added again while a key of it runs.
     queue.add(&run.key, Cause::Start, Priority::Change);
     assert_eq!(queue.try_next(), None, "it runs still");
     queue.done(&run.key, Done::Failure(Again::BackOff));
@@ -504,7 +504,7 @@ async fn keys_that_fail_leave_a_place_to_others() {
         queue.add(&in_namespace("benign", "a"), Cause::Start, Priority::Change);
         assert_eq!(names(&queue).len(), beside, "of {concurrency}");
         queue.done(&in_namespace("hostile", "0"), Done::Failure(Again::OnChange));
-        // Its place goes to the next failing key, unless another key has waited for it.
+        // The free place goes to the next failing key, unless another key has waited for it.
         let next = if beside == 0 { "a".to_owned() } else { failing.to_string() };
         assert_eq!(names(&queue), [next], "of {concurrency}");
     }
@@ -536,7 +536,7 @@ async fn every_key_is_taken_within_a_bounded_number_of_takes_whatever_comes_besi
         }
         let mut takes = 0;
         loop {
-            // In each line there are always keys of other namespaces.
+            // Each line always holds keys of other namespaces.
             for (at, beside) in priorities.into_iter().enumerate() {
                 for namespace in 0..3 {
                     let key = in_namespace(&format!("{at}-{namespace}"), &takes.to_string());
@@ -547,8 +547,8 @@ async fn every_key_is_taken_within_a_bounded_number_of_takes_whatever_comes_besi
             if queue.try_next().unwrap().key == waiting {
                 break;
             }
-            // The lowest lines get each 16th take in turn, a key that fails each 9th of those, a
-            // namespace each 4th.
+            // The two lowest lines share every 16th take, a failing key gets every 9th take of its
+            // line, and a namespace every 4th of these.
             assert!(takes <= 16 * 2 * 9 * 4, "{priority:?}, failing: {failing}");
         }
     }

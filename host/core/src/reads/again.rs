@@ -1,5 +1,4 @@
-//! Asks the questions of a run record again, to find out whether a run would be given the same
-//! answers.
+//! Repeats the reads of a run record, to verify that a run would get the same answers.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,19 +12,18 @@ use crate::{
     store::{Entry, StoreId},
 };
 
-/// The most answers that are remembered: more lists than the keys of a processor have in common.
+/// The most cached answers: more lists than the keys of a processor share.
 const MAX_CACHED_ANSWERS: usize = 1024;
-/// The maximum number of objects that are compared one by one, which is then quicker than to find
-/// a remembered answer.
+/// The most objects that are compared directly, which is faster than a cache lookup.
 const MAX_UNCACHED_OBJECTS: usize = 16;
 
-/// The answers to lists, for all keys of one version of a processor: a list that many keys read is
-/// looked for once as long as nothing changes.
+/// The cached answers to lists, for all keys of one version of a processor: a list that many keys
+/// read is evaluated once until its store changes.
 #[derive(Debug, Default)]
 pub struct Answers(Mutex<HashMap<Question, Answer>>);
 
-/// A store's answer when it had a sequence number. Numbers of changes are never used twice, so the
-/// answer is the same as long as the store's number is.
+/// A store's answer at a sequence number. Sequence numbers are never reused, so the answer is valid
+/// as long as the store's number is the same.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     store: StoreId,
@@ -61,11 +59,11 @@ impl View {
         self.reads.reserve(reads, writes);
     }
 
-    /// Asks a recorded question once more, and returns the digest of its answer now. The read is
-    /// recorded as in a run.
+    /// Repeats a recorded read, and returns the digest of its current answer. The read is recorded
+    /// as in a run.
     ///
-    /// Returns `None` if the question cannot be asked, since only a run knows its texts, or if it
-    /// is now refused whatever objects there are.
+    /// Returns `None` if the record holds digests in place of the question's texts, or if the read
+    /// is refused and not recorded.
     pub async fn ask_again(&mut self, asked: record::Read, answers: &Answers) -> Option<Digest> {
         let before = self.reads.records().len();
         match &asked.question {
@@ -75,7 +73,7 @@ impl View {
                 if self.is_at_hand(&of.kind, place) {
                     self.get_again(asked, &of, &fields);
                 } else {
-                    // The recorded read holds the answer, or the reason why there is none.
+                    // The answer or its error is in the recorded read.
                     let _ = self.get_allowed(&of, &fields).await;
                 }
             }
@@ -93,11 +91,11 @@ impl View {
                 }
             }
         }
-        // A read that is now refused, whatever objects there are, is not recorded.
+        // Invalid reads, and most undeclared ones, are not recorded.
         self.reads.records().get(before).map(|read| read.answer)
     }
 
-    /// Reads one object as [`View::get`] does, for a caller that does not need the object.
+    /// Reads one object as [`View::get`] does, without returning it.
     fn get_again(&mut self, asked: record::Read, of: &ObjectRef, fields: &[String]) {
         let answer = self.find_kept(of, fields);
         if let Ok(found) = &answer
@@ -109,7 +107,7 @@ impl View {
         drop(self.record_get(of, fields, answer.map(|found| found.map(given))));
     }
 
-    /// Reads a page as [`View::list`] does, for a caller that does not need the objects.
+    /// Reads a page as [`View::list`] does, without returning the objects.
     fn list_again(
         &mut self,
         asked: record::Read,
@@ -117,7 +115,7 @@ impl View {
         (limit, from): (u32, Option<&str>),
         answers: &Answers,
     ) {
-        // The list fails again, and records why.
+        // `list` fails in the same way, and records the error.
         let Ok(listing) = self.listing(of, from) else { return drop(self.list(of, limit, from)) };
         let Listing { query, after, answering, .. } = &listing;
         let (store, sequence) = (answering.store, answering.snapshot.sequence());
@@ -144,26 +142,24 @@ impl View {
         }
     }
 
-    /// Records a read with the texts of the former record, which are shared already.
+    /// Records a read with the texts of the former record, to share them.
     fn record_again(&mut self, read: record::Read) {
         let stood = self.stood.take();
         self.reads.record_known(record::Read { stood, ..read });
     }
 }
 
-/// Returns whether these are the objects of a recorded answer, with everything that the store kept
-/// of them.
+/// Returns whether these stored objects equal those of a recorded answer.
 ///
-/// If so, they need not be rendered again: what a processor is given follows from what the store
-/// keeps.
+/// Equal objects need not be rendered again: the answer follows from the stored fields.
 fn is_as_kept<'a>(asked: &record::Read, now: impl Iterator<Item = &'a Arc<Entry>>) -> bool {
     let secret = record::is_secret(asked.question.kind());
     of_kept(secret, now) == asked.kept.unwrap_or(asked.answer)
 }
 
 impl View {
-    /// Returns an object as it was read; `None` if it was not read, or if so much was read that the
-    /// store finds it sooner.
+    /// Returns an object as it was read; `None` if it was not read, or if so many objects were read
+    /// that a store lookup is faster.
     pub fn answered(
         &self,
         kind: &Kind,

@@ -1,4 +1,4 @@
-//! Limits the reads of a processor with an account to what the account may read.
+//! Limits the reads of a processor to the rights of its account.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::{
 };
 
 impl View {
-    /// Reads one object, as [`View::get`] does if the account may watch it too.
+    /// Reads one object; from the store, as [`View::get`] does, if the account may watch it too.
     ///
-    /// If the account may only get the object, the answer is the object as it is in the cluster
-    /// now; a later change of it triggers nothing.
+    /// Reads the object from the API server if the account may only get it; a later change of it
+    /// triggers no run.
     pub async fn get_allowed(
         &mut self,
         of: &ObjectRef,
@@ -60,13 +60,12 @@ impl View {
         }
     }
 
-    /// Returns whether it is known that a read may be answered from the store, without asking the
-    /// API server.
+    /// Returns whether a read is known to be allowed from the store, without asking the API server.
     pub fn is_at_hand(&self, kind: &Kind, target: ReadTarget<'_>) -> bool {
         self.rights.as_ref().is_none_or(|rights| rights.known(kind, target) == Some(Permit::Stored))
     }
 
-    /// Fails if the account may not read and watch the object that a call is about.
+    /// Fails if the account may not read and watch the reconciled object.
     pub async fn check_reconciled(&mut self, of: &ObjectRef) -> Result<(), ReadError> {
         let target = ReadTarget::reconciled(of.namespace.as_deref(), &of.name);
         match self.permit(&of.kind, target, || true).await {
@@ -91,8 +90,8 @@ impl View {
         }
     }
 
-    /// Returns the reason why a read is not answered, and notes it, since a change may remove the
-    /// reason.
+    /// Returns the error of a refused read, and records its cause, since a change may remove the
+    /// cause.
     fn refuse(
         &mut self,
         kind: &Kind,
@@ -109,7 +108,7 @@ impl View {
                 self.reads.demands(self.readable.demand(&kind, &query));
                 ReadError::UnknownKind
             }
-            // A question that has no answer yet is asked again, and then all keys run.
+            // An unanswered access review is retried; its answer queues all keys.
             Err(unanswered) => ReadError::Unavailable(unanswered),
             Ok(Permit::Stored | Permit::Live) => {
                 ReadError::Unavailable("its rights have changed in between".to_owned())
@@ -145,7 +144,7 @@ impl View {
         if let Some(held) = self.live.get(of) {
             return Ok(held.clone());
         }
-        // `d/scale` is not an object: the API server would answer with another kind.
+        // `d/scale` is a subresource: the API server would answer with another kind.
         let mut names = [Some(of.name.as_str()), of.namespace.as_deref()].into_iter().flatten();
         if let Some(name) = names.find(|name| !text::is_name(name)) {
             return Err(ReadError::Invalid(format!("{} is not a name", text::quoted(name))));

@@ -1,5 +1,5 @@
-//! The dependencies of one run: what it read and what it wrote. The triggers compare changes with
-//! them, and the run record holds them.
+//! The dependencies of one run: its reads and writes. The triggers compare changes with them, and
+//! the run record holds them.
 
 use std::{cell::OnceCell, sync::Arc};
 
@@ -29,7 +29,7 @@ pub struct Reads {
     /// The number of objects in `answered` that belong to recorded answers.
     recorded: usize,
     saw_secret: bool,
-    /// True if the object that the run is about is no longer one of the reconciler's.
+    /// True if the reconciled object is gone or no longer one of the reconciler's.
     gone: bool,
     /// The watches that the run's reads need and that are not open.
     demands: Vec<Demand>,
@@ -47,10 +47,9 @@ pub struct Reads {
 #[derive(Clone, Debug)]
 pub struct Dependency {
     pub kind: Arc<Kind>,
-    /// The store whose changes matter; `None` if those of the kind in any store do.
+    /// The store whose changes count; `None` for every store of the kind.
     pub store: Option<StoreId>,
-    /// The number of the last change that the run has seen; `None` if it has seen those before it
-    /// began.
+    /// The number of the last change that the run has seen; `None` for the changes before it began.
     pub sequence: Option<u64>,
     pub index_term: IndexTerm,
     pub depends_on: DependsOn,
@@ -60,12 +59,12 @@ pub struct Dependency {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     pub kind: Arc<Kind>,
-    /// True if the cluster does not serve the kind; false if its objects are not there yet.
+    /// True if the cluster does not serve the kind; false if its objects are not listed yet.
     pub for_itself: bool,
 }
 
-/// The term under which a dependency is found when something changes. Every object that affects
-/// the dependency has this term.
+/// The term by which a changed object finds a dependency. Every object that affects the dependency
+/// has this term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IndexTerm {
     /// The hash of a namespace and name.
@@ -74,28 +73,27 @@ pub enum IndexTerm {
     Term(u64),
     /// The hash of a namespace.
     Namespace(u64),
-    /// No term: any object may be one that the run depends on.
+    /// No term: any object may affect the dependency.
     Any,
 }
 
-/// The part of a change that affects the run.
+/// The condition under which a change affects the run.
 ///
-/// A dependency is kept for each key as long as the key exists, so the parts that several
-/// dependencies may hold are shared.
+/// Dependencies are kept as long as their key exists, so they share equal parts.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DependsOn {
-    /// The object that the run is about.
+    /// The reconciled object.
     Reconciled { query: Arc<Query>, fields: Arc<Fields>, extent: Extent },
     /// The set of selected objects, and the values that they hold in these fields.
     Read { query: Arc<Query>, fields: Arc<Fields> },
-    /// The fields that a manager owns of an object (without `own`, only whether the object is
-    /// there), and whether the fields that must be absent are.
+    /// The fields that a manager owns of an object (without `own`, only its existence), and the
+    /// absence of the fields that must be absent.
     Written { query: Arc<Query>, manager: Arc<str>, own: Option<Pair> },
     /// The selected objects that a manager has applied.
     Pruned { query: Arc<Query>, manager: Arc<str> },
 }
 
-/// The uids of the objects that were read, found by name however many there are.
+/// The uids of the objects that were read, indexed by name if there are many.
 pub struct Uids<'a> {
     reads: &'a Reads,
     index: OnceCell<Index<'a>>,
@@ -104,15 +102,15 @@ pub struct Uids<'a> {
 /// The first answer with each kind, namespace and name.
 type Index<'a> = foldhash::HashMap<(&'a Kind, &'a str, &'a str), &'a Entry>;
 
-/// The most answers that are searched one by one, which is then quicker than to index them.
+/// The most answers that are searched linearly, which is faster than indexing so few.
 const MAX_UNINDEXED_ANSWERS: usize = 64;
 
 /// The approximate bytes that are kept of a write: its object, the manager and the dependency on
 /// it.
 const WRITE_BYTES: usize = 256;
 
-/// The number of latest dependencies that a new one is compared with: a run of few objects has
-/// fewer, and for a run of many objects the time does not count.
+/// The number of latest dependencies that a new one is compared with: a small run has fewer, and in
+/// a large run the comparisons take a negligible time.
 const COMPARED_DEPENDENCIES: usize = 16;
 
 // === impl Reads ===
@@ -184,9 +182,9 @@ impl Reads {
         self.unwatched.clear();
     }
 
-    /// Adds the dependencies on what an earlier run has written and pruned, from its record.
+    /// Restores the dependencies on the writes and prunes of an earlier run from its record.
     ///
-    /// The record also holds the fields that the run owned, since none of its digests is keyed.
+    /// The digests of owned fields are usable, since the record has no keyed ones.
     pub fn resume(&mut self, record: &record::Record) {
         for wrote in record.wrote.iter().filter(|wrote| wrote.subresource.is_empty()) {
             let ObjectRef { kind, namespace, name, .. } = &wrote.of;
@@ -219,7 +217,7 @@ impl Reads {
     }
 
     /// Records that this call follows `earlier` in the same run. Its request names failed writes,
-    /// which may hold what `earlier` has read.
+    /// which may contain Secret data that `earlier` read.
     pub(super) fn comes_after(&mut self, earlier: &Self) {
         self.saw_secret |= earlier.saw_secret;
     }
@@ -256,8 +254,8 @@ impl Reads {
 
     /// Records that the run wrote an object under a manager.
     ///
-    /// `own` are the digests of what the manager owns of the object since then. Without them only
-    /// the object's existence counts.
+    /// `own` are the digests of the fields that the manager owns after the write. Without them,
+    /// only the object's existence counts.
     pub fn wrote(&mut self, of: &ObjectRef, manager: &str, own: Option<Pair>) {
         let manager = self.shared_manager(manager);
         self.record_written(&of.kind, (of.namespace.as_deref(), &of.name), &manager, own);
@@ -272,7 +270,7 @@ impl Reads {
         self.record_wrote(of, self.shared_manager(manager), "status", own);
     }
 
-    /// Records that the object which was written last must not have some fields.
+    /// Records that the last write requires some fields to be absent.
     pub fn must_be_absent(&mut self) {
         if let Some(last) = self.wrote.last_mut() {
             last.absent = true;
@@ -284,7 +282,7 @@ impl Reads {
         self.removed.push(self.stores.shared_ref(of));
     }
 
-    /// Records the finalizers that the object holds by the decision of the run.
+    /// Records the finalizers that the run decided on.
     pub fn finalized(&mut self, finalizers: record::Finalizers) {
         self.finalizers = Some(finalizers);
     }
@@ -313,7 +311,7 @@ impl Reads {
     /// Records that the run pruned a selection.
     ///
     /// An object in the selection that the manager has applied, and that the run did not write, is
-    /// one to be pruned. A selection that does not parse selects nothing.
+    /// to be pruned. A selection that does not parse selects nothing.
     pub fn pruned(&mut self, of: &Selection, manager: &str) {
         if let Ok(query) = Query::new(of) {
             let shared = self.shared_manager(manager);
@@ -325,15 +323,14 @@ impl Reads {
         }
     }
 
-    /// Records that the run could not write an object of a kind since something was not there,
-    /// maybe the kind.
+    /// Records that a write failed with 404: the cluster may not serve the kind.
     pub fn not_written(&mut self, kind: &Kind) {
         let kind = self.stores.shared_kind(kind);
         self.waits_for(&kind, true);
     }
 
-    /// Takes over the reads of a later call of the same run. If both calls have read something, the
-    /// earlier state counts.
+    /// Adds the reads of a later call of the same run. If both calls made the same read, the
+    /// snapshot of the earlier one counts.
     pub fn merge(&mut self, later: Self) {
         for dependency in later.dependencies {
             self.add_dependency(dependency);
@@ -431,7 +428,7 @@ impl Reads {
                 kept = Some(of_kept(secret, new.iter().map(|(_, entry)| entry)));
                 (Digest::of(secret, counted), objects.len(), bytes)
             }
-            // The JSON of no object begins like this.
+            // No object's JSON begins with `error`.
             Err(error) => (Digest::of(secret, [format!("error {error:?}").as_bytes()]), 0, 0),
         };
         self.recorded = self.answered.len();
@@ -439,7 +436,7 @@ impl Reads {
         self.records.push(record::Read { question, answer, kept, stood, live, objects, bytes });
     }
 
-    /// Records that the answer which was recorded last came from the API server, not from a store.
+    /// Marks the last recorded answer as one from the API server, not from a store.
     pub(super) fn was_live(&mut self) {
         if let Some(last) = self.records.last_mut() {
             last.live = true;
@@ -454,8 +451,7 @@ impl Reads {
         }
     }
 
-    /// Returns the watches that are needed because the run would have read their objects, or has
-    /// written them.
+    /// Returns the missing watches of objects that the run tried to read or has written.
     pub fn take_demands(&mut self, readable: &Readable) -> Vec<Demand> {
         let unwatched = std::mem::take(&mut self.unwatched);
         self.demands(unwatched.iter().filter_map(|(kind, query)| readable.demand(kind, query)));
@@ -483,7 +479,7 @@ impl Reads {
         (std::mem::take(&mut self.denials), std::mem::take(&mut self.more_denials))
     }
 
-    /// Records a read whose answer was found before.
+    /// Records a read whose answer is already known.
     pub(super) fn record_known(&mut self, known: record::Read) {
         self.recorded = self.answered.len();
         self.records.push(known);
@@ -500,7 +496,7 @@ impl Reads {
         self.gone = true;
     }
 
-    /// Returns whether the run was the last one of its key, until there is such an object again.
+    /// Returns whether the run was the last one of its key until the object is back.
     pub fn is_last(&self) -> bool {
         self.gone
     }
@@ -553,8 +549,8 @@ impl Uids<'_> {
 // === impl IndexTerm ===
 
 impl IndexTerm {
-    /// Returns the narrowest index term of a query. `term` is a term that every object which the
-    /// query finds has in its store, if there is one.
+    /// Returns the narrowest index term of a query. `term` is a term that all objects of the query
+    /// have in its store, if any.
     pub(super) fn of(query: &Query, term: Option<u64>) -> Self {
         match (query.namespace.as_deref(), query.name.as_deref(), term) {
             (Some(namespace), Some(name), _) => Self::Object(hashed((namespace, name))),
@@ -564,7 +560,7 @@ impl IndexTerm {
         }
     }
 
-    /// Returns all index terms under which dependencies in an object are found.
+    /// Returns all index terms of an object, to find the dependencies on it; without `Any`.
     pub fn all_of(entry: &Entry) -> impl Iterator<Item = Self> {
         let namespace = entry.namespace().unwrap_or_default();
         let object = Self::Object(hashed((namespace, entry.name())));
@@ -573,7 +569,7 @@ impl IndexTerm {
     }
 }
 
-/// Returns the digest of objects as the store has them; keyed if `secret`.
+/// Returns the digest of stored objects; keyed if `secret`.
 pub(super) fn of_kept<'a>(secret: bool, of: impl Iterator<Item = &'a Arc<Entry>>) -> Digest {
     Digest::of(secret, of.map(|entry| entry.rendered().counted(Extent::Counted).as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! The reads that are not answered because a limit of the host is met.
+//! The reads that are refused because a limit of the host is reached.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use parking_lot::RwLock;
 
 use crate::{contract::Kind, store::Scope};
 
-/// The reads that a processor declares and is not given, because a limit of the host is met. Clones
-/// are handles of the same state.
+/// The declared reads of a processor that are refused because a limit of the host is reached.
+/// Clones are handles of the same state.
 #[derive(Clone, Debug, Default)]
 pub struct Limited(Arc<RwLock<LimitsMet>>);
 
-/// The limits that are met.
+/// The limits that are reached.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct LimitsMet {
-    /// The reason why no further watch is opened, if the processor has as many as it may.
+    /// The reason why no further watch is opened, if the processor's limit is reached.
     pub watches: Option<Arc<str>>,
     /// The stores that are not read because they were too large.
     pub stores: Vec<(Kind, Scope)>,
@@ -25,12 +25,12 @@ pub struct LimitsMet {
 // === impl Limited ===
 
 impl Limited {
-    /// Replaces the limits that are met.
+    /// Replaces the limits that are reached.
     pub fn set(&self, met: LimitsMet) {
         *self.0.write() = met;
     }
 
-    /// Returns why reads of a kind that no store has are not answered, if a limit is the reason.
+    /// Returns the reason why a limit refuses reads of a kind without a store, if one does.
     pub fn why(&self, kind: &Kind) -> Option<Arc<str>> {
         let met = self.0.read();
         if met.stores.iter().any(|(of, _)| of == kind) {
@@ -39,8 +39,7 @@ impl Limited {
         met.watches.clone()
     }
 
-    /// Returns whether a store is too large to be read for the processor, though it may be open for
-    /// others.
+    /// Returns whether a store is too large for the processor; it may be open for others.
     pub fn is_refused(&self, kind: &Kind, scope: &Scope) -> bool {
         self.0.read().stores.iter().any(|(of, within)| of == kind && within == scope)
     }

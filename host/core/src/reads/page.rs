@@ -1,4 +1,4 @@
-//! Page tokens: the digest of the selection that a page is of, and the last object on the page.
+//! Page tokens: the digest of the selection, and the last object on the page.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use xxhash_rust::xxh3::xxh3_64;
@@ -37,8 +37,7 @@ pub fn read(of: &Selection, token: &str) -> Result<(String, String), ReadError> 
     Ok((namespace.to_owned(), name.to_owned()))
 }
 
-/// Returns the digest of everything that decides which objects are on the pages, and in which
-/// order.
+/// Returns the digest of the parts of a selection that select objects: all but the fields.
 fn digest(of: &Selection) -> u64 {
     xxh3_64(
         format!("{:?}", (&of.kind, &of.namespace, &of.name, &of.labels, &of.matching)).as_bytes(),

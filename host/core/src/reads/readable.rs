@@ -13,7 +13,7 @@ use crate::{
     store::{Entry, Query, Scope, Stores, Wanted},
 };
 
-/// The annotation by which people request a run: any new value does.
+/// The annotation that requests a run: any new value does.
 pub(super) const RECONCILE: &str = "mortise.dev/reconcile";
 
 /// The fields of a reconciled object that the host itself reads.
@@ -23,11 +23,11 @@ const HOST_FIELDS: [&str; 3] = [
     "metadata.annotations[\"mortise.dev/reconcile\"]",
 ];
 
-/// The most different lists of fields that are remembered.
+/// The most lists of fields that are cached.
 const MAX_CACHED_LISTS: usize = 512;
-/// The most steps of all paths in the remembered lists: each step takes up to a kilobyte in a tree.
+/// The most steps of all paths in the cached lists: each step takes up to a kilobyte in a tree.
 const MAX_CACHED_STEPS: usize = 16 << 10;
-/// The most bytes of a list of fields that is remembered; longer ones are seldom asked for again.
+/// The most bytes of a list of fields that is cached; longer ones are seldom requested again.
 const MAX_CACHED_LIST_BYTES: usize = 2048;
 
 /// The reads that one loaded version of a processor may make.
@@ -36,18 +36,17 @@ pub struct Readable {
     parts: Vec<Part>,
     written: Vec<DeclaredWrite>,
     wanted: Vec<(Kind, Scope, Wanted)>,
-    /// The fields that were asked for under these parts, parsed and checked.
+    /// The cache of parsed and checked lists of fields.
     granted: Mutex<Remembered>,
-    /// The lists of fields in run records, each once.
+    /// The interned lists of fields in run records.
     shared: Mutex<foldhash::HashSet<Arc<[String]>>>,
     limited: Limited,
 }
 
-/// Parsed fields, by the list that was asked for.
+/// Parsed fields, by the requested list.
 type Lists = foldhash::HashMap<Box<[String]>, Arc<Fields>>;
 
-/// The fields that were granted, by the parts under which they were asked for and by the list that
-/// was asked for. Refusals are not remembered.
+/// The granted fields, by the declared parts and by the requested list. Refusals are not cached.
 #[derive(Debug, Default)]
 struct Remembered {
     of: foldhash::HashMap<Box<[usize]>, Lists>,
@@ -75,15 +74,15 @@ pub(super) struct Part {
 
 /// A watch that a run needs and that is not open.
 ///
-/// Its kind is declared as one of many, or it lies in a namespace where the account may read though
-/// it may not read everywhere that is declared.
+/// Either its kind is declared by a wildcard, or the account may read in its namespace but not in
+/// the whole declared scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand {
     /// The kind to be watched.
     pub kind: Kind,
-    /// The scopes, from wide to narrow: the first that the account may watch is taken.
+    /// The candidate scopes, widest first: the first that the account may watch is used.
     pub scopes: Vec<Scope>,
-    /// The parts of the objects that are needed.
+    /// The fields and indexes that are needed.
     pub wanted: Wanted,
 }
 
@@ -95,8 +94,7 @@ struct DeclaredWrite {
     wanted: Wanted,
 }
 
-/// The query that the object must match (`None`: any object may be read), and the fields of it that
-/// may be read.
+/// The query that the object must match (`None`: any object), and its readable fields.
 pub(super) type Granted<'a> = (Option<&'a Query>, Arc<Fields>);
 
 // === impl Readable ===
@@ -142,20 +140,20 @@ impl Readable {
         Ok(readable)
     }
 
-    /// Returns the watches that the declarations need: of kinds that are known by name, within the
-    /// declared selections, with the fields that are needed. Not merged.
+    /// Returns the watches that the declarations need, one for each selection without a wildcard
+    /// kind or group. Not merged.
     pub fn wanted(&self) -> &[(Kind, Scope, Wanted)] {
         &self.wanted
     }
 
-    /// Returns the declared reads that are not watched because a limit of the host is met.
+    /// Returns the declared reads that are refused because a limit of the host is reached.
     pub fn limited(&self) -> &Limited {
         &self.limited
     }
 
-    /// Returns the objects that hold a finalizer, each with the name of the reconciler that may
-    /// have put it there; `None` as long as not all of these objects are known. A kind that is not
-    /// served has no objects.
+    /// Returns the objects that hold a declared finalizer, each with the name of the reconciler
+    /// that may have added it; `None` if no complete store covers them. A kind that is not served
+    /// has no objects.
     pub fn holding(&self, stores: &Stores) -> Option<Vec<(&str, Arc<Entry>)>> {
         let mut holding = Vec::new();
         for part in self.parts.iter().filter(|part| !part.finalizers.is_empty()) {
@@ -170,11 +168,10 @@ impl Readable {
         Some(holding)
     }
 
-    /// Returns the watch that would be needed to answer a query; `None` if no declaration covers
-    /// the query.
+    /// Returns the watch that a query needs; `None` if no declaration covers the query.
     ///
-    /// Its scopes are first as wide as is declared, then, where the account may not watch that, as
-    /// narrow as is asked for.
+    /// The scopes are the declared one and, for accounts that may not watch that, those of the
+    /// query's namespace and name.
     pub(super) fn demand(&self, kind: &Kind, query: &Query) -> Option<Demand> {
         let read = self.parts.iter().filter(|part| part.of.is_of(kind));
         let written = self.written.iter().filter(|written| written.of.is_of(kind));
@@ -195,8 +192,8 @@ impl Readable {
         Some(Demand { kind: kind.clone(), scopes, wanted })
     }
 
-    /// Returns the objects whose finalizer no version would remove any more if this one took the
-    /// place of `former`. Each holds a finalizer that only `former` declares for its kind; its name
+    /// Returns the objects that a swap from `former` to this version would leave with a finalizer
+    /// that no version removes: only `former` declares it for their kind. The finalizer's name
     /// comes first.
     pub fn abandoned(&self, former: &Self, stores: &Stores) -> Vec<(String, ObjectRef)> {
         let mut abandoned = Vec::new();
@@ -231,7 +228,7 @@ impl Readable {
         self.parts.iter().find(|part| part.reconciler.as_deref() == Some(name))
     }
 
-    /// Returns the parts in which an object may be looked for, in order. Fails if the object or the
+    /// Returns the declared parts that may hold an object, in order. Fails if the object or the
     /// fields are not declared.
     pub(super) fn get(
         &self,
@@ -291,7 +288,7 @@ impl Readable {
         self.parts.iter().enumerate().filter(|(_, part)| fits(part)).map(|(at, _)| at).collect()
     }
 
-    /// Returns the fields that were asked for, or all that these parts declare if none were.
+    /// Returns the requested fields, or all fields that these parts declare if none are requested.
     fn fields(
         &self,
         fitting: &[usize],

@@ -1,8 +1,8 @@
 //! Run records: the reads of one run, their answers, and its writes, as plain data.
 //!
-//! A record holds questions and digests, never the content of an object. It decides whether a run
-//! would see anything else than the last one did. Explanations, replays and comparisons of versions
-//! are made from records. No I/O.
+//! A record holds questions and digests, never the content of an object. The host skips a run if
+//! the last record still holds. Explanations, replays and comparisons of versions use records too.
+//! No I/O.
 
 mod digest;
 mod last;
@@ -28,43 +28,42 @@ use crate::{
 
 /// The record of one run of a key.
 ///
-/// A run in which the processor was called once more, with the refused writes, is one run: its
-/// record holds the reads of both calls, and the outcome of the last.
+/// A second call of the processor, with the refused writes, belongs to the same run: the record
+/// holds the reads of both calls, and the outcome of the last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
     /// The key that ran.
     pub key: Key,
-    /// The number of runs in a row that had failed before.
+    /// The number of consecutive failed runs before this one.
     pub attempt: u32,
     /// The basis of the run; `None` if the processor was not called, because the object is paused
     /// or could not be read, or because the processor has gone.
     pub ran_on: Option<Basis>,
-    /// The digest of the request's object, without what does not count as a change; `None` if the
-    /// object is gone.
+    /// The digest of the request's object, without fields that do not count as a change; `None` if
+    /// the object is gone.
     pub object: Option<Digest>,
     /// The reads, in order.
     pub reads: Box<[Read]>,
     /// The other inputs that the run asked for: time, random bytes, network.
     pub asked: Asked,
-    /// The digest of what the processor returned; `None` if it returned nothing.
+    /// The digest of the outcome or failure; `None` if the processor returned neither.
     pub outcome: Option<Digest>,
-    /// The objects that the run wrote or found as they are to be, in the order of writing.
+    /// The objects that the run wrote or found up to date, in the order of writing.
     pub wrote: Box<[WriteRecord]>,
-    /// The objects that the run wanted gone: deleted or evicted.
+    /// The objects that the run deleted or evicted, or found absent.
     pub removed: Box<[ObjectRef]>,
     /// The selections that the run pruned.
     pub pruned: Box<[Pruned]>,
-    /// The finalizers that the object holds since then, and those that it does not; `None` if the
-    /// run did not say.
+    /// The finalizers that the run decided on; `None` if it left them alone.
     pub finalizers: Option<Finalizers>,
     /// The number of writes that were refused.
     pub refused: usize,
     /// True if the run asked to be called again after a time.
     pub requeue: bool,
-    /// True if the key comes back after the reconciler's resync.
+    /// True if the key is requeued after the reconciler's resync interval.
     pub resync: bool,
-    /// Bytes of memory that the instance had at the end, which is the most that it ever had.
+    /// Bytes of the instance's memory at the end, which is also its peak.
     pub memory: usize,
     /// The result of the run.
     pub ending: Ending,
@@ -94,14 +93,14 @@ pub struct Basis {
 #[serde(rename_all = "camelCase")]
 pub struct Read {
     pub question: Question,
-    /// The digest of the answer, without what does not count as a change.
+    /// The digest of the answer, without fields that do not count as a change.
     pub answer: Digest,
-    /// The digest of all that the store kept of the objects in the answer, if that is more. As long
-    /// as it is the same, so is the answer.
+    /// The digest of the stored objects in the answer, if the store keeps more fields. While it is
+    /// the same, so is the answer.
     pub kept: Option<Digest>,
-    /// The position of the store that the answer was taken from, if there was one.
+    /// The position of the snapshot that the answer was taken from, if any.
     pub stood: Option<SnapshotPosition>,
-    /// True if the answer is the API server's own, of an object whose changes trigger nothing.
+    /// True if the answer came from the API server: changes of the object trigger no run.
     pub live: bool,
     /// The number of objects in the answer.
     pub objects: usize,
@@ -109,13 +108,13 @@ pub struct Read {
     pub bytes: usize,
 }
 
-/// The position of a store.
+/// The position of a store's snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotPosition {
-    /// The number of the last change that was in the store, counted in one start of the host.
+    /// The number of the last change in the snapshot, counted from the start of the host.
     pub sequence: u64,
-    /// The newest `resourceVersion` that the store had been shown; 0 if resource versions are not
+    /// The newest `resourceVersion` that the store had received; 0 if resource versions are not
     /// numbers.
     pub revision: u64,
 }
@@ -137,13 +136,13 @@ pub enum Question {
         of: Box<Selection>,
         /// The most objects on the page; 0 for no limit.
         limit: u32,
-        /// The page token, if any; where the selection's texts may come from a Secret, its digest,
-        /// since a token holds a digest of the selection.
+        /// The page token, if any. If the selection may contain Secret data, the digest of the
+        /// token, since a token holds a digest of the selection.
         from: Option<Box<str>>,
     },
 }
 
-/// The inputs of a run that are not read from the cluster, and that may differ the next time.
+/// The nondeterministic inputs of a run, besides its reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// True if the run asked for the time.
@@ -154,7 +153,7 @@ pub struct Asked {
     pub network: bool,
 }
 
-/// An object that a run wrote, or found as it is to be.
+/// An object that a run wrote or found up to date.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteRecord {
     /// The object.
@@ -163,15 +162,15 @@ pub struct WriteRecord {
     pub manager: Arc<str>,
     /// The subresource: `status`, or empty for the object itself.
     pub subresource: Box<str>,
-    /// The digests of what the manager owns of the object since then; `None` if that does not
+    /// The digests of the fields that the manager owns after the write; `None` if these do not
     /// count, or if the write was refused.
     pub own: Option<Own>,
     /// True if some of the object's fields must be absent.
     pub absent: bool,
 }
 
-/// A selection that was pruned: no object in it is left that the field manager has applied and the
-/// run did not write.
+/// A pruned selection: no object in it remains that the field manager has applied and the run did
+/// not write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pruned {
     /// The selection, as [`recorded`].
@@ -189,7 +188,7 @@ pub struct Finalizers {
     pub released: Box<[String]>,
 }
 
-/// The digests of what a manager owns of an object.
+/// The digests of the fields that a manager owns of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Own {
     /// The digest of the set of fields.
@@ -202,16 +201,16 @@ pub struct Own {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Ending {
-    /// The run did everything.
+    /// The run completed.
     Success,
-    /// The run left something undone.
+    /// The run did not complete.
     Failure,
 }
 
 // === impl Record ===
 
 impl Record {
-    /// Creates the record of a run of which nothing is known yet.
+    /// Creates the empty record of a run.
     pub fn new(key: &Key, attempt: u32) -> Self {
         Self {
             key: key.clone(),
@@ -233,7 +232,7 @@ impl Record {
         }
     }
 
-    /// Returns the number of bytes that all reads together gave.
+    /// Returns the total bytes of all answers.
     pub fn read_bytes(&self) -> usize {
         self.reads.iter().map(|read| read.bytes).sum()
     }
@@ -253,24 +252,23 @@ impl Question {
 
 // === texts of a selection ===
 
-/// Returns a selection as records hold it: if `secret`, a keyed [`Digest`] stands for each text
-/// that objects are compared with, but for an empty label selector.
+/// Returns a selection as records hold it: if `secret`, keyed [`Digest`]s replace a non-empty label
+/// selector and the values in `matching`.
 ///
-/// A selection may hold what was read of a Secret if it selects Secrets, or if the run had read of
-/// one before.
+/// A selection may contain Secret data if it selects Secrets, or if the run has read one before.
 pub fn recorded(of: Selection, secret: bool) -> Selection {
     let text = |text: &str| asked_text(secret, text);
     let matching = of.matching.iter().map(|(path, value)| (path.clone(), text(value)));
     Selection { labels: text(&of.labels), matching: matching.collect(), ..of }
 }
 
-/// Returns whether a recorded selection holds texts, and so can be asked for, and not their digests.
+/// Returns whether a recorded selection can be read again: it holds texts, not their digests.
 pub fn can_be_asked(of: &Selection) -> bool {
     let mut texts = of.matching.iter().map(|(_, text)| text).chain([&of.labels]);
     !texts.any(|text| is_digest(text))
 }
 
-/// Returns whether a text of a question may be the digest of another text.
+/// Returns whether a text of a question has the form of a digest.
 pub fn is_digest(text: &str) -> bool {
     text.parse::<Digest>().is_ok()
 }
@@ -278,7 +276,7 @@ pub fn is_digest(text: &str) -> bool {
 // === impl Basis ===
 
 impl Basis {
-    /// Returns why a run on another basis may have another result; `None` if it has the same.
+    /// Returns the first difference that may change the outcome of a run, if any.
     pub fn differs(&self, other: &Self) -> Option<MustRun> {
         let parts = [
             (self.module == other.module, MustRun::Module),
@@ -307,8 +305,8 @@ impl Asked {
 // === impl Own ===
 
 impl Own {
-    /// Returns the digests of what a manager owns of an object; keyed in addition if a Secret may
-    /// have gone into it.
+    /// Returns the digests of a manager's fields of an object; keyed if these may contain Secret
+    /// data.
     pub fn of(pair: Pair, secret: bool) -> Self {
         let digest = |held: u128| {
             if secret { Digest::keyed([&held.to_be_bytes()[..]]) } else { Digest::plain(held) }

@@ -80,7 +80,7 @@ fn a_list_is_not_answered_as_the_one_before_it_that_differed_in_one_thing() {
     ];
     for (of, expected) in &lists {
         assert_eq!(names(&view.list(of, 0, None).unwrap()), *expected, "{of:?}");
-        // And as it was a moment ago, once more.
+        // The second read reuses the parsed query and the fields.
         assert_eq!(names(&view.list(of, 0, None).unwrap()), *expected, "{of:?}");
     }
 }
@@ -105,7 +105,7 @@ fn what_is_not_declared_is_denied_and_the_message_says_what_is() {
     let path = denied(view.list(&of, 0, None).unwrap_err());
     assert!(path.starts_with("`spec.secret` of "), "{path}");
     assert!(view.list(&labelled(all("Thing"), "app=x,!z"), 0, None).is_ok());
-    // The run reports what was refused, too.
+    // The run reports the denials, too.
     let denials = view.finish().take_denials().0;
     let told: Vec<_> =
         denials.iter().map(|denial| (denial.lack.verb(), denial.in_words())).collect();
@@ -116,7 +116,7 @@ fn what_is_not_declared_is_denied_and_the_message_says_what_is() {
 fn an_object_outside_of_the_declared_labels_is_not_seen() {
     let mut view = view(vec![fields(labelled(all("Thing"), "app=x"), &["spec.hosts"])]);
     assert!(view.get(&reference("Thing", "a"), &[]).unwrap().is_some());
-    // The store of this scope would not have `c` either in life; here it has.
+    // In a real host the store of this scope would not contain `c`; here it does.
     assert_eq!(view.get(&reference("Thing", "c"), &[]), Ok(None));
 }
 
@@ -163,7 +163,7 @@ fn a_list_is_selected_by_labels_and_values() {
         for (of, expected) in &cases {
             assert_eq!(names(&view.list(of, 0, None).unwrap()), *expected, "{of:?}");
         }
-        // With the path indexed, since it was looked for.
+        // In the next round the path is indexed, since the query used it.
         view.kinds.clear();
     }
     assert!(
@@ -291,7 +291,7 @@ fn what_is_past_a_limit_is_unavailable_though_it_may_be_there_for_others() {
     readable.limited().set(LimitsMet { watches: None, stores: too_large, stores_why: why });
     let Err(ReadError::Unavailable(message)) = read() else { panic!("it is refused") };
     assert!(message.ends_with(": too large"), "{message}");
-    // A kind that is watched is read, whatever else is not.
+    // A watched kind is readable even if the limit of watches is reached.
     readable.limited().set(LimitsMet { watches, ..LimitsMet::default() });
     assert!(read().unwrap().is_some());
     stores.close(&kind("Thing"), &Scope::default());
@@ -308,7 +308,7 @@ async fn a_subresource_is_not_read_live() {
     }
 }
 
-/// 9,000 undeclared kinds: neither records nor stores know of them, and a few are told.
+/// 9,000 undeclared kinds are neither recorded nor added to the stores, and a few are reported.
 #[test]
 fn what_is_not_declared_is_counted_and_not_kept() {
     let mut view = view(vec![all("Thing")]);
@@ -339,7 +339,7 @@ fn lists_of_fields_are_remembered_within_bounds() {
     assert!(format!("{readable:?}").len() < 8 << 20);
 }
 
-/// 1,000 owner references against 60,000 answers took 13 s, looked through one by one.
+/// A linear search of 60,000 answers for each of 1,000 owner references took 13 s.
 #[test]
 fn uids_are_found_however_much_was_read() {
     let mut view = view(vec![all("Thing")]);
@@ -355,7 +355,7 @@ fn uids_are_found_however_much_was_read() {
         assert_eq!(uids.of(&reference("Thing", "none")), None);
         assert_eq!(uids.of(&reference("Thing", "c")), Some("Thing-c"));
     }
-    // One by one, these are more than a billion comparisons.
+    // A linear search makes more than a billion comparisons.
     assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 

@@ -16,7 +16,7 @@ pub trait Call: Send + Sync {
     /// Returns the digest of the module.
     fn digest(&self) -> ModuleDigest;
 
-    /// Returns the digests of all that a call runs: of the module, and of its libraries.
+    /// Returns the digests of all code that a call runs: the module and its libraries.
     fn digests(&self) -> String {
         self.digest().to_string()
     }
@@ -45,10 +45,10 @@ pub trait Call: Send + Sync {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModuleDigest([u8; SHA256_OUTPUT_LEN]);
 
-/// The start of a digest that is shown.
+/// The prefix of a digest as text.
 const ALGORITHM: &str = "sha256:";
 
-/// The error of a text that is no digest.
+/// The error of parsing a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`sha256:` and 64 digits 0-9a-f are expected")]
 pub struct NoDigest;
@@ -148,7 +148,7 @@ impl ModuleDigest {
         Self::finish(context)
     }
 
-    /// Returns the digest of the bytes that a context of SHA-256 was given.
+    /// Finishes a SHA-256 context, and returns the digest.
     pub fn finish(context: Context) -> Self {
         let mut of = Self([0; SHA256_OUTPUT_LEN]);
         of.0.copy_from_slice(context.finish().as_ref());
@@ -173,7 +173,7 @@ impl fmt::Display for ModuleDigest {
     }
 }
 
-/// Reads the form in which a digest is shown: `sha256:` and 64 digits.
+/// Parses a digest as text: `sha256:` and 64 hexadecimal digits.
 impl FromStr for ModuleDigest {
     type Err = NoDigest;
 

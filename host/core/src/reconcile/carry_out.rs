@@ -28,7 +28,7 @@ use crate::{
     write::{self, Written},
 };
 
-/// The delay after which a key runs again that waits for a namespace to go.
+/// The requeue delay of a key that waits for a terminating namespace.
 const TERMINATING_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The reason of the event about a processor that failed.
 const FAILED: &str = "ProcessorFailed";
@@ -89,7 +89,7 @@ impl Reconciler {
         let done = match &first.answer {
             Err(refused) => Some(refused.done()),
             Ok(_) if !written.failures.is_empty() => None,
-            // The processor is not called with a failure: the key runs again and reads anew.
+            // Stale objects are not reported to the processor: the key runs again and reads anew.
             Ok(_) if !written.stale.is_empty() => Some(Done::Failure(Again::BackOff)),
             Ok(_) if !written.waits.is_empty() => {
                 Some(Done::Success { requeue: Some((TERMINATING_RETRY_DELAY, Cause::Requeue)) })
@@ -132,7 +132,7 @@ impl Reconciler {
         Round { call: Some((basis, usage)), returned, message, answer, carried, notes }
     }
 
-    /// Checks an answer. Returns also the digest of what the processor returned, if it returned.
+    /// Checks an answer. Also returns the digest of the processor's return value, if it returned.
     pub(super) async fn plan(
         &self,
         answer: Answer,
@@ -207,8 +207,8 @@ impl Reconciler {
         let written = self.parts.writer.carry_out(plan, &*self.version.api, &context).await;
         let denied = self.forbidden(&written);
         record_written(&written, plan, turn);
-        // If the kind is not served, the key runs again as soon as it is, and not when the back-off
-        // is over.
+        // A key whose kind is not served runs again as soon as it is served, not after the
+        // back-off.
         let not_found = written.failures.iter().filter(|failed| failed.code == 404);
         not_found.for_each(|failed| turn.reads.not_written(&failed.ref_.kind));
         Carried { written, withheld: Vec::new(), denied }
@@ -216,7 +216,7 @@ impl Reconciler {
 
     /// Returns the rights that the account lacked for these writes.
     ///
-    /// They are asked about again with all other rights that the processor relies on: when one is
+    /// They are checked again with all other rights that the processor relies on: when one is
     /// granted, all keys run again.
     fn forbidden(&self, written: &Written) -> Vec<Denial> {
         let Some(rights) = &self.version.rights else { return Vec::new() };
@@ -256,7 +256,7 @@ impl Reconciler {
         (carried, notes)
     }
 
-    /// Looks up several kinds. The answer lacks the kinds that are not served.
+    /// Resolves several kinds. The result lacks the kinds that are not served.
     async fn resolve_all<'a>(
         &self,
         kinds: impl IntoIterator<Item = &'a Kind>,
@@ -274,7 +274,7 @@ impl Reconciler {
 // === impl Refused ===
 
 impl Refused {
-    /// Returns whether another version of the processor would help.
+    /// Returns whether the processor is at fault, so that another version may help.
     pub(super) fn is_processors(&self) -> bool {
         match self {
             Self::Call(error) => error.fault == Fault::Processor,
@@ -293,7 +293,7 @@ impl Refused {
 
     /// Returns the error, its causes, and the backtrace of a trap, in words.
     pub(super) fn message(&self) -> String {
-        // The message holds texts of the guest's own.
+        // The guest chooses parts of the message, so its length is limited.
         let mut message = error_chain::whole(self);
         cut(&mut message, bounds::FAILURE);
         match self {
@@ -302,7 +302,7 @@ impl Refused {
         }
     }
 
-    /// Returns the denial of an outcome that does what the processor does not declare.
+    /// Returns the denial for an outcome with an undeclared write or event.
     fn denial(&self) -> Option<Denial> {
         let Self::Outcome(invalid) = self else { return None };
         let (verb, kind) = invalid.undeclared()?;
@@ -311,8 +311,8 @@ impl Refused {
     }
 }
 
-/// Returns when refused writes are tried again: not before the time that the API server asked for,
-/// or, if it asked for none, after the back-off.
+/// Returns the retry of refused writes: not before the `Retry-After` of the API server, or, without
+/// one, after the back-off.
 pub(super) fn again(retry_after: Option<Duration>) -> Again {
     retry_after.map_or(Again::BackOff, Again::NotBefore)
 }

@@ -36,7 +36,7 @@ pub(super) struct Course {
 pub(super) struct Round {
     /// The basis of the call, and its usage; `None` if the processor was not called.
     pub(super) call: Option<(Basis, Usage)>,
-    /// The digest of what the processor returned, if it returned.
+    /// The digest of the processor's return value, if it returned.
     pub(super) returned: Option<Digest>,
     /// The message of the failure that the processor returned, if it returned one.
     pub(super) message: Option<String>,
@@ -87,15 +87,14 @@ impl Course {
         first.or(stale).or_else(second).or_else(|| self.failure.clone())
     }
 
-    /// Returns the notes for people, in the order of what they are about.
+    /// Returns the notes for people: those of the run, then those of each round.
     pub(super) fn notes(&self) -> Vec<String> {
         let first = self.first.iter().flat_map(|round| [round.about(), round.waits()].concat());
         let second = self.second.iter().flat_map(Round::about);
         self.left.iter().cloned().chain(first).chain(second).collect()
     }
 
-    /// Returns the record of the run, with what it read. A cancelled run has read nothing that
-    /// counts.
+    /// Returns the record of the run with its reads; without reads if the run was cancelled.
     pub(super) fn record(&self, run: &Run, reads: &mut Reads) -> Record {
         let calls = || self.rounds().filter_map(|round| round.call.as_ref());
         let refused = |round: &Round| round.stale().len().max(round.failures().len());
@@ -112,7 +111,7 @@ impl Course {
             requeue: is_requeued(&Cause::Requeue),
             resync: is_requeued(&Cause::Resync),
             memory: calls().map(|(_, usage)| usage.memory).max().unwrap_or_default(),
-            // A cancelled run has none; its record is not kept.
+            // A cancelled run has no ending; its record is not kept.
             ending: match self.done {
                 Done::Success { .. } | Done::Cancelled => Ending::Success,
                 Done::Failure(_) => Ending::Failure,
@@ -129,19 +128,19 @@ impl Course {
 // === impl Round ===
 
 impl Round {
-    /// Returns the refused writes of the answer; none of the event about a refused one.
+    /// Returns the refused writes of the answer; empty if the answer was refused.
     pub(super) fn failures(&self) -> &[WriteFailure] {
         if self.answer.is_ok() { &self.carried.written.failures } else { &[] }
     }
 
-    /// Returns the objects that are gone or made anew since they were read, if that is all that
-    /// went wrong.
+    /// Returns the objects that were deleted or recreated since they were read, if nothing else
+    /// failed.
     pub(super) fn stale(&self) -> &[ObjectRef] {
         let is_all = self.answer.is_ok() && self.carried.written.failures.is_empty();
         if is_all { &self.carried.written.stale } else { &[] }
     }
 
-    /// Returns the notes of the namespaces that have to be gone before the writes.
+    /// Returns the terminating namespaces that the writes wait for.
     fn waits(&self) -> Vec<String> {
         let is_noted = self.answer.is_ok() && self.stale().is_empty();
         if is_noted { self.carried.written.waits.clone() } else { Vec::new() }

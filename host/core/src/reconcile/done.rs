@@ -1,4 +1,4 @@
-//! Decides how a run ends: when the queue gives its key out again.
+//! Decides how a run ends, and when its key is queued again.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use crate::{
 pub struct Ended {
     /// The result of the run, by which the queue decides what to do with the key.
     pub done: Done,
-    /// The causes that arose while the key ran: changes of what it had read.
+    /// The causes that arose while the key ran: changes of objects and lists that it had read.
     pub causes: Vec<Cause>,
     /// The watches that the run needs and that are not open.
     pub demands: Vec<Demand>,
-    /// True if the key is to run once more when there is nothing else to do.
+    /// True if the key is to run once more, after all other keys that can run.
     pub confirm: bool,
 }
 
 // === impl Reconciler ===
 
 impl Reconciler {
-    /// Returns how a run ends whose answer was carried out.
+    /// Returns the result of a run whose answer was carried out.
     pub(super) fn done(&self, planned: &Planned, turn: &Turn<'_>) -> Done {
         if let Some(retry) = &planned.retry {
             return Done::Failure(match retry {
@@ -54,14 +54,13 @@ impl Ended {
     }
 }
 
-/// Describes the failure of a run that read objects which have been deleted or made anew since.
+/// Describes the failure of a run that read objects which were deleted or recreated since.
 pub(super) fn gone_meanwhile(gone: &[ObjectRef]) -> String {
     let names: Vec<String> = gone.iter().map(display_ref).collect();
     format!("{} was deleted or made anew since it was read", names.join(", "))
 }
 
-/// Returns the delay after which the key runs again by itself, whatever changes; `None` if there is
-/// no such delay, or if the back-off decides.
+/// Returns the requeue delay of the key; `None` if there is none, or if the back-off decides.
 pub(super) fn delay(done: &Done) -> Option<Duration> {
     match done {
         Done::Success { requeue } => requeue.as_ref().map(|(after, _)| *after),

@@ -1,4 +1,4 @@
-//! Decides what a run does with its object, also in the last runs of a processor that is to go.
+//! Decides what a run does with its object, also while the processor is being removed.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -25,9 +25,9 @@ pub(super) enum Decision {
     Leave(String),
     /// The processor's finalizers are removed from the object.
     Release(Option<Value>),
-    /// The processor is called, with the JSON of the object that it is given, and with the whole
-    /// object as the store has it; `None` if the object is gone. In the last runs of a processor
-    /// that is to go, both say that the object is being deleted.
+    /// The processor is called. Holds the JSON passed to it, and the whole object from the store;
+    /// `None` if the object is gone. While the processor is being removed, both have a
+    /// `deletionTimestamp`.
     Call(Option<String>, Option<Value>),
 }
 
@@ -109,7 +109,7 @@ impl Reconciler {
     }
 }
 
-/// Returns the object as if its deletion had begun now, unless it has begun already.
+/// Returns the object with a `deletionTimestamp` of now, unless it has one.
 fn deleted(mut object: Value, now: Timestamp) -> Value {
     let time = object
         .get_mut("metadata")

@@ -1,9 +1,8 @@
-//! The keys that the objects in the cluster stand for: whether one of them is behind a field
-//! manager.
+//! Checks with the API server whether the key of a field manager may still exist.
 //!
-//! A store may lag behind what a former leader has seen, so it alone is no proof that an object is
-//! gone. The API server is asked once: from then on only this host runs keys, and knows them. It is
-//! asked again for objects that were there.
+//! A store may lag behind that of a former leader, so it cannot prove that an object is gone. The
+//! objects are listed once: from then on only this host runs keys, and knows them. The list is
+//! repeated only for identities that it contained.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -18,19 +17,19 @@ use crate::{
     resource::{Outgoing, encoded},
 };
 
-/// The shortest time between two questions to the API server.
+/// The shortest time between two lists from the API server.
 const MIN_LIST_INTERVAL: Duration = Duration::from_secs(10);
 /// The page size of client-go's pager.
 const PAGE_SIZE: usize = 500;
 
-/// The identities of the field managers of all reconciled objects, and the time when the API server
-/// was asked for them.
+/// The identities of the field managers of all reconciled objects, and the time of the list from
+/// the API server.
 #[derive(Default)]
 pub(super) struct Living(Mutex<Option<(Instant, HashSet<String>)>>);
 
 impl Reconciler {
-    /// Returns whether an object that is reconciled, as the API server has it, stands for the key
-    /// behind a field manager. True also if the API server does not say.
+    /// Returns whether the API server lists a reconciled object whose key has this field manager.
+    /// True also if the list fails.
     ///
     /// *Assumptions*: this host leads, and the caller knows all keys that have run on it.
     pub async fn may_own(&self, of: &Parts<'_>) -> bool {
@@ -63,9 +62,9 @@ impl Reconciler {
         Owner { namespace, processor: self.processor(), reconciler, object }
     }
 
-    /// Returns the objects that a reconciler may have keys for, from a list as the processor's
-    /// account: those with its labels, and those that hold one of its finalizers. Fields are not
-    /// compared. `None` if the API server does not answer, or the account may not list them.
+    /// Lists, as the processor's account, the objects that a reconciler may have keys for: those
+    /// that match its labels, and those that hold one of its finalizers. Conditions on fields are
+    /// ignored. `None` if the API server does not answer, or the account may not list them.
     async fn objects_now(&self, reconciler: &contract::Reconciler) -> Option<Vec<ObjectRef>> {
         let of = &reconciler.of;
         let labels = LabelSelector::parse(&of.labels).ok()?;

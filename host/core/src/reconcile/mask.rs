@@ -3,9 +3,8 @@
 //!
 //! The mask finds a value as it stands in `data`, the same value decoded, a value of `stringData`,
 //! and each line of a value of several lines. It does not find values of less than six bytes, parts
-//! of a value or of a line, and what was made of a value: another encoding, quotes, a digest. A
-//! processor that reads a Secret can hide the value in its texts; the mask is for what is said by
-//! mistake.
+//! of a value or of a line, and texts derived from a value: another encoding, quotes, a digest. A
+//! processor that reads a Secret can evade the mask, which only prevents accidental leaks.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -14,17 +13,17 @@ use serde_json::Value;
 
 use crate::store::Entry;
 
-/// The fewest bytes of a value that is masked: shorter ones, as `true` and `8080`, are in every
-/// other text.
+/// The minimum length of a masked value: shorter ones, such as `true` and `8080`, occur in many
+/// texts.
 const MIN_VALUE_BYTES: usize = 6;
 /// The maximum number of bytes of Secrets that are searched for one run. If the run has read more,
 /// none of its texts is shown.
 const MAX_SECRET_BYTES: usize = 4 << 20;
-/// The most different values that may stand in the texts of one run, before none of them is shown.
+/// The maximum number of different values in the texts of one run. Above it, no text is shown.
 const MAX_VALUES: usize = 256;
-/// The text in the place of a value.
+/// The replacement of a value.
 const MASK: &str = "***";
-/// The text in the place of a whole text.
+/// The replacement of a whole text.
 const WITHHELD: &str =
     "*** (withheld: the run has read more of Secrets than can be looked for in what it says)";
 
@@ -54,7 +53,7 @@ impl Mask {
         for secret in secrets {
             let Some(rest) = left.checked_sub(secret.json().len()) else { return Self::All };
             left = rest;
-            // Only now: most runs read no Secret.
+            // Computed only here: most runs read no Secret.
             let starts = starts.get_or_insert_with(|| {
                 texts.take().into_iter().flatten().flat_map(starts_of).collect()
             });

@@ -1,4 +1,4 @@
-//! The report of one reconcile, for people, and the words for it.
+//! The report of one reconcile, for people, and its texts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -74,26 +74,25 @@ pub struct Report {
     pub withheld: Vec<Withheld>,
     /// The number of writes that were not sent because they would have changed nothing.
     pub unchanged: usize,
-    /// Notes for people: whose fields were taken, what the run waits for, that the object is
-    /// paused.
+    /// Notes for people: fields taken from other managers, terminating namespaces, a pause.
     pub notes: Vec<String>,
     /// The reads and writes that were refused, because the processor's account lacks a right or
     /// because the processor does not declare them.
     pub denied: Vec<Denial>,
-    /// The lines that the guest wrote.
+    /// The log lines of the guest.
     pub log: Vec<Line>,
     /// The reason of the failure, if the run failed.
     pub failure: Option<String>,
     /// True if the processor broke: it trapped, passed a limit, or returned an outcome that is not
     /// valid.
     pub broke: bool,
-    /// The delay after which the key runs again though nothing changes, if any.
+    /// The requeue delay of the key, if any.
     pub again: Option<Duration>,
     /// True if the key was skipped, because nothing that it read has changed: then the record is
     /// that of its last run.
     pub skipped: bool,
-    /// True if the host cancelled the call: the report says nothing of the processor, and the key
-    /// runs again.
+    /// True if the host cancelled the call: the report is no evidence about the processor, and the
+    /// key runs again.
     pub cancelled: bool,
     /// The time that each call waited for a slot.
     pub waited: Vec<Duration>,
@@ -101,11 +100,11 @@ pub struct Report {
     pub trapped: Vec<&'static str>,
     /// The number of log lines that were dropped.
     pub log_dropped: u32,
-    /// The kinds of objects of which fields were taken from others, one for each such write.
+    /// The kind of the object of each forced apply, which took fields from other managers.
     pub forced: Vec<Arc<Kind>>,
-    /// The reason why a key that was due was not skipped, if it was due.
+    /// The reason why a due key was not skipped; `None` if it was not due.
     pub not_skipped: Option<MustRun>,
-    /// The run record: what the run read and what came of it, as plain data.
+    /// The run record: the run's reads and results, as plain data.
     pub record: Arc<Record>,
 }
 
@@ -156,7 +155,7 @@ impl Report {
         self.record.reads.len()
     }
 
-    /// Returns the bytes of the objects that the reads gave.
+    /// Returns the bytes of the objects that the run read.
     pub fn read_bytes(&self) -> usize {
         self.record.read_bytes()
     }
@@ -296,7 +295,7 @@ pub(super) fn describe(failures: &[WriteFailure]) -> String {
     texts.join("; ")
 }
 
-/// Returns the reason why something cannot be read.
+/// Returns the reason of a read error, in words.
 pub(super) fn why(error: &ReadError) -> &str {
     match error {
         ReadError::UnknownKind => "the cluster does not serve its kind",

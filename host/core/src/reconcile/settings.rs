@@ -1,4 +1,4 @@
-//! The settings of a processor: what its Processor resource says of it, besides its description.
+//! The settings of a processor that come from its Processor resource, not from its description.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Settings {
     pub take_over: Arc<[String]>,
     /// The number of calls that run at once; the default of the host if `None`.
     pub concurrency: Option<usize>,
-    /// The highest number of runs that begin in a second, if limited.
+    /// The maximum number of runs that start per second, if limited.
     pub rate: Option<u32>,
     /// The action on the finalizers that the processor holds, when it is being removed; `None` as
     /// long as it reconciles.

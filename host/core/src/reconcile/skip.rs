@@ -1,13 +1,13 @@
-//! Skips the keys whose run would have the result of their last one, because everything that the
-//! last run saw and left is as it was.
+//! Skips the keys whose run would repeat their last one, because everything that the last run read
+//! and wrote is unchanged.
 //!
-//! *Guarantee.* A key is skipped only if it is due though nothing has changed that the host knows
-//! of, and if everything that its last run was recorded to have seen and left has the same digest
-//! now. *Why that is enough*: a processor is a function of what it reads; whatever is no function
-//! of that (the time, random bytes, the network) makes a record that is not skippable.
+//! *Guarantee*: a key is skipped only if it is due without a change that the host knows of, and if
+//! everything that its run record says was read and written has the same digest now. That is enough
+//! because a processor is a function of its reads: a run that uses another input (the time, random
+//! bytes, the network) makes a record that is not skippable.
 //!
-//! The dependencies of a key that has run or been verified in this start stay with the triggers.
-//! The dependencies of any other key are handed to the triggers as if it had run.
+//! The triggers keep the dependencies of a key that has run or been verified since the host
+//! started. Those of any other key are registered with the triggers as if it had run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ use crate::{
 /// A run record that was verified and still holds.
 struct Verified {
     record: Arc<Record>,
-    /// The dependencies to be handed to the triggers; `None` if the triggers have them.
+    /// The dependencies to register with the triggers; `None` if the triggers have them.
     reads: Option<Reads>,
 }
 
@@ -53,7 +53,7 @@ impl Reconciler {
         let held = self.parts.records.held(&run.key);
         let is_former = held.as_ref().is_some_and(|held| held.is_former);
         let is_known = held.is_some() && !is_former;
-        // `ran` finds the later changes, which the verification did not see, at the end.
+        // Later changes, which the verification did not see, are found by `ran` at the end.
         let began = is_former.then(|| self.parts.dispatch.begin(run));
         if !self.parts.skips || !is_due(run, is_known) {
             return Err(NotSkipped { began, why: None });
@@ -78,7 +78,7 @@ impl Reconciler {
         Ok(Verified { record, reads: is_former.then_some(reads) })
     }
 
-    /// Verifies that everything a skippable run saw and left is so now, and returns what it reads.
+    /// Verifies that everything a skippable run read and wrote is unchanged. Returns its reads.
     async fn verify(&self, reference: &ObjectRef, record: &Record) -> Result<Reads, MustRun> {
         let settings = &self.version.settings;
         if settings.ending.is_some() || settings.mode != Mode::Reconcile {
@@ -214,12 +214,11 @@ impl Reconciler {
         self.parts.writer.introduce(&self.context(key, &reconciled));
     }
 
-    /// Returns whether a key is to run once more when there is nothing else to do, so that later
+    /// Returns whether a key is to run once more, after all other keys that can run, so that later
     /// runs of it can be skipped.
     ///
-    /// That is so if the run asked for the time, which the next one may not do when nothing has
-    /// changed; if it was given a count of failed runs; or if it read what it then wrote
-    /// itself.
+    /// True if the run asked for the time, which the next one may not do when nothing has changed;
+    /// if it was given a count of failed runs; or if it read objects that it then wrote.
     pub(super) async fn is_to_be_confirmed(
         &self,
         run: &Run,
@@ -230,8 +229,8 @@ impl Reconciler {
         if !self.parts.skips || is_confirmation || self.version.settings.mode != Mode::Reconcile {
             return false;
         }
-        // A resync had nothing changed either, and asked all the same: a processor that always asks
-        // for the time is not run twice at each resync.
+        // A processor that always asks for the time must not run twice at each resync, where
+        // nothing had changed either.
         let is_resync = || run.causes.iter().all(|cause| *cause == Cause::Resync);
         match report.record.skippable() {
             Err(NotSkippable::Clock | NotSkippable::AfterFailure) => !is_resync(),
@@ -244,11 +243,10 @@ impl Reconciler {
     }
 }
 
-/// Returns whether a key was given out though nothing has changed that the host knows of.
+/// Returns whether a key is due without a change that the host knows of.
 ///
-/// The host knows nothing of a key that has not run or been verified in this start: the objects and
-/// lists that queued it may be the first ones, and an earlier change shows when the record is
-/// verified.
+/// A key that has not run or been verified since the host started may have been queued by the first
+/// list of a watch; verifying its record finds earlier changes.
 fn is_due(run: &Run, is_known: bool) -> bool {
     let is_no_change = |cause: &Cause| match cause {
         Cause::Start | Cause::Resync => true,

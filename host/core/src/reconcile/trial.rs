@@ -1,5 +1,4 @@
-//! Tries a new version of a processor, before it is swapped in for one that works, with a run that
-//! leaves nothing behind.
+//! Tries a new version of a processor with a dry run, before it is swapped in for one that works.
 
 use super::{Reconciler, Turn, ending::Decision, report::masked};
 use crate::{contract::Kind, error_chain, outcome::Reconciled, queue::Key};

@@ -1,8 +1,8 @@
-//! Fields that must be absent from the objects of one kind: the field managers that demand this,
-//! and the check whether such a field has come back.
+//! Fields that field managers require to be absent from the objects of one kind, and the check for
+//! their presence.
 //!
-//! No processor asks for a field that must be absent, so the kept part of an object does not
-//! show whether the field is there. The check is made on the object while it is still whole.
+//! Projection may drop these fields, since no processor requests them. So the check runs on the
+//! whole object, before projection.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -22,8 +22,8 @@ pub(super) struct Absences(Arc<RwLock<HashMap<NamespacedName, ByManager>>>);
 type ByManager = Vec<(Box<str>, Arc<[Path]>)>;
 
 impl Absences {
-    /// Sets the fields that a manager wants to be absent from an object, in place of its former
-    /// ones; with no fields, the manager is forgotten.
+    /// Sets the fields that a manager requires to be absent from an object, replacing its former
+    /// ones; without fields, removes the manager.
     pub(super) fn set(&self, place: &NamespacedName, manager: &str, paths: &[Path]) {
         if paths.is_empty() && self.0.read().is_empty() {
             return;
@@ -39,8 +39,7 @@ impl Absences {
         }
     }
 
-    /// Returns the managers for which a whole object has a field that must be absent; `None` if
-    /// there are none.
+    /// Returns the managers for which a whole object has a field that must be absent, if any.
     pub(super) fn broken(&self, place: &NamespacedName, object: &Value) -> Option<Managers> {
         let all = self.0.read();
         let wanted = all.get(place)?;

@@ -1,5 +1,5 @@
-//! The entry of one object in a store: its JSON, cut down to the requested fields, and the metadata
-//! by which objects are found.
+//! The entry of one object in a store: its JSON, projected to the requested fields, and the
+//! metadata for selectors and indexes.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,10 +17,10 @@ use crate::{
     path::{Extent, Fields, NOT_COUNTED, Part, Path},
 };
 
-/// The bytes that a text takes in memory beside its own, roughly.
+/// The approximate memory overhead of a string, in bytes.
 const TEXT_OVERHEAD_BYTES: usize = 16;
 
-/// The parts that are kept of the objects of a kind.
+/// The projection of a kind's objects: the fields that are kept and the paths that are indexed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The fields that are kept.
@@ -38,8 +38,8 @@ pub struct Entry {
     resource_version: Box<str>,
     /// The resource version as a number; 0 if it is not a number.
     revision: u64,
-    /// The labels as `kubectl get --show-labels` prints them: `app=web,tier=a`. The API server lets
-    /// no key and no value have a comma or an equals sign.
+    /// The labels as `kubectl get --show-labels` prints them: `app=web,tier=a`. The API server
+    /// allows no comma and no equals sign in keys and values.
     labels: Box<str>,
     finalizers: Box<[Box<str>]>,
     /// The kept fields.
@@ -55,8 +55,8 @@ pub struct Entry {
 /// An object, or a part of it, as JSON.
 ///
 /// The JSON holds `status` first, and `metadata` last with `generation` and `resourceVersion` at
-/// its very end. So the fields that count as a change are one piece of the JSON, and two versions
-/// are compared without parsing them.
+/// its very end. So the fields that count as a change are one contiguous slice, and two versions
+/// are compared without parsing.
 #[derive(Clone, Debug)]
 pub struct Rendered {
     /// The JSON text.
@@ -72,7 +72,7 @@ impl Shape {
         Arc::new(Self { fields, matching })
     }
 
-    /// Returns whether the kept parts of an object hold its values at a path.
+    /// Returns whether the projection keeps an object's values at a path.
     pub fn can_match(&self, path: &Path) -> bool {
         self.fields.covers(path) || self.matching.contains(path)
     }
@@ -90,8 +90,8 @@ impl Shape {
 // === impl Entry ===
 
 impl Entry {
-    /// Builds the entry of an object. The object must be whole, with its `metadata.managedFields`,
-    /// of which the digests alone are kept.
+    /// Builds the entry of an object. The object must be whole, with `metadata.managedFields`, of
+    /// which only digests are kept.
     pub(super) fn new(
         object: &Value,
         place: NamespacedName,
@@ -124,12 +124,12 @@ impl Entry {
         Self::new(object, NamespacedName::of(object), &shape, None)
     }
 
-    /// Returns the JSON, with all fields that some processor asks for.
+    /// Returns the JSON of the kept fields.
     pub fn json(&self) -> &str {
         &self.rendered.json
     }
 
-    /// Returns the JSON with its pieces.
+    /// Returns the JSON with the bounds of its slices.
     pub fn rendered(&self) -> &Rendered {
         &self.rendered
     }
@@ -159,7 +159,7 @@ impl Entry {
         Some(&*self.uid).filter(|uid| !uid.is_empty())
     }
 
-    /// Returns the reference to the object, as one of this kind in the home cluster.
+    /// Returns the reference to the object, with this kind, in the host's cluster.
     pub fn reference(&self, kind: &Arc<Kind>) -> ObjectRef {
         ObjectRef {
             cluster: String::new(),
@@ -236,7 +236,7 @@ impl Entry {
         &self.place
     }
 
-    /// Returns roughly how many bytes the entry takes in memory, without the parts that it shares.
+    /// Returns the approximate bytes that the entry takes in memory, without shared parts.
     pub fn bytes(&self) -> usize {
         let of_place = [&*self.place.namespace, &self.place.name];
         let of_object = [&*self.uid, &self.resource_version, &self.labels, self.json()];
@@ -250,7 +250,7 @@ impl Entry {
             + self.own.iter().map(size_of_val).sum::<usize>()
     }
 
-    /// Returns roughly how many bytes the entry would take with only these fields.
+    /// Returns the approximate bytes that the entry would take with only these fields.
     pub(super) fn bytes_with(&self, fields: &Fields) -> usize {
         let part = Rendered::of(&fields.select(&self.value(), Extent::Shown));
         self.bytes() - self.json().len() + part.json.len()
@@ -278,12 +278,12 @@ impl Rendered {
         let counted_end = json.len();
         push(&mut json, metadata, |key| NOT_COUNTED.contains(&key));
         json.extend(b"}}");
-        // A copy takes no more memory than its text.
+        // Copied, since the copy has no spare capacity.
         let json = String::from_utf8_lossy(&json).into_owned();
         Self { json, status_end, counted_end }
     }
 
-    /// Returns the piece of the JSON that counts as a change for a reader of all its fields.
+    /// Returns the slice of the JSON in which a difference counts as a change.
     pub fn counted(&self, extent: Extent) -> &str {
         let piece = match extent {
             Extent::Shown => 0..self.json.len(),
@@ -303,7 +303,7 @@ fn push(json: &mut Vec<u8>, entries: &[(&str, Part<'_>)], is_wanted: impl Fn(&st
 }
 
 fn push_key(json: &mut Vec<u8>, key: &str) {
-    // No key and no value ends like this.
+    // No JSON key or value ends with these.
     if !json.ends_with(b"{") && !json.ends_with(b",") {
         json.push(b',');
     }

@@ -16,14 +16,13 @@ pub struct StoreId(pub(super) u64);
 pub enum Event {
     /// An object changed.
     Object(Change),
-    /// A change that a watch had already shown turned out to be a write by this host.
+    /// A change that a watch had already reported was a write by this host.
     Claimed(Claim),
-    /// The cluster serves a kind that it did not serve before, or of which that was not known.
+    /// The cluster serves a kind; before, it did not, or this was unknown.
     Known(Arc<Kind>),
     /// The cluster no longer serves a kind; its objects are dropped.
     Unknown(Arc<Kind>),
-    /// More of a kind can be read than before: its first list has ended, or a list with more
-    /// fields.
+    /// A list of a kind has ended: its first one, or one with more fields.
     Complete(Arc<Kind>),
     /// A store was closed; its objects are read from another store, if any.
     Closed(Arc<Kind>, StoreId),
@@ -46,7 +45,7 @@ pub struct Change {
     pub source: Source,
 }
 
-/// The way in which a change became known.
+/// The origin of a change: a watch event or a write by this host.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// Reported by a watch.
@@ -60,7 +59,7 @@ pub enum Source {
     },
 }
 
-/// A write by this host whose answer arrived after a watch had already shown its effect.
+/// A write by this host whose answer arrived after its watch event.
 #[derive(Clone, Debug)]
 pub struct Claim {
     pub(super) store: StoreId,
@@ -79,8 +78,8 @@ impl Claim {
         matches!(&self.source, Source::Write { by, .. } if by == key)
     }
 
-    /// Returns a change that a watch showed, with this write as its source, if this write caused
-    /// the change.
+    /// Returns a change that a watch reported, with this write as its source, if the write caused
+    /// it.
     pub fn own(&self, change: &Change) -> Option<Change> {
         let entry = change.new.as_ref().or(change.old.as_ref())?;
         let version = change.new.as_ref().map(|entry| entry.resource_version());

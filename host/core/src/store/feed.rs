@@ -1,4 +1,4 @@
-//! The feed of a store: a watch reports here what it saw.
+//! The feed of a store: a watch reports its lists and events here.
 
 use std::sync::{
     Arc,
@@ -16,8 +16,8 @@ use super::{
     table::{Changes, Table, Update},
 };
 
-/// The growth of a store, in bytes, after which it is reported: little compared with the memory
-/// that a processor may use up.
+/// The growth of a store, in bytes, that is reported: small against the memory limit of a
+/// processor.
 const REPORTED_GROWTH_BYTES: usize = 1 << 20;
 
 /// The store of one kind within one scope.
@@ -25,9 +25,9 @@ const REPORTED_GROWTH_BYTES: usize = 1 << 20;
 pub(super) struct Store {
     pub(super) id: StoreId,
     pub(super) scope: Arc<Scope>,
-    /// Locked for a few lines only, and before the events where both are locked.
+    /// Locked briefly. Lock order: tables before events.
     pub(super) tables: Mutex<Tables>,
-    /// Roughly how many bytes the objects take.
+    /// The approximate bytes of the objects.
     pub(super) held: AtomicUsize,
     /// The value of `held` when growth was last reported.
     reported: AtomicUsize,
@@ -85,8 +85,7 @@ impl Store {
 // === impl Tables ===
 
 impl Tables {
-    /// Makes sure that `wanted` will be served. Returns whether a new table must be filled for
-    /// that.
+    /// Ensures that `wanted` will be served. Returns whether a new table must be listed for this.
     pub(super) fn widen(&mut self, wanted: &Wanted) -> bool {
         if self.newest().covers(wanted) {
             // Paths within the kept fields need an index, but no new list.
@@ -129,8 +128,8 @@ impl Tables {
         self.next.as_mut().unwrap_or(&mut self.served)
     }
 
-    /// Applies an update to one table, or to both if it is a write of this host. Returns what
-    /// readers see by it. A table that is no longer needed is left as it is.
+    /// Applies an update to one table, or to both for a write by this host. Returns the changes
+    /// that readers see. Ignores updates of a table that is no longer needed.
     pub(super) fn update(&mut self, table: Option<u64>, update: Update<'_>) -> Changes {
         let is_meant = |fed: &FedTable| {
             table.is_none_or(|number| fed.number == number && !fed.over.is_cancelled())
@@ -141,7 +140,7 @@ impl Tables {
         if is_meant(&self.served) { self.served.table.update(update) } else { Changes::default() }
     }
 
-    /// Replaces the served table with the next one if that is complete and takes no object back to
+    /// Replaces the served table with the next one if that is complete and moves no object back to
     /// an older version.
     pub(super) fn replace(&mut self) -> Changes {
         let can_follow = |next: &mut FedTable| next.table.can_follow(&self.served.table);
@@ -248,7 +247,7 @@ impl Feed {
     pub fn has_grown(&self) -> bool {
         let held = self.store.held.load(Ordering::Relaxed);
         let reported = self.store.reported.load(Ordering::Relaxed);
-        // After memory was given back, growth is measured from the lower value.
+        // After the store has shrunk, growth is measured from the lower value.
         let is_news = held < reported || held >= reported + REPORTED_GROWTH_BYTES;
         if is_news {
             self.store.reported.store(held, Ordering::Relaxed);

@@ -12,7 +12,7 @@ pub struct Memory {
     pub objects: usize,
     /// The bytes of the objects' JSON.
     pub json: usize,
-    /// The estimated bytes of all that is kept of the objects, with indexes.
+    /// The estimated bytes of the objects' entries and indexes.
     pub total: usize,
 }
 

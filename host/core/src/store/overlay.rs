@@ -1,4 +1,5 @@
-//! Lays a manifest over an object, and compares two versions of an object in substance.
+//! Merges a manifest into an object, and compares two versions of an object without status and
+//! server-set metadata.
 
 use serde_json::Value;
 
@@ -7,9 +8,9 @@ use crate::path::{Extent, Fields};
 /// Keys that identify the elements of a list whose schema is not known.
 const IDENTITIES: [&str; 5] = ["name", "type", "key", "uid", "port"];
 
-/// Returns the object with the fields of a manifest laid over it. Null removes a field, and maps
-/// are merged. The elements of lists are merged too if all of them have a key that identifies them;
-/// other lists and values are replaced.
+/// Returns the object with the fields of a manifest merged into it. Null removes a field. Maps are
+/// merged, and so are lists if all their elements have the same identifying key; other lists and
+/// values are replaced.
 pub fn lay_over(live: Option<&Value>, sent: &Value) -> Value {
     let Some(live) = live else { return sent.clone() };
     match (live, sent) {

@@ -12,7 +12,7 @@ impl NamespacedName {
     }
 }
 
-/// Returns a text of an object's metadata; empty if the object has none under this key.
+/// Returns a string in an object's metadata; empty if there is none under this key.
 pub(super) fn metadata<'a>(object: &'a Value, key: &str) -> &'a str {
     let held = object.get("metadata").and_then(|metadata| metadata.get(key));
     held.and_then(Value::as_str).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A selection in the form in which it is compared with stored objects.
+//! A parsed selection, to be matched against stored objects.
 
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ struct Condition {
 // === impl Query ===
 
 impl Query {
-    /// Parses a selection; the error message says which part does not parse.
+    /// Parses a selection; the error message names the part that does not parse.
     pub fn new(selection: &Selection) -> Result<Self, String> {
         let labels =
             LabelSelector::parse(&selection.labels).map_err(|invalid| invalid.to_string())?;
@@ -60,8 +60,8 @@ impl Query {
         Self::within(Some(namespace.unwrap_or_default()), Some(name))
     }
 
-    /// Creates a query for all objects of a namespace (`None`: of all namespaces), or for the one
-    /// of this name.
+    /// Creates a query for the objects of a namespace (`None`: of all namespaces), optionally of
+    /// one name.
     pub fn within(namespace: Option<&str>, name: Option<&str>) -> Self {
         Self {
             namespace: namespace.map(Into::into),
@@ -93,8 +93,8 @@ impl Query {
             && self.matching.iter().all(|condition| condition.holds(entry, &mut parsed))
     }
 
-    /// Returns whether an object would be selected with a manifest laid over it. At each path the
-    /// former values count too, also those of list elements that the manifest replaces.
+    /// Returns whether an object would match with a manifest merged into it. At each path, values
+    /// from before the merge match too, also those of list elements that the manifest replaces.
     pub fn would_match(&self, old: Option<&Entry>, sent: &Value) -> bool {
         let labels = sent.pointer("/metadata/labels");
         let sent_label = |key: &str| labels.and_then(|labels| labels.get(key)?.as_str());

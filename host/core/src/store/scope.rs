@@ -1,4 +1,4 @@
-//! The part of a kind that is watched, and the parts of its objects that are kept.
+//! The scope of a watch, and the fields and indexes that its store keeps.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::{
     path::{Fields, Path, Segment},
 };
 
-/// The part of a kind that one watch sees.
+/// The objects of a kind that one watch selects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
     /// The namespace; `None` for all namespaces.
@@ -21,15 +21,15 @@ pub struct Scope {
     pub labels: String,
 }
 
-/// The parts of the objects of a kind that are to be kept.
+/// The fields and indexes that a store of a kind must keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The fields to be kept.
     pub fields: Fields,
     /// The paths to be indexed.
     pub matching: BTreeSet<Path>,
-    /// True if the kind is written, so that digests of our own fields are needed. The watch must
-    /// then deliver whole objects, whatever is kept of them.
+    /// True if processors write the kind: the digests of our own fields are computed from whole
+    /// objects, which the watch must then deliver.
     pub written: bool,
 }
 
@@ -75,7 +75,7 @@ impl Scope {
 // === impl Wanted ===
 
 impl Wanted {
-    /// Returns everything that either of the two wants.
+    /// Returns the union of both.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Wanted {
         }
     }
 
-    /// Returns whether a watch of metadata alone delivers all that is kept.
+    /// Returns whether a metadata-only watch delivers all kept fields.
     pub fn is_metadata_only(&self) -> bool {
         let is_metadata = |path: &Path| matches!(path.segments().first(), Some(Segment::Key(key)) if **key == *"metadata");
         let bare = Fields::metadata_only();

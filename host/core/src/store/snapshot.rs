@@ -1,5 +1,4 @@
-//! The objects of one kind within one scope at one moment. Immutable for readers; clones cost
-//! nothing.
+//! The objects of one kind within one scope at one moment. Immutable for readers; cheap to clone.
 
 use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
@@ -23,15 +22,14 @@ use crate::{
 /// The most label keys of a kind that are indexed; selectors with other keys check all objects.
 const MAX_INDEXED_LABELS: usize = 256;
 
-/// The most paths of a kind that are indexed because readers looked for them.
+/// The most paths of a kind that are indexed because queries used them.
 const MAX_INDEXED_PATHS: usize = 32;
 
-/// The number of samples for the estimate of a snapshot's size with other fields: within a tenth in
-/// most cases, and at most 64 MiB of JSON are parsed for it.
+/// The number of samples for estimating a snapshot's size with other fields: the error is mostly
+/// below 10 %, and at most 64 MiB of JSON are parsed.
 const SAMPLES: usize = 64;
 
-/// The bytes of an object's row in a map, roughly: the node, and the key and value that it refers
-/// to.
+/// The approximate bytes of a row in a map: the node, and the key and value that it refers to.
 const ROW_OVERHEAD_BYTES: usize = 112;
 
 /// Objects by namespace and name. A persistent map: a clone shares what has not changed since.
@@ -41,9 +39,9 @@ type Rows = RedBlackTreeMapSync<NamespacedName, Arc<Entry>>;
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     rows: Rows,
-    /// The objects that have a term, by the term's hash.
+    /// The inverted index: the objects that have a term, by the term's hash.
     index: RedBlackTreeMapSync<u64, Rows>,
-    /// The label keys that are indexed, besides the shape's paths.
+    /// The indexed label keys; the indexed paths are in the shape.
     labels: Arc<BTreeSet<Box<str>>>,
     missing: Arc<Mutex<Missing>>,
     /// The parts that every entry holds at least.
@@ -58,7 +56,7 @@ pub struct Snapshot {
     held: usize,
 }
 
-/// The label keys and paths that readers looked for and that are not indexed yet.
+/// The label keys and paths that queries used and that are not indexed yet.
 #[derive(Debug, Default)]
 struct Missing {
     labels: BTreeSet<Box<str>>,
@@ -96,8 +94,8 @@ impl Snapshot {
         Self { sequence, revision, ..self.clone() }
     }
 
-    /// Returns the newest resource version that lists, the watch or a write by this host have
-    /// shown; 0 if versions are not numbers.
+    /// Returns the newest resource version that a list, the watch or a write by this host reported;
+    /// 0 if versions are not numbers.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -141,11 +139,11 @@ impl Snapshot {
         self.rows.values()
     }
 
-    /// Returns the selected objects, ordered by namespace and name, from the first one after a
-    /// place.
+    /// Returns the selected objects, ordered by namespace and name, starting after the name
+    /// `after`.
     ///
-    /// The cost follows the number of objects that have the rarest of the wanted texts and labels;
-    /// a label that was not asked for before is indexed from the next snapshot on.
+    /// The cost is linear in the number of objects that have the query's rarest indexed term.
+    /// Labels and paths that are not indexed yet are indexed from the next snapshot on.
     pub fn select<'a>(
         &'a self,
         query: &'a Query,
@@ -216,14 +214,13 @@ impl Snapshot {
         query.terms().find(is_kept).map(hashed)
     }
 
-    /// Returns roughly how many bytes the entries take, without visiting them.
+    /// Returns the approximate bytes of the entries, without visiting them.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
-    /// Returns roughly how many bytes the entries would take with only these fields. The estimate
-    /// samples entries at random, each in proportion to its size, so that the samples cannot be
-    /// chosen from outside.
+    /// Returns the approximate bytes that the entries would take with only these fields. Samples
+    /// entries at random, weighted by size, so that nobody can predict the samples.
     pub(super) fn held_with(&self, fields: &Fields) -> usize {
         if self.held == 0 || fields.covers_all(&self.shape.fields) {
             return self.held;
@@ -273,7 +270,7 @@ impl Snapshot {
         Some(held)
     }
 
-    /// Indexes the labels and paths that readers looked for.
+    /// Indexes the label keys and paths that queries used without an index.
     pub(super) fn index_missing(&mut self) {
         let Missing { labels, paths } = std::mem::take(&mut *self.missing.lock());
         let room = MAX_INDEXED_LABELS.saturating_sub(self.labels.len());
@@ -291,7 +288,7 @@ impl Snapshot {
         self.index_paths(&new);
     }
 
-    /// Indexes those of the paths that are within the kept fields.
+    /// Indexes these paths, except those outside the kept fields.
     pub(super) fn index_paths(&mut self, paths: &BTreeSet<Path>) {
         let Shape { fields, matching } = &*self.shape;
         let is_new = |path: &&Path| fields.covers(path) && !matching.contains(*path);
@@ -350,7 +347,7 @@ impl KindSnapshot {
             let has_fields = fields.is_none_or(|fields| snapshot.shape().fields.covers_all(fields));
             (snapshot.is_complete(), has_fields)
         };
-        // With one store, `max_by` calls no comparison, so no fields are compared.
+        // `max_by` makes no comparison with one store, so no fields are compared.
         let best = covering.max_by(|(.., one), (.., other)| rank(one).cmp(&rank(other)));
         best.map(|(id, _, snapshot)| (*id, snapshot))
     }

@@ -1,4 +1,5 @@
-//! The objects of one kind within one scope, and the rules by which reports change them.
+//! The objects of one kind within one scope, and the rules for applying lists, watch events and
+//! writes.
 //!
 //! *Guarantees.* An object is never replaced by an older version of itself. A late event does not
 //! bring a deleted object back. When a list ends, objects that are not in it are removed, unless
@@ -23,11 +24,11 @@ use crate::path::{Fields, Path};
 /// A change: the object before and after.
 pub(super) type Difference = (Option<Arc<Entry>>, Option<Arc<Entry>>);
 
-/// The changes that readers see by an update.
+/// The changes that readers see after an update.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) differences: Vec<Difference>,
-    /// True if more can be read than before.
+    /// True if the first list ended, or a table with more fields replaced this one.
     pub(super) is_complete: bool,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct Changes {
 pub(super) enum Update<'a> {
     /// A list of all objects begins.
     BeginList,
-    /// The running list holds an object.
+    /// An object of the running list.
     ListItem(&'a Value),
     /// The running list ends.
     EndList,
@@ -48,7 +49,7 @@ pub(super) enum Update<'a> {
     Wrote(&'a Value),
     /// The API server returned an object that a write by this host moved out of the scope.
     Left(&'a Value),
-    /// The API server confirmed that a deletion by this host took an object away.
+    /// The API server confirmed that a deletion by this host removed an object.
     Deleted(&'a NamespacedName, Option<&'a str>),
 }
 
@@ -59,11 +60,12 @@ pub(super) struct Table {
     pub(super) current: Snapshot,
     listing: Option<Listing>,
     tombstones: Tombstones,
-    /// The version that lists and the watch have reached: all changes up to it were seen.
+    /// The resource version that lists and the watch have reached: all changes up to it were
+    /// reported.
     seen: u64,
-    /// Our own writes, by version, that neither a list nor the watch has shown yet. If the watch
-    /// shows a later version of any object first, the written object was deleted before the list
-    /// from which the watch continues.
+    /// Writes by this host, by resource version, that neither a list nor the watch has confirmed.
+    /// If the watch reports a later version of any object first, the written object was deleted
+    /// before the list from which the watch continues.
     unconfirmed: BTreeMap<u64, NamespacedName>,
     absences: Absences,
 }
@@ -72,7 +74,7 @@ pub(super) struct Table {
 #[derive(Debug, Default)]
 struct Listing {
     places: HashSet<NamespacedName>,
-    /// The newest version in the list; the list itself is no older.
+    /// The newest object version in the list: a lower bound of the list's own version.
     newest: u64,
 }
 
@@ -87,8 +89,8 @@ impl<T: IntoIterator<Item = Difference>> From<T> for Changes {
 // === impl Update ===
 
 impl Update<'_> {
-    /// Returns the version to which a write of this host brought an object: its name, and its
-    /// resource version unless it is gone. `None` for an update by a watch.
+    /// Returns the name of the object that a write by this host changed, and its new resource
+    /// version unless it is gone; `None` for an update by a watch.
     pub(super) fn written(&self) -> Option<(NamespacedName, Option<Box<str>>)> {
         match self {
             Self::Wrote(object) => {
@@ -116,12 +118,13 @@ impl Table {
         }
     }
 
-    /// Creates an empty table with more fields and paths, to be listed and to replace this one.
+    /// Creates an empty table with more fields and paths, which replaces this one once it is
+    /// listed.
     pub(super) fn successor(&self, fields: &Fields, matching: &BTreeSet<Path>) -> Self {
         // Paths by which the triggers find dependencies stay indexed.
         let held = &self.current.shape;
         let shape = Shape::new(held.fields.union(fields), &held.matching | matching);
-        // The list is requested later, so it holds everything up to this version.
+        // The list starts later, so it includes all changes up to this version.
         Self { seen: self.seen, ..Self::new(shape, self.absences.clone()) }
     }
 
@@ -131,9 +134,8 @@ impl Table {
         shape.fields.covers_all(fields) && matching.iter().all(|path| shape.can_match(path))
     }
 
-    /// Returns whether this table can take over from `former`: its list has ended, and no object
-    /// would move back to an older version. If an object would, an event that is still to come
-    /// changes that.
+    /// Returns whether this table can replace `former`: its list has ended, and no object would
+    /// move back to an older version. If one would, a later watch event resolves that.
     pub(super) fn can_follow(&self, former: &Self) -> bool {
         let is_known = |entry: &Arc<Entry>| {
             let newer = self.current.row(entry.place()).map(|held| held.revision());
@@ -148,9 +150,9 @@ impl Table {
             && !self.current.entries().any(is_past)
     }
 
-    /// Takes over from a former table. Returns the changes that readers see by that.
+    /// Replaces a former table. Returns the changes that readers see.
     pub(super) fn follow(&mut self, former: &Self) -> Vec<Difference> {
-        // The triggers find dependencies by paths that readers looked for during the list.
+        // The triggers find dependencies by the paths that queries used during the list.
         self.current.index_paths(&former.current.shape.matching);
         let mut differences = Vec::new();
         for old in former.current.entries() {
@@ -173,7 +175,7 @@ impl Table {
         self.current.at(sequence, self.seen.max(written))
     }
 
-    /// Applies an update. Returns what readers see by it.
+    /// Applies an update. Returns the changes that readers see.
     pub(super) fn update(&mut self, update: Update<'_>) -> Changes {
         match update {
             Update::BeginList => {
@@ -204,8 +206,8 @@ impl Table {
         self.put(object, place)
     }
 
-    /// Ends the running list: objects that were not in it are removed. More can be read if this
-    /// was the first list.
+    /// Ends the running list: objects that were not in it are removed. The first list makes the
+    /// table complete.
     fn end_list(&mut self) -> Changes {
         let Some(Listing { places, newest }) = self.listing.take() else {
             return Changes::default();
@@ -242,7 +244,7 @@ impl Table {
         let is_past = revision != 0 && revision <= self.seen;
         let held = self.current.row(&place).map(|held| held.revision());
         if is_past && held.is_none() {
-            // The answer is late: the watch has already shown that the object is gone.
+            // The answer is late: the watch has already reported the deletion.
             return None;
         }
         let put = self.put(object, place.clone())?;
@@ -330,8 +332,8 @@ impl Table {
         held.map(|held| (Some(held), None))
     }
 
-    /// Records that the watch has reached a version. The watch would have shown earlier versions,
-    /// so objects whose unconfirmed writes it did not show are removed.
+    /// Records that the watch has reached a version. Removes objects whose earlier writes are still
+    /// unconfirmed: the watch would have reported these.
     fn passed(&mut self, revision: u64) -> Vec<Difference> {
         self.seen = self.seen.max(revision);
         let open = self.unconfirmed.split_off(&revision);

@@ -1,4 +1,4 @@
-//! Texts by which indexes and triggers find objects.
+//! Index terms: labels and values by which indexes and triggers find objects.
 
 use std::{
     hash::{BuildHasher, Hash, RandomState},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::path::Path;
 
-/// A text by which indexes and triggers find objects.
+/// A label or value by which indexes and triggers find objects.
 #[derive(Clone, Copy, Debug, Hash)]
 pub enum Term<'a> {
     /// A label's key and value.
@@ -16,9 +16,9 @@ pub enum Term<'a> {
     Path(&'a Path, &'a str),
 }
 
-/// Returns a hash that is kept in place of a term or of other texts. The seed is drawn once per
-/// process, so that nobody can choose texts with the same hash; with a million texts the odds of
-/// two with the same hash are one in thirty million.
+/// Returns a hash that stands for a term or for other strings. The seed is random for each process,
+/// so that nobody can choose colliding strings; among a million strings, a collision has a chance
+/// of one in thirty million.
 pub fn hashed(texts: impl Hash) -> u64 {
     static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     SEED.hash_one(texts)

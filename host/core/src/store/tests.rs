@@ -188,7 +188,7 @@ fn what_is_not_in_a_list_is_gone_at_its_end_unless_it_is_newer() {
     assert_eq!(names(&stores, &selection()), ["a/gone", "a/new", "a/newer", "a/stays"]);
     stores.feed(&kind(), &Scope::default()).unwrap().end_list();
     assert_eq!(names(&stores, &selection()), ["a/new", "a/newer", "a/stays"]);
-    // The watch shows `newer`, but not `new`: `new` was deleted before the list.
+    // The watch reports `newer`, but not `new`: `new` was deleted before the list.
     upsert(&stores, &thing("a", "newer", 10));
     assert_eq!(names(&stores, &selection()), ["a/newer", "a/stays"]);
 }
@@ -372,7 +372,7 @@ fn a_watch_that_finds_a_kind_not_served_drops_its_own_objects_only() {
         namespace: Some(namespace.into()),
         name: "x".into(),
     };
-    // One API server of several does not know the kind yet: the watch of `b` goes on at another.
+    // The API server of this watch does not know the kind yet; the watch of `b` goes on at another.
     stores.set_unknown(&kind(), &scope("a"));
     assert!(stores.is_unknown(&kind()));
     list(&stores, &scope("a"), &[thing("a", "x", 5)]);
@@ -572,7 +572,7 @@ struct World {
     api: Api,
     stores: Stores,
     watches: Vec<Watching>,
-    /// The state that the events add up to: versions by store and place.
+    /// The state that results from the events: versions by store and object.
     told: BTreeMap<(StoreId, String, String), String>,
 }
 
@@ -659,7 +659,7 @@ impl World {
         watching.items = None;
     }
 
-    /// Applies the events of the stores to `told`.
+    /// Applies the events of the stores to the state in `told`.
     fn hear(&mut self) {
         for event in self.stores.take_events() {
             let Event::Object(change) = event else { continue };

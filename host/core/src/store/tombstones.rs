@@ -1,15 +1,15 @@
-//! Deleted objects, remembered so that a late event cannot bring them back.
+//! Tombstones of deleted objects, so that a late event cannot restore them.
 
 use std::collections::HashMap;
 
 use super::place::NamespacedName;
 
-/// The number of tombstones with which a generation is full: more objects than are deleted until an
-/// answer to a write or a page of a list arrives.
+/// The capacity of a generation: more objects than are deleted while a write or a list page is in
+/// flight.
 const GENERATION_SIZE: usize = 10_000;
 
-/// The tombstones of the objects that were deleted last. When a generation is full, the one before
-/// is dropped.
+/// The tombstones of the latest deletions, in two generations: when one is full, the older one is
+/// dropped.
 #[derive(Debug, Default)]
 pub(super) struct Tombstones {
     recent: HashMap<NamespacedName, Stone>,
@@ -18,9 +18,9 @@ pub(super) struct Tombstones {
 
 #[derive(Clone, Debug)]
 struct Stone {
-    /// The last version that must not come back; nor must any earlier one.
+    /// The newest version that is rejected, with all earlier ones.
     revision: u64,
-    /// The uid of the deleted object, which does not come back in any version.
+    /// The uid of the deleted object: every version with this uid is rejected.
     uid: Option<Box<str>>,
 }
 
@@ -37,8 +37,7 @@ impl Tombstones {
         self.recent.insert(place, Stone { revision, uid });
     }
 
-    /// Takes over the tombstones of a former table. They are older than those of this one, and so
-    /// dropped before them.
+    /// Adds the tombstones of a former table, as older ones, which are dropped first.
     pub(super) fn inherit(&mut self, others: &Self) {
         let own = std::mem::take(self);
         let oldest_first = [&others.former, &others.recent, &own.former, &own.recent];
@@ -47,7 +46,7 @@ impl Tombstones {
         }
     }
 
-    /// Returns whether this version of an object must not come back.
+    /// Returns whether a tombstone rejects this version of an object.
     pub(super) fn bar(&self, place: &NamespacedName, revision: u64, uid: Option<&str>) -> bool {
         self.get(place).is_some_and(|stone| {
             let is_past = revision != 0 && revision <= stone.revision;

@@ -11,11 +11,11 @@ use crate::{
     store::{Change, Entry, Query, Source, lay_over},
 };
 
-/// A change that is compared with many dependencies. Results are kept for the next ones.
+/// A change that is compared with many dependencies. Intermediate results are cached.
 pub(super) struct Compare<'a> {
     pub(super) change: &'a Change,
     new: Option<Value>,
-    /// The object before the change, with the manifest that the key's run sent laid over it.
+    /// The object before the change, with the manifest of the key's run merged into it.
     expected: Option<Value>,
     /// The answers of [`Compare::differ`], by fields and extent.
     known: Vec<(*const Fields, Extent, bool)>,
@@ -28,7 +28,7 @@ impl<'a> Compare<'a> {
         Self { change, new: None, expected: None, known: Vec::new() }
     }
 
-    /// Returns whether the change is one that the run has not seen, in the store that it has read.
+    /// Returns whether the change is newer than the run's snapshot of the store that it has read.
     pub(super) fn is_open(&self, of: &Dependency) -> bool {
         of.store.is_none_or(|held| held == self.change.store)
             && of.sequence.is_none_or(|seen| seen < self.change.sequence)
@@ -50,7 +50,7 @@ impl<'a> Compare<'a> {
         !(is_pruned && self.is_written(all)) && self.hits(&of.depends_on, key)
     }
 
-    /// Returns whether the run itself has written the object, which is then not one to be pruned.
+    /// Returns whether the run itself has written the object, which is then not to be pruned.
     fn is_written(&self, all: &[Dependency]) -> bool {
         self.change.new.as_ref().is_some_and(|new| {
             all.iter().filter(|of| of.kind == self.change.kind).any(|of| match &of.depends_on {
@@ -107,7 +107,7 @@ impl<'a> Compare<'a> {
         saw != sees || (sees && self.differ(fields, Extent::Counted))
     }
 
-    /// Returns whether the object differs in these fields. Being there or not is a difference.
+    /// Returns whether the object differs in these fields. Creation and deletion are differences.
     pub(super) fn differ(&mut self, fields: &Arc<Fields>, extent: Extent) -> bool {
         let (Some(old), Some(new)) = (&self.change.old, &self.change.new) else { return true };
         let pointer = Arc::as_ptr(fields);
@@ -123,8 +123,8 @@ impl<'a> Compare<'a> {
         differ
     }
 
-    /// Returns whether the answer to the key's own write is not what its run had to expect: the
-    /// object that the run read, with the manifest that it sent laid over it.
+    /// Returns whether the answer to the key's own write differs from the expected object: the
+    /// object before the write, with the sent manifest merged into it.
     fn surprises(
         &mut self,
         query: &Query,

@@ -1,4 +1,4 @@
-//! The index of the keys that depend on one kind, by properties that a changed object has.
+//! The index of the keys that depend on one kind, by the index terms of objects.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use crate::{queue::Key, reads::IndexTerm, store::Change};
 /// The keys that depend on one kind, by the index terms of their dependencies.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// Sorted keys by index term, in a map with a fast hash: the parts of an index term that people
-    /// choose are hashed with a seed already. Most index terms have one key; some have all.
+    /// Sorted keys by index term, in a map with a fast hash: the parts of an index term that users
+    /// choose are seeded hashes already. Most index terms have one key; some have all.
     keys: foldhash::HashMap<IndexTerm, Vec<Key>>,
 }
 
@@ -38,7 +38,7 @@ impl Index {
         let entries = change.old.iter().chain(&change.new);
         let index_terms =
             entries.flat_map(|entry| IndexTerm::all_of(entry)).chain([IndexTerm::Any]);
-        // An object has most index terms before and after the change.
+        // A set, since an object mostly has the same index terms before and after the change.
         let index_terms: BTreeSet<IndexTerm> = index_terms.collect();
         let keys = move |index_term| {
             let keys = self.keys.get(&index_term).into_iter().flatten();

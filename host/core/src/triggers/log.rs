@@ -1,11 +1,10 @@
-//! The log of the events that arrived while runs were under way.
+//! The log of the events that arrived during runs.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::store::Event;
 
-/// The maximum number of events that are kept while a run is under way; a run that misses one is
-/// queued again.
+/// The most events that are kept during a run; the key of a run that misses one is queued again.
 const MAX_EVENTS: usize = 50_000;
 
 /// The events since the oldest run began.

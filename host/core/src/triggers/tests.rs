@@ -21,7 +21,7 @@ struct World {
     triggers: Triggers,
     readable: Arc<Readable>,
     revision: u64,
-    /// Answers to writes that the watch has not shown yet.
+    /// Answers to writes that the watch has not reported yet.
     unseen: Vec<Value>,
 }
 
@@ -64,7 +64,7 @@ impl World {
         object
     }
 
-    /// Lets the watch show the writes that it has not shown yet, as it does before any later
+    /// Lets the watch report the writes that it has not reported yet, as it does before any later
     /// change.
     fn watch(&mut self) {
         for object in std::mem::take(&mut self.unseen) {
@@ -94,7 +94,7 @@ impl World {
         self.unseen.push(object);
     }
 
-    /// Writes as `wrote` does, but the watch is faster than the answer.
+    /// Writes as `wrote` does, but the watch event arrives before the answer.
     fn shown_and_wrote(&mut self, object: Value, by: &Key, sent: &Value) {
         self.watch();
         let object = self.newer(object);
@@ -332,7 +332,7 @@ fn a_write_that_the_watch_shows_before_its_answer_is_an_own_write_too() {
     assert_eq!(world.queued(), ["other"]);
     assert_eq!(world.triggers.ran(began, &mut view.finish()), []);
 
-    // A change by another writer at the same time is news nevertheless.
+    // A concurrent change by another writer still triggers the key.
     let began = world.triggers.begin(&key("own"));
     let mut view = world.view();
     get("a", "spec.x")(&mut view);
@@ -343,7 +343,7 @@ fn a_write_that_the_watch_shows_before_its_answer_is_an_own_write_too() {
 }
 
 /// A key whose reconciler is triggered by the status writes its own finalizers or status: first the
-/// watch shows the write, then the answer comes, or the other way round.
+/// watch event arrives, then the answer, or the other way round.
 #[test]
 fn own_finalizers_and_own_status_are_no_news_unless_they_came_out_otherwise() {
     let mut of = reconciler(all("Rule"));
@@ -396,7 +396,7 @@ fn an_own_write_that_hides_a_foreign_change_triggers_the_own_key() {
     world.upsert(with(thing("a"), "spec", json!({"x": 1, "theirs": 1})));
     world.run(&key("own"), get("a", "spec"));
     world.queued();
-    // Another writer set `theirs` to 2; the store hears of it first by the answer to our write.
+    // Another writer set `theirs` to 2; the answer to our write is the first to report it.
     world.wrote(
         with(thing("a"), "spec", json!({"x": 2, "theirs": 2})),
         &key("own"),
@@ -674,7 +674,7 @@ fn of_a_thousand_keys_a_change_runs_exactly_those_that_read_it() {
     assert_eq!(world.queued(), [""; 0]);
 }
 
-/// Returns the questions that the model can answer too.
+/// Returns the selections that the model supports too.
 fn questions() -> Vec<Selection> {
     let mut questions = Vec::new();
     for name in [None, Some("0".to_owned()), Some("1".to_owned())] {
@@ -729,14 +729,14 @@ enum Asking {
     List(Selection),
 }
 
-/// A world with a model, which answers by looking at all objects, and the keys that are queued.
+/// A world with a model, which answers by a scan of all objects, and the keys that are queued.
 struct Model {
     world: World,
     objects: BTreeMap<String, Value>,
     running: BTreeMap<u8, (Began, View, Answers)>,
     ended: BTreeMap<u8, Answers>,
     queued: BTreeSet<String>,
-    /// The keys that have written: they need not be triggered by what they sent.
+    /// The keys that have written: their own writes need not trigger them.
     own: BTreeSet<u8>,
 }
 
@@ -850,11 +850,10 @@ impl Model {
         }
     }
 
-    /// Checks that every key that is not queued would be answered the same again.
+    /// Checks that every key that is not queued would get the same answers again.
     fn check(&self) {
         for (number, answers) in &self.ended {
-            // A key that wrote need not be triggered by its own writes; the tests above look at
-            // those.
+            // A key need not be triggered by its own writes; the tests above cover those.
             if self.queued.contains(&number.to_string()) || self.own.contains(number) {
                 continue;
             }

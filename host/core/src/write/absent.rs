@@ -1,4 +1,4 @@
-//! Removes fields, whoever owns them.
+//! Removes the fields of `absent`, regardless of their owner.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -22,7 +22,7 @@ impl Run<'_> {
         manifest: &Manifest,
         answer: Option<Value>,
     ) -> Result<(), Stop> {
-        // Before the object is read, so that no change of it is missed.
+        // Registered before the object is read, so that no change is missed.
         self.watch_absence(target.to, target.manager, &manifest.absent);
         if manifest.absent.is_empty() {
             return Ok(());
@@ -115,8 +115,8 @@ fn pointers(object: &Value, absent: &[Path]) -> Vec<String> {
     pointers
 }
 
-/// Returns the removal as a manifest that can be laid over the former object: null where a field is
-/// gone. Elements of lists cannot be removed that way: keys that read them run once more.
+/// Returns the removal as a manifest that the store can lay over the former object, with null for
+/// each removed field. List elements cannot be removed that way: keys that read them run once more.
 fn without(named: Value, pointers: &[String]) -> Value {
     let key = |token: &str| token.replace("~1", "/").replace("~0", "~");
     let gone = |pointer: &String| {

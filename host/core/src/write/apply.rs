@@ -1,5 +1,4 @@
-//! Server-side apply of one object: skipped if its result is there already, first tried without
-//! force.
+//! Server-side apply of one object: skipped if it would change nothing, first sent without force.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -27,8 +26,8 @@ pub(super) struct Target<'a> {
     pub(super) subresource: &'a str,
 }
 
-/// The digests of our own fields after an apply, and the object as it was answered; `None` if it
-/// was not sent.
+/// The digests of our own fields after an apply, and the API server's answer; no answer if the
+/// apply was skipped.
 pub(super) struct Applied {
     pub(super) own: Option<Pair>,
     pub(super) answer: Option<Value>,
@@ -89,8 +88,7 @@ impl Run<'_> {
         }
     }
 
-    /// Remembers the uid of an object from the store, for objects that were not sent: for others,
-    /// the answer has given it.
+    /// Remembers the uid of a stored object whose apply was skipped: other uids come from answers.
     fn remember_uid(&mut self, of: &ObjectRef) {
         if let Known::Present(entry) = self.known(of)
             && let Some(uid) = entry.uid()
@@ -104,7 +102,7 @@ impl Run<'_> {
         matches!(self.known(of), Known::Present(entry) if entry.own().get(&self.managers.initial, "").is_some())
     }
 
-    /// Applies an object or status, unless the result is there already.
+    /// Applies an object or status, unless that would change nothing.
     pub(super) async fn apply_to(
         &mut self,
         target: Target<'_>,
@@ -116,7 +114,7 @@ impl Run<'_> {
         }
     }
 
-    /// Skips a manifest whose result is there already; `None` if the manifest has to be sent.
+    /// Skips a manifest that would change nothing; `None` if the manifest has to be sent.
     pub(super) fn skip(&mut self, target: &Target<'_>, object: &Value) -> Option<Applied> {
         let managed = super::managed(target.manager, target.to);
         self.touched.insert(managed.clone());
@@ -138,7 +136,7 @@ impl Run<'_> {
         is_so.then_some(Applied { own, answer: None })
     }
 
-    /// Applies without checking whether the result is there already.
+    /// Applies without checking whether that would change anything.
     pub(super) async fn apply_now(
         &mut self,
         target: Target<'_>,
@@ -272,7 +270,7 @@ impl Run<'_> {
                 self.changed(Action::Create, to, answer.body);
             }
             Err(refusal) if refusal.code == 409 && refusal.reason == "AlreadyExists" => {
-                // Perhaps created by us, with the answer lost: later writes must see it.
+                // We may have created it and lost the answer: later writes must see it.
                 if let Some(live) = self.live(resource, to).await? {
                     self.store(to, &live, &Arc::new(object.clone()));
                 }
@@ -283,8 +281,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Fails if a manifest with a `resourceVersion` finds no object: an apply would create the
-    /// object.
+    /// Fails if the manifest has a `resourceVersion` and the object does not exist: an apply would
+    /// create it.
     async fn check_preconditions(
         &self,
         resource: &Resource,

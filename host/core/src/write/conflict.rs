@@ -38,8 +38,8 @@ struct Taking {
 }
 
 impl Takings {
-    /// Counts that these fields are taken now. Fails with the field that was taken too often, and
-    /// counts nothing then.
+    /// Counts a forced taking of these fields. Fails with the first field that was taken too often,
+    /// and then counts none.
     pub(super) fn take(&self, object: &ObjectRef, conflicts: &[Conflict]) -> Result<(), Conflict> {
         /// The number of entries above which outdated ones are removed; in between, the map grows
         /// by real conflicts only.

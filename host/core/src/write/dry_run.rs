@@ -1,5 +1,5 @@
-//! The dry run of a plan: the writes that it would lead to, as far as they are known without asking
-//! the API server.
+//! The dry run of a plan: the writes that it would send, computed from the stores without a request
+//! to the API server.
 
 use serde_json::Value;
 
@@ -20,8 +20,8 @@ struct DryRun<'a> {
 }
 
 impl Writer {
-    /// Returns the writes that a plan would lead to now, in their order. Writes whose result is
-    /// there already, as far as the store knows, are not among them.
+    /// Returns the writes that a plan would send now, in order. Writes that would change nothing,
+    /// as far as the store knows, are left out.
     pub fn dry_run(&self, plan: &Plan, context: &Context<'_>) -> Vec<Withheld> {
         let managers = FieldManagers::new(&context.owner());
         let mut run = DryRun { writer: self, context, managers, writes: Vec::new() };
@@ -32,7 +32,7 @@ impl Writer {
 
 impl DryRun<'_> {
     fn all(&mut self, plan: &Plan) {
-        // All fields by name: the compiler shows this place to whoever adds a step.
+        // Fields by name, so that a new step does not compile until it is handled here.
         let Plan {
             finalizers: _,
             apply,

@@ -1,10 +1,10 @@
 //! Writes events: core/v1, counted up when the same event occurs again, as client-go's recorder
 //! does.
 //!
-//! The same event within [`COUNT_PERIOD`] is counted, not created again. Events beyond
-//! [`MAX_SIMILAR_EVENTS`] that differ in their message only become one. Each object has
-//! [`MAX_BURST`] events at once and one more every [`REFILL_INTERVAL`]; further ones are dropped. A
-//! refused event is no failure of the run: it is logged.
+//! A repeated event within [`COUNT_PERIOD`] increments `count`. Beyond [`MAX_SIMILAR_EVENTS`],
+//! events that differ only in their message are combined into one. Each object has a token bucket
+//! of [`MAX_BURST`] events, refilled by one every [`REFILL_INTERVAL`]; further events are dropped.
+//! A refused event is logged and does not fail the run.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -27,9 +27,9 @@ use crate::{
     store::Known,
 };
 
-/// The time in which an event is counted up, and similar ones are counted.
+/// The period within which repeated and similar events are counted.
 const COUNT_PERIOD: Duration = Duration::from_mins(10);
-/// The number of events that may differ in their message only.
+/// The number of events that may differ only in their message before they are combined.
 const MAX_SIMILAR_EVENTS: usize = 10;
 /// The number of events that an object may have at once.
 const MAX_BURST: u32 = 25;
@@ -293,7 +293,7 @@ impl Recorded {
         self.bound(Table::Events, key);
     }
 
-    /// Returns whether there are too many events already that differ in their message only.
+    /// Returns whether the event is to be combined: too many events differ only in their message.
     fn is_one_of_many(&mut self, group: u128, message: u128, now: Instant) -> bool {
         let similar = self.similar.entry(group).or_default();
         let is_new = similar.last.is_none();

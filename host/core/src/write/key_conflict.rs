@@ -1,8 +1,7 @@
-//! Conflicts between two keys of this host over one object: the keys and the fields, so that both
-//! get a message.
+//! Field conflicts between two keys of this host, recorded so that both keys get a message.
 //!
-//! A field manager's name holds a hash of its key; the key itself is known only of keys that have
-//! run or were introduced since the host started.
+//! A field manager's name holds only a hash of its key: a message can name the keys that have run
+//! or were introduced since the host started.
 
 use std::collections::HashMap;
 
@@ -71,7 +70,8 @@ impl KeyConflicts {
         }
     }
 
-    /// Records that a key was refused fields that others hold. Returns the message for that key.
+    /// Records that a key's write conflicts with fields of other keys. Returns the message for that
+    /// key.
     pub(super) fn between<'a>(
         &self,
         by: &Key,
@@ -99,8 +99,8 @@ impl KeyConflicts {
         message
     }
 
-    /// Returns the messages for a processor: fields that its keys are refused, and fields of its
-    /// keys that others want.
+    /// Returns the messages for a processor: fields that its keys could not write, and fields of
+    /// its keys that other keys want.
     pub(super) fn of(&self, processor: &str) -> Vec<String> {
         let state = self.0.lock();
         let is_its = |key: &Key| &**key.processor() == processor;

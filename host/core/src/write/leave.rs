@@ -26,7 +26,7 @@ use crate::{
 pub(super) const MAX_ATTEMPTS: usize = 5;
 
 impl Run<'_> {
-    /// Applies an object; without the fields that are left alone, if the object exists.
+    /// Applies an object; if the object exists, without the fields of `leave`.
     pub(super) async fn apply_leaving(
         &mut self,
         target: Target<'_>,
@@ -65,8 +65,8 @@ impl Run<'_> {
         self.apply_now(target, object).await?.answer.ok_or_else(missing)
     }
 
-    /// Makes `/initial` hold those fields to be left alone that our own manager still owns. Returns
-    /// the conflict if another manager was faster.
+    /// Applies under `/initial` the fields of `leave` that our own manager still owns. Returns the
+    /// conflict if another manager was faster.
     async fn hold_initial(
         &mut self,
         target: Target<'_>,
@@ -88,8 +88,8 @@ impl Run<'_> {
         }
     }
 
-    /// Gives up the fields that `/initial` holds and that are not left alone any more; our own
-    /// manager has them by now, if it wants them.
+    /// Gives up the fields of `/initial` that are no longer in `leave`; our own manager has applied
+    /// them by now, if the manifest holds them.
     async fn release_initial(
         &mut self,
         target: Target<'_>,

@@ -1,4 +1,4 @@
-//! Reads objects as they are in the cluster now, and builds the paths to them.
+//! Live reads of objects from the API server, and the paths of requests.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Run<'_> {
-    /// Returns how a kind is served: by this plan's own definitions, or as the cluster says. Fails
+    /// Returns the resource of a kind: from this plan's own definitions, or from discovery. Fails
     /// if the kind is not served.
     pub(super) async fn resource(&self, of: &ObjectRef) -> Result<Arc<Resource>, Stop> {
         self.resource_of(&of.kind).await?.ok_or_else(|| {
@@ -28,7 +28,7 @@ impl Run<'_> {
         })
     }
 
-    /// Returns how a kind is served; `None` if it is not served.
+    /// Returns the resource of a kind; `None` if the kind is not served.
     pub(super) async fn resource_of(&self, kind: &Kind) -> Result<Option<Arc<Resource>>, Stop> {
         if let Some(defined) = self.defined.get(kind) {
             return Ok(Some(Arc::clone(defined)));
@@ -36,8 +36,8 @@ impl Run<'_> {
         self.cluster.resolve(kind).await.map_err(|error| Stop::unsent(0, "", error.to_string()))
     }
 
-    /// Returns what the store knows of an object; [`Known::Unwatched`] if the account may not read
-    /// the object.
+    /// Returns the stored state of an object; [`Known::Unwatched`] if the account may not read the
+    /// object.
     pub(super) fn known(&self, of: &ObjectRef) -> Known {
         if self.may(&of.kind, ReadTarget::object(of.namespace.as_deref(), &of.name)) {
             self.writer.stores.known(of)
@@ -46,7 +46,7 @@ impl Run<'_> {
         }
     }
 
-    /// Returns whether the account may have the objects of a selection from the store.
+    /// Returns whether the account may list a selection from the store.
     pub(super) fn may_list(&self, of: &Selection) -> bool {
         self.may(&of.kind, ReadTarget::list(of.namespace.as_deref(), of.name.as_deref()))
     }
@@ -71,7 +71,7 @@ impl Run<'_> {
         answer
     }
 
-    /// Returns the whole object as it is now; `None` if it does not exist.
+    /// Gets the whole object from the API server; `None` if it does not exist.
     pub(super) async fn live(
         &self,
         resource: &Resource,
@@ -100,7 +100,7 @@ impl Run<'_> {
         Ok(self.live(resource, of).await?.as_ref().and_then(uid).map(str::to_owned))
     }
 
-    /// Fails unless the declaration lets the live object be written.
+    /// Fails unless the declared rules allow this verb on the live object.
     pub(super) async fn check_within(
         &self,
         resource: &Resource,
@@ -152,7 +152,7 @@ pub(super) fn addressed(
     path
 }
 
-/// Returns an object with no more than the fields that name it.
+/// Returns an object with only its apiVersion, kind, name, namespace and uid.
 pub(super) fn named(of: &ObjectRef, uid: Option<&str>) -> Value {
     let text = |key: &str, held: Option<&str>| {
         held.map(|held| (key.to_owned(), Value::String(held.to_owned())))

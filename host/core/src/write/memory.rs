@@ -1,4 +1,4 @@
-//! The memory of former writes, so that they are not sent again: per reconciled object, lost at a
+//! Remembers former writes of each reconciled object, so that they are not sent again. Lost at a
 //! restart.
 
 use std::collections::{HashMap, HashSet};
@@ -25,15 +25,15 @@ pub(super) struct ManagedObject {
 struct Remembered {
     /// The digest of a manifest, and the digests of our own fields after it was sent.
     sent: Option<(u128, Option<Pair>)>,
-    /// The `resourceVersion` at which no field that must be absent was there.
+    /// The `resourceVersion` at which no field of `absent` existed.
     nothing_present: Option<String>,
     /// The object of which fields must be absent.
     absent_from: Option<ObjectRef>,
 }
 
 impl Memory {
-    /// Remembers the own fields that a manifest led to, unless their digest equals that of the
-    /// manifest: then a later comparison needs no memory.
+    /// Remembers our own fields after a manifest was applied, unless their digest equals that of
+    /// the manifest: a later comparison then needs no memory.
     pub(super) fn sent(
         &self,
         key: &str,
@@ -52,7 +52,7 @@ impl Memory {
             Some((manifest, own));
     }
 
-    /// Returns whether a manifest led to exactly these own fields.
+    /// Returns whether applying a manifest resulted in exactly these own fields.
     pub(super) fn led_to(
         &self,
         key: &str,
@@ -63,7 +63,7 @@ impl Memory {
         self.0.lock().get(key).and_then(|of_key| of_key.get(managed)?.sent) == Some((manifest, own))
     }
 
-    /// Remembers the `resourceVersion` at which no field that must be absent was there.
+    /// Remembers the `resourceVersion` at which no field of `absent` existed.
     pub(super) fn nothing_present(
         &self,
         key: &str,
@@ -79,7 +79,7 @@ impl Memory {
             .nothing_present = Some(resource_version.to_owned());
     }
 
-    /// Returns whether no field that must be absent was there at that `resourceVersion`.
+    /// Returns whether no field of `absent` existed at that `resourceVersion`.
     pub(super) fn is_nothing_present(
         &self,
         key: &str,

@@ -1,4 +1,4 @@
-//! Deletes objects that were applied for this reconciled object before and are not any more.
+//! Deletes objects that were applied for this reconciled object before and are not in the plan.
 
 use std::{collections::HashSet, sync::Arc};
 

@@ -13,7 +13,7 @@ use crate::{
     store::Known,
 };
 
-/// The preconditions of a deletion, which identify the object that is meant.
+/// The preconditions of a deletion, which identify the object to delete.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Preconditions<'a> {
     pub(super) uid: Option<&'a str>,
@@ -82,9 +82,9 @@ impl Run<'_> {
         }
     }
 
-    /// Returns a refusal as a failure, unless the object to be deleted is gone: no such object, or
-    /// one with another uid. A conflict alone does not prove that: an object that was changed
-    /// meanwhile is answered in the same way.
+    /// Returns a refusal as a failure, unless the object to be deleted is gone: there is none, or
+    /// one with another uid. A 409 alone does not prove that: the API server also answers 409 for
+    /// an object that has changed.
     async fn unless_gone(
         &self,
         resource: &Resource,

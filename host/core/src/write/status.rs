@@ -45,7 +45,7 @@ impl Run<'_> {
             Err(Stop::Failed { refusal, managers })
                 if matches!(refusal.code, 404 | 409 | 422) && managers.is_empty() =>
             {
-                // If the object has gone in between, no status is needed.
+                // An object that was deleted meanwhile needs no status.
                 let live = self.live(&resource, of).await?;
                 let is_there = live.as_ref().is_some_and(|live| uid(live) == reconciled.uid());
                 if is_there { Err(Stop::Failed { refusal, managers }) } else { Ok(()) }

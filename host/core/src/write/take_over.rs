@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Run<'_> {
-    /// Makes the fields ours that the managers in `take_over` own, unless we have applied the
+    /// Moves the fields of the managers in `take_over` to our manager, unless we have applied the
     /// object before.
     pub(super) async fn take_over(&mut self, target: &Target<'_>) -> Result<(), Stop> {
         if self.context.take_over.is_empty() || !self.is_first(target) {
@@ -41,8 +41,8 @@ impl Run<'_> {
                 Ok(_) => return Ok(()),
                 Err(refusal) if matches!(refusal.code, 404 | 409 | 422) && round < MAX_ATTEMPTS => {
                 }
-                // A status may be written without the right to the object itself. The fields of the
-                // former operator that are not wanted any more then stay.
+                // The account may have the right to write the status but not the object. Unwanted
+                // fields of the former operator then stay.
                 Err(refusal) if refusal.code == 403 && !target.subresource.is_empty() => {
                     let object = display_ref(target.to);
                     let warning = format!("the status of {object} is not taken over: {refusal}");
@@ -67,8 +67,8 @@ impl Run<'_> {
 }
 
 /// Returns the object's `managedFields` with the fields of these managers under our name; `None` if
-/// there is nothing to take over, or if we own fields already. Only entries of one version become
-/// one: the fields of another version have other names.
+/// there is nothing to take over, or if we own fields already. Only entries of one API version are
+/// merged: fields have other names in another version.
 fn taken_over(object: &Value, from: &[String], target: &Target<'_>) -> Option<Value> {
     let text = |entry: &Value, key: &str| {
         entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -101,8 +101,8 @@ fn taken_over(object: &Value, from: &[String], target: &Target<'_>) -> Option<Va
     Some(left.chain([ours]).collect())
 }
 
-/// Merges two sets of fields. An empty set stands for the field itself; beside members, the key `.`
-/// does.
+/// Merges two sets of fields. An empty set stands for the field itself; in a set with members, the
+/// key `.` does.
 fn union(one: Value, other: Value) -> Value {
     let fields = |set: Value| match set {
         Value::Object(fields) => fields,

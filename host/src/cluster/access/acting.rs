@@ -1,8 +1,8 @@
 //! The host's right to act as an account: the verb `impersonate` on the `ServiceAccount`.
 //!
 //! Writes and watches are sent as the account, so the API server decides on them. Reads are
-//! answered from stores that all processors share: without this question, the host would read for
-//! any account that consents, even if nobody has granted the host the right to act as that account.
+//! answered from stores that all processors share: without this check, the host would read for any
+//! consenting account, even if the host was never granted the right to act as that account.
 
 use std::{
     collections::BTreeMap,

@@ -11,9 +11,9 @@ use mortise_core::{
 use tokio::time::Instant;
 
 /// The maximum number of answers kept for a processor: some MiB, and as many questions each minute.
-/// An account with rights to single objects only needs a question for each object; past this number
-/// the answers for single objects that the description does not need are forgotten, and the next
-/// run asks again.
+/// An account with rights to single objects only needs a question for each object; above the limit,
+/// answers for single objects that the description does not need are dropped, and the next run asks
+/// again.
 const MAX_ANSWERS: usize = 10_000;
 /// The API server's answers about one account.
 #[derive(Debug, Default)]
@@ -64,8 +64,8 @@ pub(super) struct Renewed {
     pub(super) unanswered: bool,
 }
 
-/// Returns the scopes from which a right may come, the widest first: all objects, the objects of
-/// the namespace, the object alone.
+/// Returns the scopes of rights that may allow an access, the widest first: all objects, the
+/// objects of the namespace, the object alone.
 pub(super) fn rungs<'a>(
     resource: &Resource,
     namespace: Option<&'a str>,
@@ -118,7 +118,7 @@ impl Answers {
     }
 
     /// Returns whether a verb is allowed, by a right to this scope or to a wider one; the inner
-    /// error is the question that was denied. Fails with the question that has no answer yet.
+    /// error is the denied question. Fails with the question that has no answer yet.
     pub(super) fn may(
         &self,
         resource: &Resource,

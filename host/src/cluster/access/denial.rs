@@ -1,5 +1,5 @@
-//! The denials of processors, for want of a right or of a declaration: logged once, counted, and
-//! kept as long as they hold.
+//! The denials of processors, for a missing right or a missing declaration: logged once, counted,
+//! and kept as long as they hold.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,12 +14,12 @@ use mortise_core::{
 use parking_lot::Mutex;
 
 /// The maximum number of distinct denials kept and reported for a processor. An operator fixes the
-/// first few; a guest can make up any number.
+/// first few; a guest can produce any number.
 const MAX_DENIALS: usize = 64;
 /// The maximum number of denials kept for one key: there may be many keys.
 const MAX_DENIALS_PER_KEY: usize = 16;
 
-/// The current denials, by processor and by the keys whose last run met them.
+/// The current denials, by processor and by the keys whose last run was denied.
 #[derive(Debug, Default)]
 pub struct Denials(Mutex<HashMap<Arc<str>, OfProcessor>>);
 
@@ -55,7 +55,7 @@ impl Denials {
         let distinct: BTreeMap<&Lack, &Denial> =
             denials.iter().map(|denial| (&denial.lack, denial)).collect();
         let new = self.replace(key, &distinct);
-        // Outside of the lock: the log's reader may be slow.
+        // After the lock is released: writing to the log may be slow.
         for Denial { lack, kind } in new {
             let (verb, kind) = (lack.verb(), display_kind(&kind));
             tracing::warn!(processor = %key.processor(), %account, verb, kind, %key, "denied: {lack}");
@@ -72,8 +72,8 @@ impl Denials {
         of.replace(key, denials)
     }
 
-    /// Returns the current denials of a processor's keys, each once, as far as they are kept; and
-    /// the number of those that are not kept.
+    /// Returns the distinct denials kept for a processor's keys, and the number of denials that are
+    /// not kept.
     pub fn of_processor(&self, processor: &str) -> (Vec<Denial>, usize) {
         let all = self.0.lock();
         let Some(of) = all.get(processor) else { return (Vec::new(), 0) };
@@ -104,7 +104,7 @@ fn forget(all: &mut HashMap<Arc<str>, OfProcessor>, key: &Key) {
 // === impl OfProcessor ===
 
 impl OfProcessor {
-    /// Replaces the denials of a key. Returns those that no key held before and that are kept now.
+    /// Replaces the denials of a key. Returns the kept denials that no key had before.
     fn replace(&mut self, key: &Key, denials: &BTreeMap<&Lack, &Denial>) -> Vec<Denial> {
         let (mut held, mut unknown) = (Vec::new(), Vec::new());
         for (lack, denial) in denials {
@@ -239,7 +239,7 @@ mod tests {
         let (held, more) = denials.of_processor("shop/loud");
         assert_eq!((held.len(), more), (MAX_DENIALS, 100_000 - MAX_DENIALS));
         assert_eq!(log.lines().len(), MAX_DENIALS, "what is not kept is not said");
-        // Runs without denials leave no trace, and there is room again.
+        // Runs without denials keep no entries and free their slots.
         for run in 0..100 {
             denials.keep(&key(&run.to_string()), &account, &[]);
         }

@@ -1,8 +1,8 @@
 //! The granted rules of a description, compared with what the account holds.
 //!
-//! The account itself is asked for its rules, in one request. Where the API server knows that its
-//! answer may not be all, or does not give one to the account, each right that is not among them is
-//! asked for with a `SubjectAccessReview`.
+//! The account itself is asked for its rules, in one request. If the API server marks its answer as
+//! incomplete, or does not let the account ask, each right that the answer lacks is asked for with
+//! a `SubjectAccessReview`.
 
 use futures::{StreamExt as _, stream};
 use mortise_core::{
@@ -26,9 +26,9 @@ impl Rights {
         self.not_held.lock().clone()
     }
 
-    /// Compares the granted rules of the description with what the account holds. If the API server
-    /// does not answer, the previous result stays. Returns whether the result has changed, and
-    /// whether an answer is missing.
+    /// Compares the granted rules of the description with the rules that the account holds. If the
+    /// API server does not answer, the previous result stays. Returns whether the result has
+    /// changed, and whether an answer is missing.
     pub(super) async fn compare_granted(&self) -> (bool, bool) {
         let rules = &self.description.grants;
         if rules.is_empty() {
@@ -58,7 +58,7 @@ impl Rights {
         let review = Outgoing::new(Method::Post, RULES_REVIEWS.to_owned(), Some(rules_review()));
         match self.cluster().send(&review).await {
             Ok(answer) => Ok(Held::of_review(&answer.body)),
-            // The account may not ask, which says nothing about its rules.
+            // The account may not ask; its rules are unknown.
             Err(refusal) if refusal.code == 403 => {
                 Ok(Held { is_incomplete: true, ..Held::default() })
             }
@@ -69,7 +69,7 @@ impl Rights {
         }
     }
 
-    /// Asks for each right of a rule that is not among those that were listed.
+    /// Asks for each right of a rule that the listed rules lack.
     async fn has_each(&self, rule: &GrantedRule, held: &Held) -> Result<bool, Unanswered> {
         let open = rule.rights().filter(|right| !held.has(right));
         let open: Vec<Value> = open.map(|right| right.review(&self.account)).collect();

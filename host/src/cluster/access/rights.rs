@@ -1,5 +1,5 @@
 //! The rights of one processor's account: asks for them and keeps the answers that the processor
-//! relies on.
+//! uses.
 
 use std::{
     collections::HashMap,
@@ -27,8 +27,8 @@ use super::{
 use crate::cluster::Cluster;
 
 pub(super) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// The maximum number of questions in flight, of all processors: a processor that declares much
-/// asks much.
+/// The maximum number of questions in flight, of all processors: many declarations need many
+/// questions.
 pub(super) const MAX_IN_FLIGHT: usize = 16;
 
 /// The rights of one processor's account, as far as they were asked for. One for each loaded
@@ -114,7 +114,7 @@ impl Rights {
         answers.needed.iter().filter(is_denied).cloned().collect()
     }
 
-    /// Asks for all rights that the description needs, and for those that it hands on.
+    /// Asks for all rights that the description needs, and for those that it grants in roles.
     pub(crate) async fn ask_needed(&self) {
         self.acting.ask().await;
         let needed = self.needed().await;
@@ -338,7 +338,7 @@ impl Rights {
             Ok(answer) => Ok(Some(answer.body)),
             Err(refusal) if refusal.code == 404 => Ok(None),
             Err(refusal) => match Question::refused(&refusal.message, &self.account) {
-                // The right was taken away since the API server was asked about it.
+                // The right was revoked after the API server was asked about it.
                 Some(question) => {
                     self.relies_on(&question);
                     Err(NotRead::Denied(question))

@@ -274,10 +274,10 @@ async fn what_is_declared_and_not_allowed_is_missing() {
     assert!(!rights.missing().iter().any(|line| line.contains("create events")));
 }
 
-/// A case's name, what the account says of itself, what reviews allow, and what is not held.
+/// A case's name, the account's own rules, the rights that reviews allow, the rules not held.
 type GrantCase<'a> = (&'a str, Option<serde_json::Value>, &'a [&'static str], Vec<GrantedRule>);
 
-/// Returns a description that hands on three rules.
+/// Returns a description that grants three rules in roles.
 fn granting() -> Arc<Description> {
     let rule = |value: &serde_json::Value| GrantedRule::from_value(value);
     let grants = vec![
@@ -333,8 +333,8 @@ async fn granted_rules_are_compared_with_those_that_the_account_holds() {
     assert_eq!(rights.not_held(), before);
 }
 
-/// Returns the rights that have changed after the first renewal that changes any, or none once the
-/// time is over, in milliseconds.
+/// Returns the rights changed by the first renewal that changes any, or none after `within`
+/// milliseconds.
 async fn renewed(access: &Access, within: u64) -> Vec<Arc<Rights>> {
     let mut renewals = access.renewals();
     let next = async {

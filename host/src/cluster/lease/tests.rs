@@ -79,8 +79,8 @@ async fn one_of_two_hosts_leads_until_it_is_told_to_stop_and_then_the_other_does
     second.stop().await.unwrap();
 }
 
-/// Returns how long after the end of a host, which has renewed its Lease meanwhile, another host
-/// has the Lease.
+/// Returns the time from the end of a host, which had renewed its Lease, until another host holds
+/// it.
 async fn taken_over_after(api: &EmbeddedApi) -> Duration {
     let first = Host::start(api, "first");
     first.guard.held().await;

@@ -82,7 +82,7 @@ where
     })
 }
 
-/// Kubernetes with a writer before it. Its store is as new as the last call of [`Bed::catch_up`].
+/// Kubernetes with a writer in front. Its store is as new as the last call of [`Bed::catch_up`].
 struct Bed {
     api: EmbeddedApi,
     cluster: Cluster,
@@ -125,7 +125,7 @@ impl Bed {
         bed
     }
 
-    /// Ends the host and starts it again: nothing is remembered, everything is listed anew.
+    /// Restarts the host: its memory is empty, and it lists everything again.
     async fn restart(&mut self) {
         (self.stores, self.writer) = fresh();
         self.catch_up().await;
@@ -158,8 +158,8 @@ impl Bed {
         }
     }
 
-    /// Tells the store of deletions: a list may be older than a write of ours, so a write that is
-    /// not in the list stays; the watch tells what was deleted.
+    /// Reports deletions to the store: a list may be older than a write of ours, so the store keeps
+    /// a write that the list lacks; deletions are reported by the watch.
     fn tell_deletions(&self, kind: &Kind, list: &Value) {
         let items = list["items"].as_array().unwrap();
         for (namespace, name, _) in self.stores.resource_versions(kind, &Scope::default()) {
@@ -237,7 +237,7 @@ impl Bed {
         self.writer.carry_out(plan, &self.cluster, &context).await
     }
 
-    /// Runs an outcome for the rule `r` that takes over what these managers own.
+    /// Runs an outcome for the rule `r` that takes over the fields of these managers.
     async fn run_taking(&self, outcome: Outcome, take_over: &[String]) -> Written {
         self.catch_up().await;
         let reference = rule_ref("r");
@@ -283,7 +283,7 @@ impl Bed {
         self.foreign(Method::MergePatch, of, "?fieldManager=kubectl-edit", body).await
     }
 
-    /// Returns how many changes the API server was asked for since the last call.
+    /// Returns the number of changes requested from the API server since the last call.
     fn writes(&self) -> u64 {
         let writing =
             [Verb::Create, Verb::Update, Verb::Patch, Verb::Delete, Verb::DeleteCollection];
@@ -345,7 +345,7 @@ fn grant() -> Grant {
     Grant::new(&description).unwrap()
 }
 
-/// Returns a definition in group `x.dev` whose objects hold anything.
+/// Returns a definition in group `x.dev` whose objects may have any fields.
 fn definition(kind: &str, plural: &str) -> Value {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({
@@ -459,7 +459,7 @@ fn actions(written: &Written) -> Vec<String> {
         .collect()
 }
 
-/// Fails if a write was refused.
+/// Asserts that no write was refused.
 fn fine(written: &Written) {
     assert!(
         written.failures.is_empty() && written.waits.is_empty() && written.warnings.is_empty(),

@@ -20,7 +20,7 @@ pub(super) struct Raw(Box<Came>);
 struct Came {
     metadata: ObjectMeta,
     object: Value,
-    /// The type that an object with metadata only names, if it names one.
+    /// The type named by an object that holds only metadata, if any.
     types: Option<TypeMeta>,
 }
 
@@ -40,7 +40,7 @@ impl Raw {
     }
 
     pub(super) fn from_metadata(partial: &PartialObjectMeta<Self>) -> Self {
-        // `ObjectMeta` consists of texts, numbers and maps of texts: JSON can hold all of it.
+        // `ObjectMeta` consists of texts, numbers and maps of texts, which JSON can represent.
         let metadata = serde_json::to_value(&partial.metadata).unwrap_or_default();
         let mut raw = Self::new(serde_json::json!({ "metadata": metadata }));
         // A watch of metadata delivers objects of the kind `PartialObjectMetadata`, whatever their
@@ -59,7 +59,7 @@ impl Raw {
         let is_it =
             group.is_none_or(|of| of == kind.group) && named.is_none_or(|name| name == kind.kind);
         (!is_it).then(|| {
-            // No name of a kind is longer.
+            // Names of kinds have at most 63 characters.
             let of: String = named.unwrap_or_default().chars().take(63).collect();
             format!("the API server sent an object of kind `{of}` in its place")
         })
@@ -70,7 +70,7 @@ impl Raw {
     }
 }
 
-/// Shows which object it is, and no more: the object may be a Secret.
+/// Prints the object's identity only: the object may be a Secret.
 impl fmt::Debug for Raw {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ObjectMeta { namespace, name, resource_version, .. } = self.meta();

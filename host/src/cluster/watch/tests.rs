@@ -74,7 +74,7 @@ mod hostile {
     const HOSTILE: usize = 20;
 
     /// Returns a server of config maps that answers lists and watches with these answers, in this
-    /// order, and with the last one from then on; and the queries that it gets.
+    /// order, and repeats the last one; and the queries that it receives.
     fn server(answers: Vec<Answer>) -> (Cluster, Arc<Mutex<Vec<String>>>) {
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
         let queries = Arc::clone(&asked);
@@ -125,7 +125,7 @@ mod hostile {
         })
     }
 
-    /// An answer of 1 GiB without a line end. Counts the bytes that are taken of it.
+    /// An answer of 1 GiB without a line end. Counts the bytes read from it.
     fn endless(taken: &Arc<AtomicUsize>) -> Answer {
         let taken = Arc::clone(taken);
         Arc::new(move || {
@@ -155,7 +155,7 @@ mod hostile {
         }
     }
 
-    /// Watches config maps until this one is known. Returns the stores, and how long that took.
+    /// Watches config maps until this one is known. Returns the stores and the time taken.
     async fn until_known(cluster: &Cluster, name: &str) -> (Stores, Duration) {
         let (stores, begun) = (Stores::new(), Instant::now());
         let wanted = Wanted { fields: Fields::whole(), matching: BTreeSet::new(), written: false };

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A record that the next start can use, with fields that no other record has.
+/// A record that the next start can use, with unique fields.
 fn record_of(name: &str, seed: u64) -> Arc<Record> {
     let digest = Digest::of(false, [name.as_bytes()]);
     let mut record = Record::new(&key(name), 0);
@@ -253,8 +253,8 @@ fn records_of_one_file_share_what_they_have_in_common() {
     assert!(Arc::ptr_eq(&a.wrote[0].manager, &b.wrote[0].manager));
 }
 
-/// Pins the encoding of a record: it does not describe itself, so a start would take for its own
-/// what a former version encoded differently.
+/// Pins the encoding of a record: postcard is not self-describing, so a host would misread records
+/// that a former version encoded differently.
 #[test]
 fn what_a_record_is_made_of_is_what_the_header_says() {
     let mut record = Record::clone(&record_of("a", 1));

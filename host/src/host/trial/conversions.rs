@@ -1,10 +1,10 @@
-//! The trial of the conversions of a version: objects are converted to each version and back, and
-//! compared with what they were.
+//! The trial of the conversions of a version: objects are converted to each other version and back,
+//! and compared with the originals.
 //!
-//! *Guarantees.* Objects that the processor's account may not read are not tried, since a message
-//! says how a field changed. An object that the former version breaks in the same way is no fault
-//! of the new one. Time, memory and the message are bounded, whatever the objects are; an object
-//! for which there was no time counts as passed.
+//! *Guarantees.* Objects that the processor's account may not read are not tried, since messages
+//! say how a field changed. Objects that the former version breaks in the same way do not count.
+//! Time, memory and message length are bounded for all inputs; objects that are not tried before
+//! the timeout count as passed.
 
 use std::time::{Duration, Instant};
 
@@ -21,16 +21,16 @@ use serde_json::Value;
 use super::{Host, NotSwapped, Prepared, rank};
 use crate::host::{Hooking, NoAnswer};
 
-/// The objects of a kind that a version is tried with.
+/// The maximum number of objects of a kind that a version is tried with.
 const TRIED_OBJECTS: usize = 100;
-/// The objects of a kind that are looked for: some of them the account may not read.
+/// The maximum number of candidates of a kind: the account may not read some of them.
 const CANDIDATE_OBJECTS: usize = 3 * TRIED_OBJECTS;
-/// The bytes of the objects of a kind, past which no further one is taken.
+/// The total size of the objects of a kind, in bytes, at which no more are added.
 const MAX_OBJECTS_BYTES: usize = 8 << 20;
-/// The bytes that may be added to an object on its way: the API server takes 256 KiB of
+/// The maximum growth of an object in conversions, in bytes: the API server accepts 256 KiB of
 /// annotations.
 const MAX_ADDED_BYTES: usize = 1 << 20;
-/// The time for all conversions of a trial.
+/// The timeout of all conversions of a trial.
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The conversions of a version and those of the former one.
@@ -41,13 +41,13 @@ struct Trial<'a> {
     ends: Instant,
 }
 
-/// An object as its store has it.
+/// An object from its store.
 struct Held {
     name: String,
     json: Bytes,
 }
 
-/// A way to another version and back.
+/// A round trip: a conversion to another version and back.
 struct Way<'a> {
     kind: &'a str,
     /// The apiVersion of the objects.
@@ -70,7 +70,8 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Fails if an object is not as it was, though the former version converts it.
+    /// Fails if a round trip breaks an object and the former version does not break it in the same
+    /// way.
     pub(super) async fn try_conversions(&self, new: &Prepared) -> Result<(), NotSwapped> {
         let former = self.hooking(new.name());
         let ends = Instant::now() + TRIAL_TIMEOUT;
@@ -97,8 +98,7 @@ impl Host {
         Ok(())
     }
 
-    /// Returns objects of a reconciler, as far as their list has come and the account may read
-    /// them.
+    /// Returns the listed objects of a reconciler that the account may read.
     async fn at_hand(&self, new: &Prepared, reconciler: &str) -> Vec<Held> {
         let mut registrations = new.reconcilers.iter().zip(&new.registrations);
         let registration = registrations.find(|(of, _)| of.name == *reconciler);
@@ -123,7 +123,7 @@ impl Host {
     }
 }
 
-/// Returns the ways from the version of a kind to all others.
+/// Returns the round trips from the version of a kind to all other versions.
 fn ways<'a>(kind: &'a Kind, of: &'a Converted) -> impl Iterator<Item = Way<'a>> {
     let api_version = |version: &str| format!("{}/{version}", kind.group);
     let others = of.versions.iter().filter(|version| **version != kind.version);
@@ -141,9 +141,9 @@ impl Trial<'_> {
         Instant::now() >= self.ends
     }
 
-    /// Returns the first object that the new version breaks on a way, if there is one. All go in
-    /// batches, as they do when they are listed; those that are not as they were go once more, each
-    /// alone.
+    /// Returns the first object that the new version breaks in a round trip, if any. Objects are
+    /// converted in batches, as for lists; those that come back different are converted again one
+    /// by one.
     async fn first_broken(&self, way: &Way<'_>, objects: &[Held]) -> Option<Broken> {
         let sizes: Vec<usize> = objects.iter().map(|object| object.json.len()).collect();
         for batch in batches(&sizes) {
@@ -167,7 +167,7 @@ impl Trial<'_> {
         None
     }
 
-    /// Returns what the new version breaks of an object, unless the former version does so, too.
+    /// Returns how the new version breaks an object, unless the former version breaks it, too.
     async fn problem(&self, way: &Way<'_>, object: &Held) -> Option<String> {
         let only = std::slice::from_ref(object);
         let found = self.there_and_back(self.new, way, only).await;
@@ -212,8 +212,8 @@ impl Trial<'_> {
 // === impl Held ===
 
 impl Held {
-    /// Returns what is not as it was; what `former`, the answer of the former version, has not as
-    /// it was either does not count.
+    /// Describes the first difference between the object and `back`, its round trip. Differences
+    /// that are also in `former`, the round trip of the former version, do not count.
     fn damage(&self, back: &str, former: Option<&String>) -> Option<String> {
         if former.is_some_and(|former| self.is_outgrown_by(former)) {
             return None;
@@ -227,7 +227,7 @@ impl Held {
         Some(format!("`{path}` is not as it was"))
     }
 
-    /// Returns whether an object is larger than one that is as it was can be: it is not parsed.
+    /// Returns whether `back` is too large to equal the object, so that it is not parsed.
     fn is_outgrown_by(&self, back: &str) -> bool {
         back.len() > self.json.len() + MAX_ADDED_BYTES
     }

@@ -20,13 +20,13 @@ const REOPEN_DELAY: Duration = Duration::from_mins(10);
 /// The refusals of one version.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
-    /// True if a want has no watch because the version has as many watches as it may.
+    /// True if a want has no watch because the version has its maximum number of watches.
     watches: bool,
-    /// True if a demand was dropped because the version has demanded as many watches as it may.
+    /// True if a demand was dropped because the version has demanded its maximum number of watches.
     turned_away: bool,
-    /// The watches whose stores were too large, and when each is tried again.
+    /// The watches whose stores were too large, each with the time of its next attempt.
     stores: Vec<(Watch, Instant)>,
-    /// The handle by which the version's reads know the refusals.
+    /// The handle that passes the refusals to the version's reads.
     limited: Limited,
 }
 
@@ -57,7 +57,7 @@ impl Refused {
         self.watches || self.turned_away
     }
 
-    /// Drops the refusals of stores that are over. Returns whether there were any.
+    /// Drops expired refusals of stores. Returns whether there were any.
     fn try_again(&mut self, now: Instant) -> bool {
         let before = self.stores.len();
         self.stores.retain(|(_, again)| *again > now);
@@ -68,11 +68,11 @@ impl Refused {
 // === impl Watches ===
 
 impl Watches {
-    /// Handles a store that has grown. Data that it holds for versions that are gone is dropped
+    /// Handles a store that has grown. Data that it holds only for removed versions is dropped
     /// first. Otherwise the store is taken from each version whose stores together would exceed
     /// [`Bounds::store_mib`] even if no other version used them. It is kept for the other versions,
-    /// without what only the refused ones wanted, and closed when no version is left. Returns
-    /// `None` if all versions are within their bounds, or if the watch is not open.
+    /// without the data that only the refused ones wanted, and closed when no version is left.
+    /// Returns `None` if all versions are within their bounds, or if the watch is not open.
     ///
     /// `held` returns roughly the bytes of a store: of all its fields, or of these fields alone.
     ///
@@ -137,7 +137,7 @@ impl Watches {
         theirs.map(|open| held(&open.started.watch)).fold(0, usize::saturating_add) > most
     }
 
-    /// Plans the stores again whose refusals are over; `None` if there are none.
+    /// Plans the watches anew if refusals of stores have expired; `None` if none have.
     pub(in crate::host) fn try_again(&mut self, now: Instant) -> Option<Steps> {
         let again = |needs: &mut Needs| needs.refused.try_again(now);
         let is_any = self.users.values_mut().map(again).fold(false, |any, one| any | one);
@@ -169,7 +169,7 @@ impl Watches {
         met
     }
 
-    /// Sets for the reads of each version what is refused, and why.
+    /// Passes the refusals of each version, with the reasons, to its reads.
     pub(super) fn log_limits(&self) {
         let why_watches: Arc<str> = self.of_watches().into();
         let why_stores: Arc<str> = self.of_stores().into();
@@ -201,7 +201,7 @@ impl Watches {
 // === impl Needs ===
 
 impl Needs {
-    /// Returns the union of what is wanted of the objects of a watch.
+    /// Returns the union of the wants that a watch covers.
     fn wanted_of(&self, watch: &Watch) -> Option<Wanted> {
         let wants = self.wants.iter().filter(|(kind, scope, _)| watch.covers(kind, scope));
         union(wants.map(|(.., wanted)| wanted.clone()))
@@ -212,7 +212,7 @@ fn union(all: impl Iterator<Item = Wanted>) -> Option<Wanted> {
     all.reduce(|all, more| all.union(&more))
 }
 
-/// Returns whether `one` has all that `other` has, and more.
+/// Returns whether `one` is a strict superset of `other`.
 fn is_more(one: &Wanted, other: &Wanted) -> bool {
     let has_all = one.fields.covers_all(&other.fields)
         && one.matching.is_superset(&other.matching)

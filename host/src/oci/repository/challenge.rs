@@ -1,5 +1,4 @@
-//! The answer to a registry that asks who asks: basic authentication, or a token of its token
-//! service.
+//! Authentication at a registry after a 401: basic authentication, or a token of its token service.
 
 use http::{
     HeaderMap, HeaderValue, Method,
@@ -18,10 +17,10 @@ use crate::oci::{
 
 /// The largest answer of a token service.
 const MAX_TOKEN_BYTES: usize = 64 << 10;
-/// The name by which a token service knows this program.
+/// The client ID that is sent to a token service.
 const CLIENT: &str = "mortise";
 
-/// The way in which a registry wants to know who asks.
+/// The authentication scheme that a registry requests.
 #[derive(Debug, PartialEq, Eq)]
 enum Challenge {
     Basic,
@@ -35,7 +34,7 @@ struct Token {
 }
 
 impl Repository {
-    /// Returns the header that a registry accepts which has answered 401 with these headers.
+    /// Returns the `Authorization` header for a registry that answered 401 with these headers.
     /// `is_loopback`: it is this machine.
     pub(super) async fn authorization(
         &self,
@@ -44,7 +43,7 @@ impl Repository {
     ) -> Result<HeaderValue, Error> {
         let challenges = headers.get_all(WWW_AUTHENTICATE).into_iter();
         let challenges = challenges.filter_map(|value| value.to_str().ok()).filter_map(parse);
-        // A token can do less than a password.
+        // A token has fewer rights than a password.
         let challenge = challenges.max_by_key(|challenge| *challenge != Challenge::Basic);
         match challenge {
             Some(Challenge::Bearer { realm, service }) => {
@@ -66,7 +65,7 @@ impl Repository {
         basic.ok_or_else(|| self.denied("it asks for a password, and there is only a token for it"))
     }
 
-    /// Asks the registry's token service for a token.
+    /// Requests a token from the registry's token service.
     async fn token(
         &self,
         (from, is_loopback): (&Address, bool),
@@ -83,7 +82,7 @@ impl Repository {
             let found = "it is to give a token without TLS".to_owned();
             return Err(Error::AddressRefused { host: at.host, found });
         }
-        // The token, too, would go to the registry without TLS.
+        // The token, too, would be sent to the registry without TLS.
         if self.credentials.is_some() && !(at.is_tls && from.is_tls) {
             return Err(self.denied("it asks for credentials, which are sent over TLS only"));
         }
@@ -150,13 +149,13 @@ impl Repository {
     }
 }
 
-/// Reads a text as a challenge.
+/// Parses a text as a challenge.
 #[cfg(any(test, fuzzing))]
 pub(super) fn check(text: &str) {
     drop(parse(text));
 }
 
-/// Reads one challenge; `None` for one that is not known.
+/// Parses one challenge; `None` for an unknown scheme.
 fn parse(header: &str) -> Option<Challenge> {
     let (scheme, mut rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
     if scheme.eq_ignore_ascii_case("basic") {

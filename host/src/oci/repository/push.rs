@@ -1,4 +1,4 @@
-//! Writes to a repository: blobs, manifests, and manifests about others.
+//! Writes to a repository: blobs, manifests, and referrers.
 
 use std::{fs::File, io, os::unix::fs::FileExt as _, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::oci::{
     transport::Body,
 };
 
-/// The bytes of a file that are sent at once.
+/// The size of the chunks in which a file is sent.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The bytes of a blob to be uploaded.
@@ -31,7 +31,7 @@ pub enum Blob<'a> {
 }
 
 impl Repository {
-    /// Uploads a blob, unless the registry has it.
+    /// Uploads a blob, unless the registry already has it.
     ///
     /// # Errors
     ///
@@ -87,8 +87,8 @@ impl Repository {
         Ok(())
     }
 
-    /// Adds a manifest to those that say something about another one: the registry does that by
-    /// itself, or has the list under a tag.
+    /// Pushes a manifest as a referrer of another one. If the registry does not list it, the index
+    /// under the referrers tag is updated.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Blob<'_> {
     }
 }
 
-/// Returns the content of a file, part by part.
+/// Returns the content of a file in chunks.
 fn frames(file: Arc<File>) -> impl Stream<Item = io::Result<Frame<Bytes>>> + Send + Sync {
     stream::try_unfold((file, 0), |(file, at)| async move {
         let mut part = vec![0; CHUNK_BYTES];

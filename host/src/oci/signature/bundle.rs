@@ -1,5 +1,5 @@
-//! Bundles of Sigstore: what cosign 3 stores. Of an artifact they hold a statement about its digest
-//! in an envelope (DSSE), of a file the signature of its bytes.
+//! Sigstore bundles, the format of cosign 3. For an artifact, a bundle holds a statement about its
+//! digest in a DSSE envelope; for a file, the signature of its bytes.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use crate::oci::artifact::shown;
 
 /// The media type of a bundle, which names its version.
 pub(super) const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
-/// The media types that are read: the versions differ in what they say about certificates and logs.
+/// The prefix of accepted media types: versions differ in their certificates and logs only.
 const READ: &str = "application/vnd.dev.sigstore.bundle";
-/// The type of a statement by which an artifact is signed. Other statements say other things about
-/// it, such as what it was built from, and make no signature.
+/// The predicate type of a signature. Statements of other types, such as build provenance, do not
+/// count as signatures.
 pub(super) const PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 const STATEMENT: &str = "https://in-toto.io/Statement/v1";
 const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
@@ -99,7 +99,7 @@ pub(super) fn verify_manifest(
         (Err(one), Err(_)) => Err(one),
     });
     let by = by.unwrap_or_else(|| Err("it is signed by nobody".to_owned()))?;
-    // Not before its signature was verified: the statement is a stranger's text else.
+    // Parsed only after its signature was verified: until then, the statement is untrusted.
     let statement: Value = serde_json::from_slice(&payload).map_err(|_| "it is no JSON")?;
     let text = |at: &str| statement.pointer(at).and_then(Value::as_str).unwrap_or_default();
     if text("/_type") != STATEMENT || text("/predicateType") != PREDICATE {
@@ -135,8 +135,8 @@ fn parse(bundle: &str) -> Result<Bundle, String> {
     Err(format!("it is no bundle of Sigstore, but `{}`", shown(&bundle.media_type)))
 }
 
-/// Returns the bytes of which an envelope holds the signature: type and content with their lengths,
-/// so that neither can be taken for a part of the other.
+/// Returns the bytes that an envelope's signature covers (DSSE's PAE): type and content with their
+/// lengths, so that neither can be taken for a part of the other.
 fn signed_part(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let head = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len());
     [head.as_bytes(), payload].concat()

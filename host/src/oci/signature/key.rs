@@ -1,4 +1,4 @@
-//! Keys: ECDSA on the curve P-256 with SHA-256, which is what cosign makes.
+//! Keys: ECDSA on the curve P-256 with SHA-256, the default of cosign.
 
 use std::{fmt, sync::Arc};
 
@@ -15,33 +15,33 @@ use rustls::pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer, pem::PemObj
 
 use super::super::Digest;
 
-/// The bytes before the point in a public key of P-256: a sequence of an algorithm
+/// The DER prefix of a public key of P-256, before its point: a sequence of an algorithm
 /// (`id-ecPublicKey` on `prime256v1`) and a bit string.
 const SPKI: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
     0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
-/// The bytes of a point that is not compressed.
+/// The size of an uncompressed point, in bytes.
 const POINT_BYTES: usize = 65;
 
-/// A key that signatures are verified by. Cheap to clone.
+/// A public key that verifies signatures. Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     point: Arc<[u8]>,
     id: KeyId,
 }
 
-/// The identity of a key: the digest of its public half.
+/// The identity of a key pair: the digest of the public key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(Digest);
 
-/// A key that signs.
+/// A private key that signs.
 pub struct PrivateKey {
     pair: EcdsaKeyPair,
     random: SystemRandom,
 }
 
-/// The reason why a text is no key.
+/// The reason why a text is not a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0}; a public key of ECDSA on P-256 in PEM is accepted, as `cosign generate-key-pair` writes it (`-----BEGIN PUBLIC KEY-----`)"
@@ -51,7 +51,7 @@ pub struct InvalidKey(&'static str);
 // === impl PublicKey ===
 
 impl PublicKey {
-    /// Reads one key in PEM.
+    /// Parses one public key in PEM.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl PublicKey {
         self.id
     }
 
-    /// Returns whether a message was signed by the private half of this key.
+    /// Returns whether the matching private key has signed a message.
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &self.point);
         key.verify(message, signature).is_ok()
@@ -90,13 +90,13 @@ impl fmt::Debug for PublicKey {
 // === impl KeyId ===
 
 impl KeyId {
-    /// Returns the identity as a bundle names it.
+    /// Returns the identity in the form of a bundle's `hint`.
     pub(super) fn hint(self) -> String {
         STANDARD.encode(self.0.bytes())
     }
 }
 
-/// The first digits: enough to tell keys apart.
+/// Shows the first digits: enough to tell keys apart.
 impl fmt::Display for KeyId {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "{:.16}", self.0.hex())
@@ -112,11 +112,11 @@ impl fmt::Debug for KeyId {
 // === impl PrivateKey ===
 
 impl PrivateKey {
-    /// Reads a key in PEM that is not encrypted: PKCS #8.
+    /// Parses an unencrypted private key in PEM: PKCS #8.
     ///
     /// # Errors
     ///
-    /// Fails for anything else, and says what is accepted.
+    /// Fails for any other text, and names the accepted format.
     pub fn parse(pem: &[u8]) -> anyhow::Result<Self> {
         let der = PrivatePkcs8KeyDer::from_pem_slice(pem).ok().context(
             "it holds no private key in PKCS #8 (`-----BEGIN PRIVATE KEY-----`), as `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256` writes it",
@@ -124,7 +124,7 @@ impl PrivateKey {
         Self::from_pkcs8(der.secret_pkcs8_der())
     }
 
-    /// Reads a key in the binary form of PKCS #8.
+    /// Parses a private key in DER: PKCS #8.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl PrivateKey {
         Ok(Self { pair, random })
     }
 
-    /// Returns the public half.
+    /// Returns the public key.
     pub fn public(&self) -> PublicKey {
         let point = self.pair.public_key().as_ref();
         let id = KeyId(Digest::of(&[&SPKI, point].concat()));

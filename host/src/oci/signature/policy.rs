@@ -1,4 +1,4 @@
-//! The signatures that modules need: by keys of their Processor, and by keys of the host.
+//! Signature policies: the keys that a Processor and the host require for modules.
 
 use std::fmt;
 
@@ -6,21 +6,21 @@ use serde::Deserialize;
 
 use super::{KeyId, PublicKey, Verified};
 
-/// The signatures that the host requires, whatever a Processor says.
+/// The signatures that the host requires, regardless of the Processor.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     rules: Vec<Rule>,
 }
 
-/// A rule: it covers all names that begin with its prefix.
+/// A rule for all names that begin with its prefix.
 #[derive(Debug, Clone)]
 struct Rule {
     prefix: String,
-    /// The keys, one of which must have signed; `None` if nothing has to be signed.
+    /// The accepted keys: one of them must have signed; `None` if no signature is required.
     keys: Option<Vec<PublicKey>>,
 }
 
-/// The form of the file.
+/// The format of the policy file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -38,27 +38,27 @@ struct InFile {
     unsigned: bool,
 }
 
-/// The reason why a text is no policy.
+/// The reason why a text is not a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0}; `rules:` is accepted, a list with a `prefix` (of an image or of a path below /modules/; all if absent), and `keys` in PEM or `unsigned: true`"
 )]
 pub struct InvalidPolicy(String);
 
-/// The keys that a module needs signatures of: at least one of each list.
+/// The required signatures of a module: by at least one key of each list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Requirement {
     lists: Vec<(Origin, Vec<PublicKey>)>,
 }
 
-/// The place that requires a signature.
+/// The source of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Processor,
     Host,
 }
 
-/// A module that is not signed as required.
+/// The error of a module that is not signed as required.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unsigned {
     origin: Origin,
@@ -72,7 +72,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// Fails for a text of another form, and for keys that are none.
+    /// Fails for a text of another format, and for invalid keys.
     pub fn parse(text: &str) -> Result<Self, InvalidPolicy> {
         let file: File = serde_saphyr::from_str(text)
             .map_err(|error| InvalidPolicy(error.to_string().replace('\n', " ")))?;
@@ -94,8 +94,8 @@ impl Policy {
         Ok(Self { rules })
     }
 
-    /// Returns the keys, one of which must have signed the module of this name; `None` if it need
-    /// not be signed.
+    /// Returns the keys, one of which must have signed the module of this name; `None` if no
+    /// signature is required.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ impl Policy {
 // === impl Rule ===
 
 impl Rule {
-    /// Returns whether the name begins with the prefix, at the border of a part.
+    /// Returns whether the prefix matches the name, at a path separator.
     fn covers(&self, name: &str) -> bool {
         let rest = name.strip_prefix(self.prefix.as_str());
         let is_at_border =
@@ -126,8 +126,8 @@ impl Rule {
 // === impl Requirement ===
 
 impl Requirement {
-    /// Returns what is required of the module of a name: by the keys of a Processor, if it names
-    /// some, and by the host, if it has a policy.
+    /// Returns the requirement for a module's name: by the keys of its Processor, if there are
+    /// some, and by the host's policy, if there is one.
     ///
     /// # Errors
     ///
@@ -143,21 +143,21 @@ impl Requirement {
         Ok(Self { lists: own.into_iter().chain(of_host).collect() })
     }
 
-    /// Returns whether no signature is needed.
+    /// Returns whether no signature is required.
     pub fn is_nothing(&self) -> bool {
         self.lists.is_empty()
     }
 
-    /// Returns all keys that may be asked for.
+    /// Returns all accepted keys.
     pub fn keys(&self) -> Vec<&PublicKey> {
         self.lists.iter().flat_map(|(_, keys)| keys).collect()
     }
 
-    /// Fails if what was verified is not enough.
+    /// Fails if the verified signatures do not meet the requirement.
     ///
     /// # Errors
     ///
-    /// Says what was found, and which keys are accepted.
+    /// The message names the signatures found and the accepted keys.
     pub fn check(&self, verified: &Verified) -> Result<(), Unsigned> {
         for (origin, keys) in &self.lists {
             let required = verified.require(keys);
@@ -166,7 +166,7 @@ impl Requirement {
         Ok(())
     }
 
-    /// Returns whether signatures by these keys are enough.
+    /// Returns whether signatures by these keys meet the requirement.
     pub fn is_met_by<'a>(&self, by: impl Fn(&KeyId) -> bool + 'a) -> bool {
         self.lists.iter().all(|(_, keys)| keys.iter().any(|key| by(&key.id())))
     }

@@ -1,4 +1,4 @@
-//! Signatures of artifacts in a registry: where cosign puts them.
+//! Signatures of artifacts in a registry, stored as cosign does.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::oci::{
     artifact::{self, Descriptor, Manifest},
 };
 
-/// The most signatures of an artifact that are looked at, of each format.
+/// The maximum number of signatures of an artifact that are read, of each format.
 const MAX_SIGNATURES: usize = 32;
 /// The largest signature.
 const MAX_SIGNATURE_BYTES: u64 = 256 << 10;
@@ -28,16 +28,16 @@ pub enum Format {
     Tag,
 }
 
-/// Returns the signatures of a manifest, of both formats. There may be none.
+/// Returns the signatures of a manifest, of both formats; possibly none.
 ///
 /// # Errors
 ///
-/// Fails if the registry does not answer, and for answers that are not what they should be.
+/// Fails if the registry does not answer, or gives an invalid answer.
 pub async fn fetch(repository: &Repository, of: Digest) -> Result<Vec<Signature>, Error> {
     let mut found = Vec::new();
     let referrers = repository.referrers(of).await?;
     let is_bundle = |referrer: &&Descriptor| {
-        // A list that was made by hand may leave the type out.
+        // A hand-made list may lack the type.
         referrer.artifact_type.as_deref().is_none_or(|of| of == bundle::MEDIA_TYPE)
     };
     for referrer in referrers.iter().filter(is_bundle).take(MAX_SIGNATURES) {
@@ -61,7 +61,7 @@ pub async fn fetch(repository: &Repository, of: Digest) -> Result<Vec<Signature>
     Ok(found)
 }
 
-/// Stores a signature of a manifest beside those that there are.
+/// Stores a signature of a manifest beside the existing ones.
 ///
 /// # Errors
 ///
@@ -119,7 +119,7 @@ fn manifest(config: Descriptor, layers: Vec<Descriptor>) -> Manifest {
     }
 }
 
-/// Returns the configuration of an image without anything that runs, which registries expect.
+/// Returns an image configuration without a program, which registries require.
 fn config_of(layers: &[Descriptor]) -> Vec<u8> {
     let digests: Vec<Digest> = layers.iter().map(|layer| layer.digest).collect();
     let config = serde_json::json!({

@@ -24,7 +24,7 @@ fn recorded(text: &str) -> Signature {
     serde_json::from_str(text).unwrap()
 }
 
-/// Returns the reason why this is no signature of the recorded artifact by the recorded key.
+/// Returns the reason why this signature of the recorded artifact is refused.
 fn refused(signature: Signature) -> String {
     refused_of(Digest::of(MANIFEST), signature)
 }
@@ -176,7 +176,7 @@ fn what_is_signed_here_is_verified_here() {
 
 #[test]
 fn only_public_keys_of_one_kind_are_accepted() {
-    // Of the curve P-384, and of Ed25519.
+    // Keys on the curve P-384, and of Ed25519.
     let p384 = "-----BEGIN PUBLIC KEY-----\nMHYwEAYHKoZIzj0CAQYFK4EEACIDYgAE37pYhP5WIuY6ABBhWACNKYrG9V7P6kVf\naVDn/DVSSyxfVDsbCJKbMSjRdK+F5yJLv1b4g5ur2ZT9s3UvVbCTTUhhYZTYpVdC\n9PoCq2vNyhzpA8n1KgKTB/EzF1kB0BPr\n-----END PUBLIC KEY-----\n";
     let ed25519 = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
     let cases = [

@@ -91,7 +91,7 @@ async fn half_a_blob_is_not_seen_and_leaves_nothing() {
 
 #[tokio::test]
 async fn what_was_used_longest_ago_makes_room_and_what_is_kept_stays() {
-    // Two modules and their manifests, and not three.
+    // Space for two modules and their manifests, but not for three.
     let fixture = Fixture::new(3600);
     let mut put = Vec::new();
     for (of, minutes) in [(1, 3), (2, 2)] {
@@ -121,7 +121,7 @@ async fn what_was_used_longest_ago_makes_room_and_what_is_kept_stays() {
 
 #[tokio::test]
 async fn blobs_that_are_written_at_the_same_time_do_not_take_the_same_room() {
-    // Room for two modules, and not for three.
+    // Space for two modules, but not for three.
     let fixture = Fixture::new(2500);
     let make_room = async |bytes: u64| fixture.store.make_room(bytes, BTreeSet::new()).await;
     let (first, second) = (make_room(1000).await.unwrap(), make_room(1000).await.unwrap());
@@ -133,7 +133,7 @@ async fn blobs_that_are_written_at_the_same_time_do_not_take_the_same_room() {
     let mut writer = fixture.store.begin(Some(first)).await.unwrap();
     writer.take(module(1).into()).await.unwrap();
     writer.finish(digest).await.unwrap();
-    // One that is broken off gives its room back, too.
+    // An aborted blob releases its space, too.
     for _ in 0..2 {
         let room = make_room(1500).await.unwrap();
         drop(fixture.store.begin(Some(room)).await.unwrap());

@@ -1,5 +1,4 @@
-//! A registry of the tests' own, which misbehaves as it is told to. Also included by
-//! `tests/it/registry`.
+//! A fake registry for tests, which can be made to misbehave. Also included by `tests/it/registry`.
 
 use std::{
     collections::BTreeMap,
@@ -18,12 +17,12 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// The certificate of the authority that has signed the registry's own.
+/// The CA certificate that has signed the registry's own.
 pub const AUTHORITY: &[u8] = include_bytes!("tls/ca.pem");
 const CERTIFICATE: &[u8] = include_bytes!("tls/server.pem");
 const KEY: &[u8] = include_bytes!("tls/server.key");
 
-/// A request, as the registry has got it.
+/// A request that the registry received.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub method: String,
@@ -39,15 +38,15 @@ pub struct Answer {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// The length that is said, if it is not that of the body.
+    /// The `Content-Length`, if it differs from the body's.
     pub length: Option<u64>,
-    /// The bytes that are sent before the connection is closed; all if absent.
+    /// The number of bytes sent before the connection is closed; all if absent.
     pub cut: Option<usize>,
-    /// The bytes that are sent at once, and the wait after them.
+    /// The size of a chunk, and the delay after it.
     pub pace: Option<(usize, Duration)>,
 }
 
-/// Says how a request is answered; `None`: as a registry does.
+/// Overrides the answer to a request; `None`: the registry's usual answer.
 pub type Mood = Box<dyn Fn(&Request) -> Option<Answer> + Send>;
 
 #[derive(Default)]
@@ -60,7 +59,7 @@ struct State {
     seen: Vec<Request>,
 }
 
-/// A registry on this machine. It ends when it is dropped.
+/// A registry on this machine. Dropping it stops it.
 pub struct Fake {
     state: Arc<Mutex<State>>,
     address: SocketAddr,
@@ -112,22 +111,22 @@ impl Fake {
         self.address.to_string()
     }
 
-    /// Answers as the mood says from now on.
+    /// Answers with this override from now on.
     pub fn set_mood(&self, mood: impl Fn(&Request) -> Option<Answer> + Send + 'static) {
         self.state().mood = Some(Box::new(mood));
     }
 
-    /// Answers as a registry does from now on.
+    /// Removes the override.
     pub fn behave(&self) {
         self.state().mood = None;
     }
 
-    /// Returns the requests up to now.
+    /// Returns the requests received so far.
     pub fn seen(&self) -> Vec<Request> {
         self.state().seen.clone()
     }
 
-    /// Forgets the requests up to now.
+    /// Forgets the requests received so far.
     pub fn forget(&self) {
         self.state().seen.clear();
     }
@@ -139,7 +138,7 @@ impl Fake {
         digest
     }
 
-    /// Changes the bytes of a blob, and not its digest.
+    /// Changes the bytes of a blob, but not its digest.
     pub fn tamper(&self, digest: Digest, change: impl Fn(&mut Vec<u8>)) {
         change(self.state().blobs.get_mut(&digest).unwrap());
     }
@@ -149,7 +148,7 @@ impl Fake {
         self.state().put(repository, tag, "application/vnd.oci.image.manifest.v1+json", bytes)
     }
 
-    /// Puts what stands under a tag under another one, in each repository.
+    /// Copies the manifest of one tag to another tag, in each repository.
     pub fn copy(&self, from: &str, to: &str) {
         let mut state = self.state();
         let copies = state.tags.iter().filter(|((_, tag), _)| tag == from);
@@ -235,7 +234,7 @@ impl Answer {
         Self { status, ..Self::default() }
     }
 
-    /// Returns an error in the words of registries.
+    /// Returns an error in the format of the OCI registry API.
     pub fn error(status: u16, code: &str, message: &str) -> Self {
         let body = format!(r#"{{"errors":[{{"code":"{code}","message":"{message}"}}]}}"#);
         Self::of(status).body(body.as_bytes())
@@ -293,7 +292,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, state: Arc<Mute
         let Ok((stream, _)) = listener.accept().await else { return };
         let (tls, state) = (tls.clone(), Arc::clone(&state));
         connections.spawn(async move {
-            // A client that goes away is none of the registry's faults.
+            // A client that disconnects is no failure of the registry.
             let _ = match tls {
                 None => serve(stream, &state).await,
                 Some(tls) => match tls.accept(stream).await {
@@ -315,7 +314,7 @@ async fn serve(
         if let Some(end) = read.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
             break end;
         }
-        // What begins so is TLS: no server takes that for HTTP.
+        // The first byte of a TLS handshake: no HTTP request starts with it.
         if stream.read_buf(&mut read).await? == 0 || read.first() == Some(&0x16) {
             return Ok(());
         }
@@ -340,7 +339,7 @@ async fn serve(
     answer.send(&mut stream, request.method == "HEAD").await
 }
 
-/// A proxy that leads every connection to one place.
+/// A proxy that forwards every connection to one address.
 pub struct Proxy {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -370,7 +369,7 @@ impl Proxy {
                 seen.lock().unwrap().push(format!("{first} {}", authorization.unwrap_or_default()));
                 stream.write_all(b"HTTP/1.1 200 well\r\n\r\n").await.unwrap();
                 let mut there = tokio::net::TcpStream::connect(&to).await.unwrap();
-                // Either side may go first.
+                // Either side may close first.
                 let _ = tokio::io::copy_bidirectional(&mut stream, &mut there).await;
             }
         });

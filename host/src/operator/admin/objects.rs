@@ -3,7 +3,7 @@
 //!
 //! | path | answer |
 //! | --- | --- |
-//! | `/host` | what this host is, and whether it leads |
+//! | `/host` | the identity of the host, and whether it leads |
 //! | `/processors` | each processor: version, counts, last failure, missing kinds |
 //! | `/keys?processor=&state=` | the keys: `ready`, `running`, `delayed` or `failing` |
 //! | `/reports?processor=&key=&failed=true` | the last reconciles, or those of failing keys |
@@ -251,7 +251,7 @@ impl Waiting {
 // === impl Query ===
 
 impl Query {
-    /// Parses a query that may have parameters of these names only.
+    /// Parses a query. Fails if a parameter is not in `known`.
     fn of(query: Option<&str>, known: &[&str]) -> Result<Self, (StatusCode, String)> {
         let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -281,13 +281,13 @@ impl Query {
     }
 }
 
-/// Decodes a text of a query. Characters that are no valid encoding stand for themselves.
+/// Percent-decodes a text of a query. Invalid escapes are kept as they are.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
         let hex = |of: &[u8]| {
-            // The parser would take a sign, too.
+            // `from_str_radix` also accepts a sign.
             let digits = of.iter().all(u8::is_ascii_hexdigit).then_some(of)?;
             u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
         };

@@ -1,10 +1,10 @@
-//! A port for probes and scrapers that keeps answering them, whoever else connects.
+//! An HTTP port that keeps answering probes and scrapers while other clients hold connections.
 //!
-//! A connection is for one request: [`HEADER_TIMEOUT`] is the time for all of its header,
-//! [`ANSWER_TIMEOUT`] the time for the answer to be made and read. At most [`MAX_CONNECTIONS`] are
-//! open at once; one more takes the place of the oldest of which no whole request has come, else of
-//! the oldest one: clients that only hold connections lose them to clients that ask. Bodies of
-//! requests are never read.
+//! A connection serves one request: its header must arrive within [`HEADER_TIMEOUT`], and the
+//! answer must be computed and read within [`ANSWER_TIMEOUT`]. At most [`MAX_CONNECTIONS`] are
+//! open; one more closes the oldest one without a complete header, or else the oldest one, so that
+//! idle clients lose their connections to clients that send requests. Request bodies are never
+//! read.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -22,19 +22,19 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tracing::warn;
 
-/// The maximum number of open connections of a port. Two kubelets, a few scrapers and people ask.
+/// The maximum number of open connections of a port. The clients are two kubelets, a few scrapers
+/// and people.
 const MAX_CONNECTIONS: usize = 64;
 /// The time that a client has to send the header of its request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time after that for the answer to be made, which takes up to 3 s if the API server is asked,
-/// and to be read.
+/// The time from the header until the answer is read. Computing it takes up to 3 s if the API
+/// server is asked.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time that answers in flight are waited for when the port is closed.
+/// The grace period for answers in flight when the port is closed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum length of a request's header, in bytes.
 const MAX_HEADER_BYTES: usize = 16 * 1024;
-/// The delay until connections are accepted again after the system refused one: mostly, it has no
-/// descriptors left.
+/// The delay after a failed accept, which is mostly due to a lack of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// The connections that are open, the oldest first.
@@ -46,12 +46,12 @@ struct Connection {
     /// Notified when the header of its request has come.
     asked: Arc<Notify>,
     has_asked: bool,
-    /// Cancelled when its place is needed for another connection.
+    /// Cancelled when its slot is needed for another connection.
     over: CancellationToken,
     number: u64,
 }
 
-/// The place of a connection among the open ones, until it is dropped.
+/// The slot of an open connection, freed when dropped.
 struct Admitted {
     open: Arc<Open>,
     connection: Connection,
@@ -67,7 +67,7 @@ pub(super) async fn serve(
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
-            // A client that went away, or one that was sent away.
+            // The connection was closed, by the client or by the host.
             Some(_) = answers.join_next() => continue,
             accepted = listener.accept() => accepted,
         };
@@ -99,7 +99,7 @@ async fn answer(stream: TcpStream, router: Router, admitted: Admitted, stop: Can
         .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        // How a connection ends is the client's business.
+        // Errors of a connection are the client's concern.
         _ = connection => {}
         () = admitted.connection.over.cancelled() => {}
         () = admitted.time(&stop) => {}
@@ -109,7 +109,7 @@ async fn answer(stream: TcpStream, router: Router, admitted: Admitted, stop: Can
 // === impl Open ===
 
 impl Open {
-    /// Makes a place for one more connection, if necessary that of another one.
+    /// Admits a connection, and closes another one if all slots are taken.
     fn enter(self: &Arc<Self>, number: u64) -> Admitted {
         let connection = Connection { number, ..Connection::default() };
         let mut open = self.0.lock();
@@ -134,7 +134,7 @@ impl Admitted {
         self.connection.asked.notify_one();
     }
 
-    /// Waits until the time of the connection is over.
+    /// Waits for the timeout of the connection.
     async fn time(&self, stop: &CancellationToken) {
         tokio::select! {
             () = self.connection.asked.notified() => {}
@@ -200,7 +200,7 @@ mod tests {
     /// Reads until the connection is closed.
     async fn rest(mut stream: TcpStream) -> Vec<u8> {
         let mut bytes = Vec::new();
-        // Whether it is closed or cut off is the same to a client.
+        // A reset counts as a close.
         let _ = stream.read_to_end(&mut bytes).await;
         bytes
     }
@@ -238,7 +238,7 @@ mod tests {
         }
         let answer = rest(served.open(WHOLE).await).await;
         assert!(answer.ends_with(b"ok\n"), "{}", String::from_utf8_lossy(&answer));
-        // The oldest ones were closed for the newer ones, before their time.
+        // The oldest ones were closed for the newer ones, before their timeout.
         let mut closed = 0;
         for stream in held {
             closed += usize::from(timeout(Duration::from_millis(20), rest(stream)).await.is_ok());

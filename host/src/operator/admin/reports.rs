@@ -1,4 +1,4 @@
-//! The last reports of a host, without the objects that they are about.
+//! The last reports of a host, without the contents of objects.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -63,7 +63,7 @@ pub(super) struct Reported {
     again_seconds: Option<f64>,
 }
 
-/// Serializes a key as it is shown; requests name a key in the same form.
+/// Serializes a key as text, in the form that requests use.
 pub(super) fn as_text<S: Serializer>(key: &Key, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(key)
 }
@@ -98,8 +98,8 @@ impl Reports {
         failing
     }
 
-    /// Forgets the failures of keys that are not known to be failing any more: their processor or
-    /// object has gone.
+    /// Forgets the failures of keys that are not failing any more: their processor or object is
+    /// gone.
     pub(super) fn forget_failing(&self, is_failing: impl Fn(&Key) -> bool) {
         self.0.lock().failing.retain(|key, _| is_failing(key));
     }

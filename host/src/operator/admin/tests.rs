@@ -69,7 +69,7 @@ async fn a_host_is_not_ready_while_the_api_server_is_not() {
     assert_eq!(get(&admin, "/livez").await.0, 200, "to start it again would not help");
 }
 
-/// The API server may ask this host for nothing before it is ready.
+/// The API server may be unable to call this host before it is ready.
 #[tokio::test]
 async fn a_kind_that_is_converted_here_does_not_keep_a_host_from_being_ready() {
     let mut admin = admin();

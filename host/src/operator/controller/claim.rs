@@ -114,8 +114,8 @@ impl Controller {
         self.stake = Some(stake);
     }
 
-    /// Returns whether the claim is all that the rights allow. An unknown right is to be asked for
-    /// again, since its kind may be served by now.
+    /// Returns whether the claim holds all finalizers that the rights allow. False if a right is
+    /// unknown: it is asked for again, since its kind may be served by now.
     pub(super) fn is_claim_settled(&self) -> bool {
         let Some(stake) = &self.stake else { return true };
         let is_known = |held: &HeldFinalizer| stake.may_patch(held).is_some();

@@ -1,7 +1,7 @@
 //! The modules of one Processor: read from files and registries, and verified.
 //!
-//! *Guarantee.* What is read here is signed as the Processor and the host require it; nothing else
-//! is loaded. A version that comes back later is checked again.
+//! *Guarantee.* Only modules with the signatures that the Processor and the host require are
+//! loaded. A version that is restored later is checked again.
 
 use mortise_core::grant::rights::Account;
 
@@ -23,7 +23,7 @@ use crate::{
     wasm::Content,
 };
 
-/// The modules that a spec names, and the signatures that each needs.
+/// The modules that a spec names, each with its required signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Named {
     /// The module, and then the libraries.
@@ -39,7 +39,7 @@ pub(super) struct LastRead {
     pub(super) origins: Origins,
 }
 
-/// The origins of the modules of a version, and who has signed them.
+/// The origins of the modules of a version, and their verified signatures.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Origins {
     modules: Vec<Origin>,
@@ -47,7 +47,7 @@ pub(super) struct Origins {
 
 #[derive(Debug, Clone)]
 struct Origin {
-    /// The name by which policies know the module.
+    /// The name of the module in policies.
     name: String,
     verified: Verified,
     image: Option<Reference>,
@@ -56,7 +56,7 @@ struct Origin {
 // === impl Controller ===
 
 impl Controller {
-    /// Returns the modules that a spec names, with the signatures that they need.
+    /// Returns the modules that a spec names, each with its required signatures.
     pub(super) fn named(&self, spec: &ProcessorSpec) -> Result<Named, Fault> {
         let (sources, keys) = (source::sources(spec)?, source::keys(spec)?);
         let modules = sources.into_iter().map(|source| {
@@ -102,7 +102,7 @@ impl Controller {
         Some(stamps)
     }
 
-    /// Follows the artifacts that a spec names. Fails if one of them is not here.
+    /// Follows the artifacts that a spec names. Fails if one of them is not pulled.
     pub(super) fn follow(
         &mut self,
         named: &Named,
@@ -133,8 +133,7 @@ impl Controller {
         coming
     }
 
-    /// Returns the digests of modules if these are the ones that were read last, and are as they
-    /// were then.
+    /// Returns the last read if it was of these modules and their stamps have not changed.
     pub(super) async fn digests_as_read(&self, named: &Named) -> Option<&LastRead> {
         let read = self.read.as_ref().filter(|read| read.named == *named)?;
         (self.stamps(named).await? == read.stamps).then_some(read)
@@ -153,7 +152,7 @@ impl Controller {
                     Some(Image::Coming) | None => return Err(Fault::pulling(reference)),
                 },
             };
-            // The only way to what is loaded.
+            // Every loaded module passes this check.
             let checked = requirement.check(&found);
             checked.map_err(|unsigned| Fault::unsigned(&source.to_string(), &unsigned))?;
             modules.push(ReadModule { verified: found, ..module });
@@ -179,7 +178,7 @@ impl Controller {
         requirement: &Requirement,
     ) -> Result<(ReadModule, Verified), Fault> {
         let modules = &self.shared.modules;
-        // The signature first: a module that is replaced meanwhile does not fit it.
+        // Reads the signature first: a module that is replaced meanwhile does not match it.
         let signature =
             if requirement.is_nothing() { None } else { modules.signature(path).await? };
         let read = modules.read(path).await?;
@@ -197,8 +196,8 @@ impl Controller {
         Ok((module, found))
     }
 
-    /// Returns whether a version may come back: it is signed as the spec and the host require it
-    /// now.
+    /// Fails if a version may not be restored: it lacks signatures that the spec and the host
+    /// require now.
     pub(super) fn may_come_back(&self, origins: &Origins) -> Result<(), Fault> {
         let newest = self.newest.borrow();
         let keys = newest.as_ref().map(|newest| source::keys(&newest.spec)).transpose()?.flatten();
@@ -209,7 +208,8 @@ impl Controller {
         })
     }
 
-    /// Keeps the artifacts of the versions that run, or may come back, and of the last one before.
+    /// Keeps the artifacts of the running version, of the one that may be restored, and of the one
+    /// that was replaced last.
     pub(super) fn keep_images(&mut self) {
         let Some(running) = &self.running else { return };
         let former = running.former.iter().map(|former| &former.origins);
@@ -219,8 +219,8 @@ impl Controller {
     }
 }
 
-/// Returns the manifest that ran last under a tag, from the status: a host that starts runs that
-/// one first.
+/// Returns the manifest that ran last under a tag, from the status: a host runs that one first
+/// after a restart.
 fn last_run(
     status: &ProcessorStatus,
     spec: &ProcessorSpec,

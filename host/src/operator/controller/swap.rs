@@ -1,9 +1,9 @@
 //! Swaps of versions: loads the version that the spec asks for, checks it, tries it and swaps it
 //! in, and rolls it back if it turns out bad.
 //!
-//! *Guarantee.* A running version is replaced only by one that passed its checks, and comes back if
-//! more than half of the calls of that one break in its first minute. A version that was rolled
-//! back is not tried again until the spec or the module changes.
+//! *Guarantee.* A running version is replaced only by one that passed its checks, and is restored
+//! if more than half of the calls of the new one break in its first minute. A version that was
+//! rolled back is not tried again until the spec or the module changes.
 
 use std::{future::pending, sync::Arc};
 
@@ -28,7 +28,7 @@ use crate::{
     wasm::{self, LibraryModule},
 };
 
-/// A loaded version that can be swapped in, more than once if it has to come back.
+/// A loaded version that can be swapped in, and again to restore it.
 #[derive(Debug, Clone)]
 pub(super) struct Served {
     pub(super) recipe: Recipe,
@@ -38,7 +38,7 @@ pub(super) struct Served {
     pub(super) origins: Origins,
 }
 
-/// A version that was rolled back, or would have been if the former one could come back.
+/// A version that was rolled back, or would have been if the former one could be restored.
 #[derive(Debug)]
 pub(super) struct Refused {
     recipe: Recipe,
@@ -64,7 +64,7 @@ impl Controller {
         self.check_account(&account).await?;
         let largest = self.shared.largest;
         self.follow(&named, spec, &account)?;
-        // Large files are not read again to find that nothing has changed.
+        // Unchanged files, which may be large, are not read again.
         if let Some(read) = self.digests_as_read(&named).await
             && let Ok(recipe) = Recipe::new(spec, &account, &read.digests, ending, &largest)
             && self.runs(&recipe)
@@ -76,7 +76,7 @@ impl Controller {
         let origins = read.origins.clone();
         let recipe = Recipe::new(spec, &account, &read.digests, ending, &largest)?;
         if self.runs(&recipe) {
-            // Equal modules may come from another place now, and be signed by others.
+            // Equal modules may have another origin now, and other signatures.
             self.running.iter_mut().for_each(|running| running.served.origins = origins.clone());
             self.keep_images();
             return self.keep_at_work(newest, ending).await;
@@ -104,7 +104,7 @@ impl Controller {
         done
     }
 
-    /// Returns whether the running version is made of this recipe.
+    /// Returns whether the running version has this recipe.
     fn runs(&self, recipe: &Recipe) -> bool {
         self.running.as_ref().is_some_and(|running| running.served.recipe == *recipe)
     }
@@ -166,7 +166,7 @@ impl Controller {
         }
     }
 
-    /// Swaps a version in after its trial, which takes as long as the processor takes. Cancels the
+    /// Swaps a version in after its trial, whose duration depends on the processor. Cancels the
     /// trial if the Processor is deleted, suspended or resumed, an account withdraws its consent,
     /// or the host stops.
     async fn try_swap(&self, served: &Served) -> Result<Result<(), NotSwapped>, Fault> {
@@ -208,7 +208,7 @@ impl Controller {
         // this version must not run beside that one.
         claimed.map_err(Fault::ending_what_runs)?;
         self.hold(newest, ending).await?;
-        // A broken version keeps running if the former one could not come back.
+        // A broken version keeps running if the former one could not be restored.
         let runs = self.running.as_ref().map(|running| &running.served.recipe);
         match self.refused.as_ref().filter(|of| runs.is_some_and(|runs| of.is(runs, newest))) {
             Some(refused) => Err(refused.fault.clone()),
@@ -248,14 +248,14 @@ impl Controller {
         Ok(())
     }
 
-    /// Limits the claims to those of the running version and of the one that may come back.
+    /// Limits the claims to those of the running version and of the one that may be restored.
     fn claim_for_running(&self) {
         let Some(running) = &self.running else { return };
         self.shared.claims.keep_only(&self.name, running.claim().held());
     }
 
-    /// Rolls the running version back if it has failed its probation. Lets go of the former version
-    /// if the running one is proven.
+    /// Rolls the running version back if it has failed its probation. Drops the former version if
+    /// the running one is proven.
     pub(super) async fn judge(&mut self) {
         self.proven_at = None;
         let Some(running) = &mut self.running else { return };
@@ -273,8 +273,8 @@ impl Controller {
         }
     }
 
-    /// Swaps the former version in again. If it must not or cannot come back, the broken version
-    /// runs on, and the fault says why.
+    /// Swaps the former version in again. If it must not or cannot be restored, the broken version
+    /// keeps running, and the fault holds the reason.
     async fn roll_back(&mut self, verdict: &Verdict) {
         let Some(running) = &mut self.running else { return };
         let pace = running.pace;
@@ -354,14 +354,14 @@ impl Running {
         Self { served, pace, former, is_new: true, end_queued: false }
     }
 
-    /// Returns the claims of this version, and of the one that comes back if this one fails.
+    /// Returns the claims of this version, and of the one that is restored if this one fails.
     fn claim(&self) -> Claim {
         let own = self.served.claim.clone();
         self.former.iter().fold(own, |all, former| all.and(&former.claim))
     }
 
-    /// Returns the version that comes back if the next one fails: this one, unless it is not known
-    /// to work yet and has itself replaced another.
+    /// Returns the version to restore if the next one fails: this one, unless it is not known to
+    /// work yet and has itself replaced another.
     fn last_good(self, trust: &Trust) -> Served {
         let is_known = match trust {
             Trust::Proven => true,

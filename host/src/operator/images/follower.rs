@@ -25,10 +25,10 @@ use crate::{
 const FIRST_RETRY: Duration = Duration::from_secs(5);
 const MAX_RETRY: Duration = Duration::from_mins(5);
 
-/// The artifacts that a Processor wants, and as whom.
+/// The artifacts that a Processor wants, and its account and pull secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::operator) struct Wanted {
-    /// Each with the signatures that it needs; `None` for modules that come from elsewhere.
+    /// The artifacts, each with its required signatures; `None` for modules from files.
     pub(in crate::operator) images: Vec<Option<(Reference, Requirement)>>,
     pub(in crate::operator) account: Account,
     /// The pull secrets, in the namespace of the account.
@@ -44,23 +44,23 @@ pub(in crate::operator) enum Image {
     Here {
         /// The artifact.
         pulled: Arc<Pulled>,
-        /// Set while the registry does not say what the tag names now.
+        /// Set while the registry does not resolve the tag.
         away: Option<Away>,
     },
     /// The artifact cannot be pulled.
     Failed(Fault),
 }
 
-/// A registry that does not answer about a tag.
+/// A registry that does not resolve a tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Away {
-    /// The time since when it does not.
+    /// The time of the first failure in a row.
     pub since: Timestamp,
     /// The error message.
     pub why: String,
 }
 
-/// Follows the artifacts of one Processor. Dropping it ends that.
+/// Follows the artifacts of one Processor. Dropping it cancels the tasks.
 pub(in crate::operator) struct Follower {
     images: Images,
     cluster: Cluster,
@@ -79,15 +79,15 @@ struct Followed {
     puller: Puller,
     name: Arc<str>,
     at: usize,
-    /// The digest to begin with, whatever the tag names by now.
+    /// The digest to pull first, in place of the one that the tag names now.
     start: Option<Digest>,
     held: Option<Arc<Pulled>>,
-    /// True once the registry has said what the tag names.
+    /// True once the registry has resolved the tag.
     is_resolved: bool,
     away_since: Option<Timestamp>,
     /// The number of failed attempts in a row.
     attempts: u32,
-    /// The time before which the registry is not asked again, whatever happens.
+    /// The earliest time of the next request to the registry.
     not_before: Instant,
     states: Arc<Mutex<Vec<Option<Image>>>>,
     moved: latest::Sender<u64>,
@@ -117,8 +117,8 @@ impl Follower {
         self.seen.changed().await.expect("the sender is held here");
     }
 
-    /// Follows these artifacts and no others, and returns the state of each. `start` gives the
-    /// manifest to begin with, in place of what a tag names by now.
+    /// Follows these artifacts and no others, and returns the state of each. `start` returns the
+    /// manifest to pull first, in place of the one that a tag names now.
     pub(in crate::operator) fn want(
         &mut self,
         wanted: Wanted,
@@ -128,7 +128,7 @@ impl Follower {
         if self.wanted.as_ref() == Some(&wanted) {
             let states = self.states.lock().clone();
             if states.iter().flatten().any(|state| matches!(state, Image::Failed(_))) {
-                // Something has changed that may mend it.
+                // The change that led to this call may have fixed the failure.
                 self.again.notify_waiters();
             }
             return states;
@@ -139,12 +139,12 @@ impl Follower {
         states
     }
 
-    /// Returns the state of an artifact, by its place among those that are wanted.
+    /// Returns the state of an artifact, by its index in [`Wanted::images`].
     pub(in crate::operator) fn state(&self, at: usize) -> Option<Image> {
         self.states.lock().get(at).cloned().flatten()
     }
 
-    /// Returns the references whose registries do not answer, and since when.
+    /// Returns the references that registries do not resolve, and since when.
     pub(in crate::operator) fn away(&self) -> Vec<(Reference, Away)> {
         let states = self.states.lock();
         let away = states.iter().flatten().filter_map(|state| match state {
@@ -201,7 +201,7 @@ impl Followed {
             let (again, not_before) = (Arc::clone(&self.again), self.not_before);
             let asked = async {
                 again.notified().await;
-                // Whatever asks, and however often: the registry is asked no more often.
+                // Limits the rate of requests to the registry, however often `again` is notified.
                 sleep_until(not_before).await;
             };
             match wait {
@@ -214,15 +214,16 @@ impl Followed {
         }
     }
 
-    /// Gets what the reference names now. Returns the state, and the wait until the next time;
-    /// `None` if there is nothing to be asked again.
+    /// Gets the artifact that the reference names now. Returns its state, and the wait before the
+    /// next attempt; `None` after a pull by digest, which needs no other attempt.
     async fn step(&mut self) -> (Image, Option<Duration>) {
         let interval = self.puller.images.0.options.interval;
         let is_tag = self.puller.reference.digest().is_none();
         match self.attempt().await {
             Ok((pulled, None)) => {
                 (self.away_since, self.attempts) = (None, 0);
-                // What ran last is asked about soon, where the registry has not been asked yet.
+                // A tag is resolved soon if the artifact that ran last was used without asking the
+                // registry.
                 let wait = if self.is_resolved { interval } else { interval.min(FIRST_RETRY) };
                 (Image::Here { pulled, away: None }, is_tag.then_some(wait))
             }
@@ -240,8 +241,8 @@ impl Followed {
         }
     }
 
-    /// Gets what the reference names now. If the registry does not say it, returns the last that is
-    /// known, and why.
+    /// Gets the artifact that the reference names now. If its tag cannot be resolved, returns the
+    /// last known artifact, and the failure.
     async fn attempt(&mut self) -> Result<(Arc<Pulled>, Option<Failed>), Failed> {
         if let Some(digest) = self.puller.reference.digest() {
             return Ok((self.hold(digest).await?, None));
@@ -249,7 +250,7 @@ impl Followed {
         if let Some(start) = self.start {
             match self.hold(start).await {
                 Err(failed) if failed.is_away() => return Err(failed),
-                // The tag says what there is now.
+                // Resolves the tag instead.
                 Err(failed) => {
                     tracing::debug!(image = %self.puller.reference, why = failed.words(), "what ran last is gone");
                 }
@@ -292,8 +293,8 @@ impl Followed {
         Ok(pulled)
     }
 
-    /// Returns the wait before the next attempt: `most` at most, unless the registry wants a longer
-    /// one.
+    /// Returns the wait before the next attempt: `most` at most, unless the registry asks for a
+    /// longer one.
     fn wait_after(&mut self, failed: &Failed, most: Duration) -> Duration {
         self.attempts = self.attempts.saturating_add(1);
         let doubled =

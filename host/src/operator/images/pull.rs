@@ -1,4 +1,4 @@
-//! Resolves an artifact, and reads it from the disk or pulls it from its registry.
+//! Resolves tags, and reads artifacts from the disk or pulls them from their registries.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mortise_core::resource::{Outgoing, encoded};
@@ -33,7 +33,7 @@ pub(super) struct Puller {
 impl Puller {
     /// Returns the digest that the tag names now.
     pub(super) async fn resolve(&self) -> Result<Digest, Failed> {
-        // Nothing is asked for that could not be kept.
+        // Without a store for the artifact, the registry is not asked.
         self.store()?;
         let tag = self.reference.tag().unwrap_or_default();
         Ok(self.repository().await?.resolve(tag).await?)
@@ -45,8 +45,8 @@ impl Puller {
         store.last_of_tag(&self.wanted.account.namespace, &self.reference)
     }
 
-    /// Returns an artifact by its digest. The registry is asked only if something is not on the
-    /// disk, or if this namespace has not been given it before.
+    /// Returns an artifact by its digest. The registry is asked only if a part is missing on the
+    /// disk, or if this namespace has not pulled it before.
     pub(super) async fn get(&self, manifest: Digest) -> Result<Pulled, Failed> {
         let store = self.store()?;
         let namespace = &self.wanted.account.namespace;
@@ -60,7 +60,7 @@ impl Puller {
         Ok(pulled)
     }
 
-    /// Returns an artifact that is on the disk, with enough signatures.
+    /// Returns an artifact from the disk, if its signatures there suffice.
     async fn on_disk(&self, store: &Store, manifest: Digest) -> Option<Pulled> {
         let bytes = store.manifest(manifest)?;
         let parts = artifact::parse(&bytes).ok()?;
@@ -77,7 +77,7 @@ impl Puller {
         let repository = self.repository().await?;
         let document = repository.manifest(&manifest.to_string()).await?;
         let parts = artifact::parse(&document.bytes)?;
-        // Before the module comes, which is larger: it is not pulled if it is not signed.
+        // Checked before the module is pulled, which is larger: unsigned modules are not pulled.
         let signatures = self.signatures(store, &repository, manifest).await?;
         let module = match store.module(&parts.layer).await {
             Some(module) => module,
@@ -110,8 +110,8 @@ impl Puller {
         Ok(stored)
     }
 
-    /// Returns the signatures of a manifest, if any are needed, from the registry where those on
-    /// the disk are not enough.
+    /// Returns the signatures of a manifest, if any are required; from the registry if those on the
+    /// disk do not suffice.
     async fn signatures(
         &self,
         store: &Store,
@@ -130,7 +130,7 @@ impl Puller {
         self.requirement.check(&verified).map_err(|unsigned| {
             Failed::Fault(Fault::unsigned(&self.reference.at(manifest).to_string(), &unsigned))
         })?;
-        // Only those that are of use: strangers may have added others.
+        // Signatures by other keys are dropped: anybody may have added them.
         let of_use = |one: &&Signature| {
             let one = std::slice::from_ref(*one);
             !verify_manifest(manifest, one, &self.requirement.keys()).by.is_empty()
@@ -216,24 +216,24 @@ impl Puller {
     }
 }
 
-/// The reason why an artifact is not there.
+/// The reason why an artifact is not available.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// The registry, what it gave, or the disk.
+    /// An error of the registry, of its content, or of the disk.
     Registry(Error),
-    /// Anything else.
+    /// Any other fault, such as a missing signature or pull secret.
     Fault(Fault),
 }
 
 // === impl Failed ===
 
 impl Failed {
-    /// Returns whether this says nothing about the artifact: what is here goes on.
+    /// Returns whether the registry is unavailable, so that a pulled artifact stays in use.
     pub(super) fn is_away(&self) -> bool {
         matches!(self, Self::Registry(error) if error.is_registry_away())
     }
 
-    /// Returns the condition that it becomes.
+    /// Returns the fault for the condition.
     pub(super) fn fault(&self, reference: &Reference) -> Fault {
         match self {
             Self::Registry(error) => Fault::of_registry(reference, error),
@@ -241,7 +241,7 @@ impl Failed {
         }
     }
 
-    /// Returns the words for it beside what is here.
+    /// Returns the message, for a condition of an artifact that is still in use.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Registry(error) => mortise_core::error_chain::whole(error),

@@ -443,14 +443,14 @@ fn an_artifact_is_named_by_its_digest_and_kept_while_it_comes_again() {
     assert_eq!(runs.module.as_ref().unwrap().image, Some(image.to_string()));
     assert_eq!(said(&runs, "Loaded").1, "Loaded");
 
-    // A registry that is away says nothing about what runs.
+    // An unavailable registry does not affect the running version.
     let why = "`example.com` does not answer: no address".to_owned();
     let away = vec![(tagged.clone(), Away { since: at("2026-01-02T01:00:00Z"), why })];
     let status = compute(&Known { away, ..known(None, Some(running.clone()), &runs) });
     let expected = "api-rule 2.3.0 is at work; since 2026-01-02T01:00:00Z nobody says what `example.com/a:1` names: `example.com` does not answer: no address";
     assert_eq!(said(&status, "Loaded"), ("True", "RegistryUnavailable", expected));
 
-    // The next host begins with what ran last, as long as that may come.
+    // The next host starts with the artifact that ran last, as long as that may be pulled.
     let pulling = Fault::pulling(&tagged);
     let comes = compute(&known(Some(&pulling), None, &runs));
     assert_eq!(comes.module, runs.module);

@@ -1,8 +1,8 @@
 //! `mortise check-config`: checks a configuration against the JSON schema that a processor declares
 //! for it, within limits.
 //!
-//! A schema is untrusted, and a small one can take for ever to evaluate. `mortise run` starts this
-//! command for each version that declares a schema; see `wasm/config.rs`.
+//! A schema is untrusted, and a small one can take unbounded time to evaluate. `mortise run` starts
+//! this command for each version that declares a schema; see `wasm/config.rs`.
 
 use std::{
     borrow::Cow,
@@ -18,11 +18,11 @@ use serde_json::Value;
 
 use super::OwnLimits;
 
-/// The steps of a regular expression in a schema after which it counts as not matching.
+/// The backtracking steps after which a schema's regular expression does not match.
 const MAX_BACKTRACKS: usize = 100_000;
-/// The number of faults of a configuration that a message names.
+/// The maximum number of validation errors in a message.
 const MAX_LISTED_FAULTS: usize = 3;
-/// The longest text of a fault, in characters: the fault of a large value would show all of it.
+/// The maximum length of a validation error, in characters: it may quote a large value.
 const MAX_FAULT_CHARACTERS: usize = 1024;
 
 /// A configuration and the schema that it is checked against, both as JSON.
@@ -39,7 +39,7 @@ pub(crate) struct Question<'a> {
 pub(crate) enum Verdict {
     /// The configuration is valid.
     Valid,
-    /// The configuration breaks the schema, for these reasons.
+    /// The configuration violates the schema, for these reasons.
     Invalid(String),
     /// The schema cannot be used, for this reason.
     SchemaInvalid(String),
@@ -63,7 +63,7 @@ pub(crate) fn answer(question: &[u8]) -> serde_json::Result<Verdict> {
     serde_json::from_slice(question).map(|question| check(&question))
 }
 
-/// Checks a configuration. May take for ever, and all memory: the caller has to set limits.
+/// Checks a configuration. May take unbounded time and memory: the caller has to set limits.
 fn check(question: &Question<'_>) -> Verdict {
     try_check(question).unwrap_or_else(Verdict::SchemaInvalid)
 }

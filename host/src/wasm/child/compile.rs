@@ -1,5 +1,5 @@
-//! `mortise compile`: compiles a component to machine code, within limits, and ends. `mortise run`
-//! starts this command for each module that is not in its cache.
+//! `mortise compile`: compiles one component to machine code, within limits. `mortise run` starts
+//! this command for each module that is not in its cache.
 
 use std::{
     io::{self, IsTerminal as _, Read as _, Write as _},
@@ -11,11 +11,11 @@ use anyhow::Context as _;
 use super::OwnLimits;
 use crate::wasm::{self, CompileError};
 
-/// The start of the message if the module itself is at fault.
+/// The prefix of the message if the module itself is invalid.
 pub(crate) const REFUSED: &str = "cannot compile the module: ";
-/// The start of the message if the code cannot be written.
+/// The prefix of the message if the code cannot be written.
 pub(crate) const NOT_WRITTEN: &str = "cannot write the code";
-/// The exit code if the module itself is at fault.
+/// The exit code if the module itself is invalid.
 pub(crate) const BAD_INPUT_EXIT_CODE: i32 = 1;
 
 /// Reads a module from standard input and writes its code to standard output.

@@ -1,5 +1,5 @@
-//! The thread that moves the engines' epoch each millisecond, so that guests yield and notice their
-//! deadline.
+//! The thread that increments the engines' epoch each millisecond, so that guests yield and check
+//! their deadline.
 //!
 //! The thread sleeps while no call runs: an idle host uses no CPU time.
 
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// The time that a guest may run before other calls on its thread get their turn.
+/// The time that a guest may run before it yields to other calls on its thread.
 const TICK: Duration = Duration::from_millis(1);
 /// Ticks without a call until the thread sleeps. Waking the thread costs a system call, so it does
 /// not sleep at once.
@@ -32,7 +32,7 @@ struct TickerState {
     stop: AtomicBool,
 }
 
-/// A call that runs. The epoch moves while at least one exists.
+/// A running call. The epoch advances while at least one exists.
 pub(in crate::wasm) struct Running<'a> {
     state: &'a TickerState,
 }
@@ -68,7 +68,7 @@ impl Drop for Ticker {
         self.state.stop.store(true, SeqCst);
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // The thread has printed its panic, and nobody is left to report it to.
+            // The thread has printed its panic, and there is no one to report it to.
             drop(thread.join());
         }
     }
@@ -93,7 +93,7 @@ impl TickerState {
     }
 
     /// Sleeps until a call begins. `rests` is set before `running` is read, and a call does the two
-    /// in the other order: at least one of the two sees the other.
+    /// in the other order: so no wake-up is lost.
     fn rest(&self) {
         self.rests.store(true, SeqCst);
         while self.running.load(SeqCst) == 0 && !self.stop.load(SeqCst) {

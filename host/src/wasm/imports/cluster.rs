@@ -17,7 +17,7 @@ use crate::wasm::{
     state::{Exceeded, State},
 };
 
-/// The view that a call reads from, and the remainder of its limits on reads.
+/// The view that a call reads from, and the rest of its limits on reads.
 pub(in crate::wasm) struct Reading {
     view: Option<View>,
     reads_left: u32,
@@ -85,15 +85,15 @@ impl Reading {
         Ok(())
     }
 
-    /// Counts the bytes returned, or the bytes of the objects fetched for this read and kept until
-    /// the end of the call, if those are more.
+    /// Counts the bytes returned, or those of the objects fetched for this read and kept until the
+    /// end of the call, if more.
     fn end(&mut self, returned: usize) -> Result<(), Exceeded> {
         let fetched = self.view.as_mut().map_or(0, View::take_fetched);
         self.count(returned.max(fetched))
     }
 }
 
-/// Cuts the texts of the guest that a refusal repeats.
+/// Truncates the guest's texts in a refusal.
 fn bounded(error: ReadError) -> ReadError {
     let cut = |mut message: String| {
         text::cut(&mut message, bounds::READ_ERROR);
@@ -107,7 +107,7 @@ fn bounded(error: ReadError) -> ReadError {
     }
 }
 
-/// Waits for an answer, at most for the rest of the call's time.
+/// Waits for an answer, until the call's deadline at most.
 async fn within<T>(left: Duration, answer: impl Future<Output = T>) -> Result<T, Exceeded> {
     tokio::time::timeout(left, answer).await.map_err(|_| Exceeded::Deadline)
 }

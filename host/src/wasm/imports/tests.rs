@@ -400,7 +400,7 @@ fn granted_rules_have_the_form_of_rbac_and_are_bounded() {
     }
 }
 
-/// Generates long, empty and strange texts, and usual ones.
+/// Generates long, empty, unusual and usual texts.
 fn strange() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => prop::sample::select(vec!["a", "default", "v1", "g", "Rule", "", "*", "metadata.name"])
@@ -439,7 +439,7 @@ fn call() -> State {
     State::alone(View::new(stores, readable, PAGE_BYTES))
 }
 
-/// A use that a guest makes of its imports.
+/// A guest's use of its imports.
 #[derive(Clone, Debug)]
 enum Step {
     Get(Selection),
@@ -451,7 +451,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // Most are of kinds that are declared, so that they get far.
+    // Most are of declared kinds, so that they pass the first checks.
     let declared = |of: Selection| Selection { kind: all("Thing").kind, namespace: None, ..of };
     let of = prop_oneof![1 => selection(), 2 => selection().prop_map(declared)];
     let fields = prop::collection::vec((strange(), strange()), 0..50);
@@ -464,7 +464,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Carries out a step; returns the length of the refusal, 0 if there is none.
+/// Executes a step; returns the length of the refusal, 0 if there is none.
 fn carry_out(state: &mut State, step: Step) -> usize {
     let refusal = match step {
         Step::Get(Selection { kind, namespace, name, fields, cluster, .. }) => {

@@ -1,8 +1,8 @@
-//! The answers of libraries that are remembered, and the calls that are under way.
+//! The cached answers of libraries, and the calls in progress.
 //!
-//! *Guarantees.* All remembered answers together have no more than a fixed number of bytes. When
-//! they would have more, the processor that has the most gives up its least recently used ones. No
-//! processor sees answers of another. A failed call is not remembered.
+//! *Guarantees.* All cached answers together never exceed a fixed number of bytes. Above it, the
+//! processor with the largest share loses its least recently used ones. No processor sees answers
+//! of another. A failed call is not cached.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,14 +14,14 @@ use wasmtime::component::Val;
 use super::{Finished, value};
 use crate::wasm::shares::Id;
 
-/// Bytes of all answers together: forty renderings of a large application.
+/// The limit on all answers, in bytes: forty renderings of a large application.
 pub(in crate::wasm) const MAX_ANSWERS_BYTES: usize = 64 << 20;
-/// Bytes that an entry takes beside its answer.
+/// The size of an entry besides its answer, in bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 256;
 
 /// The digest of a library, a function and its arguments.
 pub(super) type Key = [u8; 32];
-/// The end of a call that is under way; `None` if its task broke off.
+/// The result of a call in progress; `None` if its task was aborted.
 pub(super) type Flight = Shared<BoxFuture<'static, Option<Finished>>>;
 
 /// The answers of all processors' libraries.
@@ -34,17 +34,17 @@ pub(in crate::wasm) struct Answers {
 #[derive(Clone)]
 pub(super) struct Answer(Arc<[Val]>);
 
-/// The way in which a call gets its answer.
+/// The source of a call's answer.
 pub(super) enum Begun {
-    /// The remembered answer of an earlier call.
+    /// The cached answer of an earlier call.
     Remembered(Answer),
-    /// The same call, under way for another caller.
+    /// The same call, in progress for another caller.
     ByOther(Flight),
     /// A new call, made by this caller.
     Now(Landing),
 }
 
-/// Ends a call that is under way, at the latest when it is dropped.
+/// Ends a call in progress, at the latest when dropped.
 pub(super) struct Landing {
     answers: Arc<Answers>,
     of: Id,
@@ -83,7 +83,7 @@ impl Answers {
         self.core.lock().processors.get(&of)?.under_way.get(key).cloned()
     }
 
-    /// Begins a call whose end is `flight`, unless it is under way or its answer is known by now.
+    /// Begins a call with the result `flight`, unless it is in progress or its answer is cached.
     pub(super) fn begin(self: &Arc<Self>, of: Id, key: &Key, flight: &Flight) -> Begun {
         let mut core = self.core.lock();
         if let Some(answer) = core.get(of, key) {
@@ -97,7 +97,7 @@ impl Answers {
         Begun::Now(Landing { answers: Arc::clone(self), of, key: *key })
     }
 
-    /// Forgets the answers of a processor that is gone.
+    /// Drops the answers of a deleted processor.
     pub(in crate::wasm) fn forget(&self, of: Id) {
         let mut core = self.core.lock();
         if let Some(gone) = core.processors.remove(&of) {
@@ -114,7 +114,7 @@ impl Answers {
 // === impl Landing ===
 
 impl Landing {
-    /// Remembers the answer, if there is one, before the call is over for others.
+    /// Caches the answer, if there is one, before the call counts as ended.
     pub(super) fn land(self, answer: Option<&Answer>) {
         if let Some(answer) = answer {
             self.answers.core.lock().put(self.of, self.key, answer, self.answers.limit);
@@ -139,7 +139,7 @@ impl Core {
 
     fn put(&mut self, of: Id, key: Key, answer: &Answer, limit: usize) {
         let bytes = ENTRY_OVERHEAD_BYTES + answer.0.iter().map(value::size).sum::<usize>();
-        // A processor that is gone by now is not there any more.
+        // The processor may have been deleted meanwhile.
         let Some(holder) = self.processors.get_mut(&of).filter(|_| bytes <= limit) else { return };
         let former = holder.remembered.put(key, Entry { answer: answer.clone(), bytes });
         let former = former.map_or(0, |former| former.bytes);
@@ -175,7 +175,7 @@ impl Answer {
         Self(values.into())
     }
 
-    /// Copies the values to where a caller expects them.
+    /// Copies the values to the caller's results.
     pub(super) fn write_to(&self, results: &mut [Val]) {
         for (to, value) in results.iter_mut().zip(self.0.iter()) {
             to.clone_from(value);

@@ -1,5 +1,4 @@
-//! The types of functions in words, for messages. The types are a stranger's: what is written is
-//! bounded.
+//! Types of functions as text, for messages. The types are untrusted, so the text is bounded.
 
 use std::fmt::{self, Write as _};
 
@@ -9,8 +8,8 @@ use wasmtime::component::types::{ComponentFunc, Type};
 /// The text of a type so far. Writing to it fails once it is full.
 struct Text(String);
 
-/// Returns a function's type as WIT writes it, cut at [`FUNCTION_TYPE`] bytes. Names of types are
-/// not known: a record is written with its fields.
+/// Returns a function's type as WIT, truncated at [`FUNCTION_TYPE`] bytes. Names of types are not
+/// known: a record is written with its fields.
 pub(super) fn function(of: &ComponentFunc) -> String {
     let mut text = Text(String::new());
     if write_function(&mut text, of).is_err() {
@@ -19,7 +18,7 @@ pub(super) fn function(of: &ComponentFunc) -> String {
     text.0
 }
 
-/// Returns whether a function is synchronous, and takes and returns values that can be remembered.
+/// Returns whether a function is synchronous, with parameters and results that can be cached.
 pub(super) fn is_plain(function: &ComponentFunc) -> bool {
     let mut types = function.params().map(|(_, of)| of).chain(function.results());
     !function.async_() && types.all(|of| is_plain_value(&of))

@@ -1,12 +1,12 @@
-//! Values that pass between a module and its library: their digest and their size.
+//! Values passed between a module and its library: their digest and their size.
 
 use ring::digest::{Context, SHA256};
 use wasmtime::component::Val;
 
 use super::answers::Key;
 
-/// Returns the digest of a function, by its names, and of its arguments. All have one type for one
-/// function, so different arguments are different bytes here.
+/// Returns the digest of a function's names and arguments. The arguments of one function have one
+/// type, so different arguments are different bytes.
 pub(super) fn key(names: [&str; 3], arguments: &[Val]) -> Key {
     let mut to = Context::new(&SHA256);
     for name in names {
@@ -25,7 +25,7 @@ pub(super) fn size(of: &Val) -> usize {
     size_of::<Val>() + beside(of)
 }
 
-/// Returns the bytes that a value has on the heap.
+/// Returns the heap bytes of a value.
 fn beside(of: &Val) -> usize {
     match of {
         Val::String(text) | Val::Enum(text) => text.len(),

@@ -58,7 +58,7 @@ fn a_failure_counts_too() {
     assert!(refusal(4, &Err(failure)).unwrap().contains("it has 5 bytes"));
 }
 
-/// Regression: entries without texts were free; 10,000 deletions of nothing had no size at all.
+/// Regression: entries without texts were free; 10,000 empty deletions had no size at all.
 #[test]
 fn entries_count_where_their_texts_are_empty() {
     let kind = mortise_core::fixture::v1("", "Pod").into();

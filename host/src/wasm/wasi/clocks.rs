@@ -1,8 +1,8 @@
 //! Clocks that stand still at the call's time.
 //!
 //! Reading the wall clock marks the run, because the clock shows another time in the next run. The
-//! monotonic clock can only be compared with itself, so it shows the same in every call and marks
-//! nothing; language runtimes read it whenever they start.
+//! monotonic clock can only be compared with itself, so it is the same in every call and marks no
+//! run; language runtimes read it whenever they start.
 
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::{
@@ -15,7 +15,7 @@ use crate::wasm::state::State;
 
 /// Resolution of the contract's clock.
 const MILLISECOND_NS: u32 = 1_000_000;
-/// The value of the monotonic clock. Not zero, which Go's runtime takes for a broken clock.
+/// The value of the monotonic clock. Not zero, which Go's runtime considers a broken clock.
 const MONOTONIC_NS: u64 = 1_000_000_000;
 
 /// A pollable that is ready at once: time does not pass during a call, so waiting for it would

@@ -10,8 +10,8 @@ use crate::wasm::{
     state::{Exceeded, State},
 };
 
-/// A random number generator with a seed: `SplitMix64`. Good enough for hash tables, and for
-/// nothing that must stay secret.
+/// A seeded random number generator: `SplitMix64`. Good enough for hash tables, but not for
+/// secrets.
 #[derive(Debug)]
 pub(in crate::wasm) struct Chance {
     state: u64,

@@ -30,8 +30,7 @@ pub struct Document {
     /// New events.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Said>,
-    /// The time span after which each key runs again though nothing changes; `None` if the key no
-    /// longer does.
+    /// The requeue delay of each key; `None` if the key no longer has one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub requeues: BTreeMap<String, Option<String>>,
     /// The error of each key whose last run failed; `None` if the key no longer fails.
@@ -39,7 +38,7 @@ pub struct Document {
     pub failures: BTreeMap<String, Option<String>>,
 }
 
-/// An event, reduced to what a case compares.
+/// An event, reduced to the fields that a case compares.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Said {
@@ -66,7 +65,7 @@ pub struct Difference {
     pub actual: String,
 }
 
-/// Everything that documents describe, at one point of a case.
+/// The state of a case at one point, as far as documents describe it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct State {
     objects: BTreeMap<Identity, Value>,
@@ -151,8 +150,8 @@ impl State {
     }
 }
 
-/// Returns what differs between two versions of an object, with the object's name; `None` if
-/// nothing does.
+/// Returns the JSON merge patch between two states of an object, with the object's name; `None` if
+/// they are equal.
 fn changed(before: &Value, after: &Value) -> Option<Value> {
     let mut patch = merge_patch(before, after)?;
     let mut named = json!({"apiVersion": after.get("apiVersion"), "kind": after.get("kind")});

@@ -399,8 +399,8 @@ pub(super) fn one<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, String>
     Ok(documents.pop())
 }
 
-/// Parses the documents of a file without the parser's default budget, which is meant for texts of
-/// strangers: these are the author's own files.
+/// Parses the documents of a file without the parser's default budget, which is meant for untrusted
+/// input: these are the author's own files.
 fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<Vec<T>, String> {
     let options = serde_saphyr::options! { budget: None, with_snippet: false };
     serde_saphyr::from_multiple_with_options(text, options)

@@ -78,7 +78,7 @@ pub struct HookAnswer {
     /// The refusal of a request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deny: Option<Deny>,
-    /// The warnings for whoever asked.
+    /// The warnings for the client of the request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// The error: a conversion that was refused, or a hook that failed.
@@ -259,7 +259,7 @@ impl HookAnswer {
 // === impl Native ===
 
 impl Native {
-    /// Names the conversions of a processor.
+    /// Returns the conversions of a processor.
     pub fn conversion<P: Converts>() -> Self {
         Self {
             folder: CONVERT,
@@ -269,7 +269,7 @@ impl Native {
         }
     }
 
-    /// Names the hooks of a processor.
+    /// Returns the admission hooks of a processor.
     pub fn admission<P: Admits>() -> Self {
         Self {
             folder: REVIEW,
@@ -279,11 +279,11 @@ impl Native {
         }
     }
 
-    /// Asks the native functions for which a case is.
+    /// Calls the native functions that serve a case.
     ///
     /// # Errors
     ///
-    /// None of these is meant.
+    /// No native function serves the case.
     pub fn answer(natives: &[Self], case: &HookCase) -> Result<HookAnswer, String> {
         let is_meant = |native: &&Self| case.name.starts_with(native.folder);
         let native = natives.iter().find(is_meant).ok_or_else(|| {
@@ -328,7 +328,7 @@ impl Webhooks for Converting {
         objects.iter().map(|object| (self.convert)(object, version, &self.config)).collect()
     }
 
-    /// Lets everything pass: hooks read the cluster, which is locked.
+    /// Allows every request: hooks would read the cluster, which is locked.
     fn admit(&self, _review: &api::Review<'_>) -> Result<Admitted, Refused> {
         Ok(Admitted::default())
     }

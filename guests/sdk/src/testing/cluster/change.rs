@@ -11,7 +11,7 @@ use crate::testing::identity::{Identity, Pattern, named, reference_of};
 
 /// The field manager of changes that people make: the one of kubectl.
 const PEOPLE: &str = "kubectl";
-/// The number of times of a refusal without an end: no case writes so often.
+/// The number of times of an unlimited refusal: no case writes so often.
 const ALWAYS: usize = 1 << 30;
 
 /// A kind of write that a case can have refused.
@@ -98,7 +98,7 @@ impl Cluster {
     ///
     /// No object matches, or the API refuses the deletion.
     pub fn delete(&self, pattern: &Pattern) -> Result<(), String> {
-        // Of namespaces and definitions that no test gave, only those that are named.
+        // A `*` as kind does not match namespaces and definitions that no test gave.
         let all = if pattern.kind == "*" { self.objects() } else { self.api.objects() };
         let meant: Vec<Value> =
             all.into_iter().filter(|object| pattern.matches(&Identity::of(object))).collect();
@@ -112,7 +112,7 @@ impl Cluster {
             let of = reference_of(&object);
             let Some(path) = self.path_of(&of) else { continue };
             match self.send(Method::Delete, &path, None) {
-                // Its owner was deleted before it.
+                // Already deleted along with its owner.
                 Err(refusal) if refusal.code == 404 => {}
                 Err(refusal) => {
                     return Err(format!(

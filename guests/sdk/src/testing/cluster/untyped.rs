@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::Kind;
 
-/// Returns a definition of a namespaced kind of which only the name is known: every field is kept
-/// as it comes, and lists are atomic.
+/// Returns a definition without a schema for a namespaced kind: unknown fields are preserved, and
+/// lists are atomic.
 pub(super) fn definition(kind: &Kind, versions: &[String]) -> Value {
     let plural = plural(&kind.kind);
     let versions: Vec<Value> = versions

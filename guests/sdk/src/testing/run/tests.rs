@@ -166,7 +166,7 @@ fn a_failure_is_tried_again_when_what_it_waits_for_comes() {
 #[test]
 fn a_refused_write_comes_back_and_stops_what_is_later() {
     let stub = stub();
-    // Its `text` is a number, which no ConfigMap holds.
+    // Without `hello` in `words`, the applied `text` is null.
     stub.set(object("v1", "ConfigMap", "words", ("data", json!({}))));
     let run = stub.reconcile::<Greetings>(&one(), "");
     assert_eq!(run.failure, None, "null is no field");

@@ -1,7 +1,7 @@
-//! A build that can be cancelled: because a newer save was made, or because the program ends.
+//! A build that can be cancelled: by a newer save, or at the end of the program.
 //!
 //! *Guarantee*: when [`build`] returns, the commands that it ran (Cargo, and those of manifests)
-//! have ended, and the compilers that they started have been told to end.
+//! have ended, and the compilers that they started were sent SIGTERM.
 
 #[cfg(test)]
 mod tests;
@@ -38,13 +38,13 @@ pub(super) enum Line {
 pub(super) enum Built {
     /// The path of the .wasm file.
     Component(PathBuf),
-    /// The guest does not build; the lines have said why.
+    /// The guest does not build; the reason is in the lines.
     Failed(guest::Error),
     /// The build was cancelled.
     GivenUp,
 }
 
-/// The process of a command, which two tasks share: one reads and waits, the other may cancel it.
+/// The process of a command, shared by two tasks: one reads and waits, the other may cancel it.
 #[derive(Debug, Default)]
 struct Process(Mutex<State>);
 
@@ -55,8 +55,8 @@ struct State {
     given_up: bool,
 }
 
-/// Builds a guest; `say` receives the lines as they come. Commands are ended when `give_up` is
-/// cancelled.
+/// Builds a guest; `say` receives the lines as they are written. Commands are ended when `give_up`
+/// is cancelled.
 pub(super) async fn build(
     guest: &Guest,
     say: impl Fn(Line) + Clone + Send + 'static,
@@ -106,7 +106,7 @@ fn try_run(
     }
 }
 
-/// Makes a file by its command; false if the build was cancelled.
+/// Runs the command that makes a file; false if the build was cancelled.
 fn make(
     made: &Made,
     guest: &Guest,
@@ -143,8 +143,8 @@ fn build_package(
 ) -> Result<Option<PathBuf>, guest::Error> {
     let no_cargo = |cause| guest::Error::NoProgram { program: "cargo", cause };
     let mut cargo = guest.cargo("json-diagnostic-rendered-ansi");
-    // A process group of its own: Ctrl-C in the terminal then reaches only us, and Cargo and its
-    // compilers can be ended at once.
+    // A separate process group: Ctrl-C in the terminal then reaches only this program, and Cargo
+    // and its compilers can be ended together.
     cargo.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let Some((stdout, stderr)) = process.start(&mut cargo).map_err(no_cargo)? else {
         return Ok(None);
@@ -226,8 +226,8 @@ impl Process {
         state.given_up = true;
         let group = state.child.as_ref().and_then(|child| i32::try_from(child.id()).ok());
         if let Some(group) = group.and_then(Pid::from_raw) {
-            // The process may have ended just now, but is not reaped yet, so no other process has
-            // its number.
+            // The process may have ended just now, but is not reaped yet, so its number is not
+            // reused.
             let _ = kill_process_group(group, Signal::TERM);
         }
     }
@@ -236,7 +236,7 @@ impl Process {
         self.0.lock().given_up
     }
 
-    /// Waits for the process to end, which the caller does once its output has ended.
+    /// Waits for the process to end. Called once its output has ended.
     fn wait(&self) -> std::io::Result<Option<ExitStatus>> {
         let child = self.0.lock().child.take();
         child.map(|mut child| child.wait()).transpose()

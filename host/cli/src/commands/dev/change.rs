@@ -17,15 +17,15 @@ use crate::guest::{self, Guest};
 /// The files beside a workspace's Cargo.toml that change how its packages are built.
 const OF_WORKSPACE: [&str; 3] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
 
-/// The sources of a guest: its own package, the packages that it takes from folders (in its
-/// workspace or beside it), what the manifest says that commands make files of, and its CRDs.
+/// The sources of a guest: its own package, the packages that it depends on by path, the files that
+/// its manifest watches, and its CRDs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Sources {
-    /// The folders of the packages, of what is watched and of the CRDs.
+    /// The folders of packages, watched files and CRDs.
     folders: BTreeSet<PathBuf>,
     /// Single files.
     files: BTreeSet<PathBuf>,
-    /// The workspaces' folders, in which only the files of `OF_WORKSPACE` count.
+    /// The folders of workspaces, in which only the files of `OF_WORKSPACE` count.
     workspaces: BTreeSet<PathBuf>,
     /// The folders to which Cargo writes.
     targets: BTreeSet<PathBuf>,
@@ -67,7 +67,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Adds the package in `folder`; the folders of its dependencies go to `open`.
+    /// Adds the package in `folder`; the folders of its dependencies are added to `open`.
     fn add(&mut self, metadata: &Value, folder: PathBuf, open: &mut Vec<PathBuf>) {
         let path =
             |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(PathBuf::from);
@@ -92,7 +92,7 @@ impl Sources {
         self.folders.insert(folder);
     }
 
-    /// Returns whether a change of this file can change what is built.
+    /// Returns whether a change of this file can change the build.
     pub(super) fn affects(&self, path: &Path) -> bool {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let of_workspace = OF_WORKSPACE.contains(&name)
@@ -163,8 +163,8 @@ impl Changes {
         Ok(())
     }
 
-    /// Returns the files of the next burst of changes, once the burst is over. Cancel safe: no
-    /// change is lost.
+    /// Waits for the next burst of changes to end, and returns its files. Cancel safe: no change is
+    /// lost.
     pub(super) async fn next(&mut self) -> BTreeSet<PathBuf> {
         self.debounced.next().await
     }

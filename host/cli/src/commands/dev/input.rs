@@ -29,7 +29,7 @@ pub(super) struct Input {
     pub(super) with: ModuleArgs,
     /// True if workloads are marked ready.
     pub(super) ready: bool,
-    /// The choice whether the values of Secrets are shown or masked.
+    /// Tells whether the values of Secrets are shown or masked.
     pub(super) secrets: Secrets,
 }
 
@@ -47,7 +47,7 @@ impl Input {
         args.with.limits().map_err(anyhow::Error::msg)?;
         let named = guests.iter().flat_map(|guest| &guest.crds);
         let crds = open_all(named.chain(&args.crds))?;
-        // A user who loads a saved state wants that state and no examples besides.
+        // A user who loads a saved state does not want examples in addition.
         let examples: Vec<&PathBuf> = match &args.apply {
             Some(folder) => vec![folder],
             None if args.load.is_some() => Vec::new(),

@@ -1,4 +1,4 @@
-//! The kubeconfig with which kubectl reaches the API.
+//! The kubeconfig for kubectl and the API.
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use kube::config;
 use serde_json::json;
 
-/// The name of our cluster, user and context, by which we recognise a file of ours.
+/// The name of our cluster, user and context, which identifies a file of ours.
 const NAME: &str = "mortise";
 
 /// A kubeconfig file. In a temporary folder of its own, it is removed when dropped.
@@ -58,8 +58,8 @@ impl Kubeconfig {
     }
 }
 
-/// Fails unless the file may be written: it must be missing, empty, or hold only what an earlier
-/// `dev` wrote, because lost credentials of clusters cannot be restored.
+/// Fails unless the file may be written: it must be missing, empty, or hold only the content of an
+/// earlier `dev`, because lost credentials of clusters cannot be restored.
 fn check(path: &Path) -> anyhow::Result<()> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) if text.trim().is_empty() => return Ok(()),

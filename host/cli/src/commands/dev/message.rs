@@ -101,7 +101,7 @@ impl Ran {
         Self { at: Timestamp::now(), report, written }
     }
 
-    /// Returns whether the key ran because the processor has a new version.
+    /// Returns whether the key ran because of a new version of the processor.
     pub(super) fn is_of_new_version(&self) -> bool {
         self.report.causes.contains(&Cause::NewVersion)
     }
@@ -123,12 +123,12 @@ pub(super) fn short(digest: Digest) -> String {
     hex.chars().take(8).collect()
 }
 
-/// Sends news.
+/// Sends messages.
 pub(super) type Sender = tokio::sync::mpsc::UnboundedSender<Message>;
-/// Receives news.
+/// Receives messages.
 pub(super) type Receiver = tokio::sync::mpsc::UnboundedReceiver<Message>;
 
-/// The facts that the screens need from the start.
+/// The facts about a session that do not change.
 #[derive(Debug, Clone)]
 pub(super) struct Scene {
     /// The API's address.
@@ -139,6 +139,6 @@ pub(super) struct Scene {
     pub(super) kubeconfig: String,
     /// The package names of the guests.
     pub(super) guests: Arc<[String]>,
-    /// The choice whether the values of Secrets are shown or masked.
+    /// Tells whether the values of Secrets are shown or masked.
     pub(super) secrets: Secrets,
 }

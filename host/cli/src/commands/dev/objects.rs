@@ -1,8 +1,8 @@
 //! Loading and saving of objects: `--load` and `--save`.
 //!
 //! All objects are saved except Secrets, unless their values may be shown: a masked Secret would be
-//! wrong when it is loaded again. There is a file for each kind. Loading restores objects as they
-//! were stored: with status, uid, owners and field managers.
+//! wrong when loaded again. Each kind has a file. Loading restores objects as they were stored:
+//! with status, uid, owners and field managers.
 
 #[cfg(test)]
 mod tests;
@@ -25,14 +25,14 @@ use crate::{
     print::{self, Secrets},
 };
 
-/// The first line of each file, by which a folder of saved objects is recognised.
+/// The first line of each file, which identifies a folder of saved objects.
 const HEADER: &str = "# Saved by mortise dev; `mortise dev --load` starts with it.";
 
 /// Loads objects as they were stored; missing namespaces are created.
 ///
 /// # Errors
 ///
-/// Fails for the first object that the schema of its kind refuses, and names the object's place.
+/// Fails for the first object that does not match the schema of its kind, and names its place.
 pub(super) fn load(api: &EmbeddedApi, mut objects: Vec<Object>) -> anyhow::Result<()> {
     objects.sort_by_key(|object| local::rank(&object.value));
     let (first, rest): (Vec<Object>, Vec<Object>) =
@@ -66,7 +66,7 @@ fn put(api: &EmbeddedApi, objects: Vec<Object>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prepares a folder for saving, before there is anything to lose.
+/// Prepares a folder for saving, before any state can be lost.
 ///
 /// # Errors
 ///
@@ -86,7 +86,7 @@ pub(super) fn prepare(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Saves all objects in a folder, in place of those saved there before. Returns a note for the
+/// Saves all objects in a folder, replacing the objects saved there before. Returns a note for the
 /// user.
 ///
 /// # Errors

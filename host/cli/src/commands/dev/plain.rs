@@ -1,4 +1,4 @@
-//! Prints the news as lines, for pipes and for users who prefer them. Output of Cargo and the
+//! Prints the messages as lines, for pipes and for users who prefer them. Output of Cargo and the
 //! compiler goes to standard error.
 
 #[cfg(test)]
@@ -22,7 +22,7 @@ use crate::print::{self, BOLD, DIM, RED};
 #[derive(Debug, Default)]
 struct Missing(BTreeMap<String, BTreeSet<String>>);
 
-/// Prints the news until the channel closes.
+/// Prints the messages until the channel closes.
 ///
 /// # Errors
 ///
@@ -36,7 +36,7 @@ pub(super) async fn run(scene: &Scene, messages: Receiver) -> anyhow::Result<()>
     print(scene, messages).await
 }
 
-/// Prints the notes that arrive after the view has ended.
+/// Prints the messages that arrive after the view has ended.
 ///
 /// # Errors
 ///
@@ -149,6 +149,6 @@ fn say(line: &str) -> anyhow::Result<()> {
 }
 
 fn complain(line: &str) {
-    // If standard error is closed, there is nowhere to report it.
+    // There is nowhere to report a closed standard error.
     let _ = writeln!(anstream::stderr(), "{line}");
 }

@@ -1,5 +1,5 @@
-//! `--ready`: stands in for the kubelet and for the controllers of workloads. Each workload has a
-//! Pod for each of its replicas, and each workload and Pod is marked ready at once.
+//! `--ready`: replaces the kubelet and the controllers of workloads. Each workload has a Pod for
+//! each of its replicas, and each workload and Pod is marked ready at once.
 
 mod pods;
 #[cfg(test)]
@@ -28,12 +28,12 @@ use crate::print;
 /// The field manager of the status that is written.
 const MANAGER: &str = "kubelet";
 
-/// Gives all workloads their Pods and marks both ready, present and future ones. Returns only with
-/// an error.
+/// Creates the Pods of all present and future workloads, and marks both ready. Returns only with an
+/// error.
 ///
 /// # Errors
 ///
-/// Fails if the API cannot be asked for a kind or does not serve it; it serves all of them from its
+/// Fails if the API refuses a request or does not serve a kind; it serves all of them from its
 /// start.
 pub(super) async fn run(cluster: &Cluster, now: &Clock, messages: &Sender) -> anyhow::Result<()> {
     let kinds = [
@@ -197,7 +197,7 @@ fn replicas(object: &Value) -> u64 {
     object.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1)
 }
 
-/// Returns a status in which all `counts` have one value, observed at the present generation.
+/// Returns a status in which all `counts` have one value, observed at the current generation.
 fn counted(object: &Value, counts: &[&str], value: u64) -> Map<String, Value> {
     let mut status: Map<String, Value> =
         counts.iter().map(|count| ((*count).to_owned(), Value::from(value))).collect();
@@ -207,8 +207,8 @@ fn counted(object: &Value, counts: &[&str], value: u64) -> Map<String, Value> {
     status
 }
 
-/// Returns the conditions with those of `types` true. Other conditions stay, and so do the times of
-/// conditions that were true already.
+/// Returns the conditions with those of `types` true. Other conditions stay unchanged, and so do
+/// the times of conditions that were already true.
 fn conditions(object: &Value, types: &[(&str, &str)], now: Timestamp) -> Value {
     let present = object.pointer("/status/conditions").and_then(Value::as_array);
     let mut conditions = present.cloned().unwrap_or_default();

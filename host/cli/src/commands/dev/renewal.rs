@@ -1,4 +1,4 @@
-//! The way of one guest from its sources to a running processor: build, load, swap.
+//! The steps from a guest's sources to a running processor: build, load, swap.
 
 use std::{
     path::Path,
@@ -35,9 +35,9 @@ pub(super) struct Renewal {
     pub(super) guest: Arc<Guest>,
     pub(super) config: Arc<str>,
     pub(super) with: ModuleArgs,
-    /// The version of this guest that runs, if any.
+    /// The running version of this guest, if any.
     pub(super) present: Option<Version>,
-    /// The names of the other guests' processors, with their folders.
+    /// The processor names of the other guests, with their folders.
     pub(super) taken: Vec<(String, String)>,
     pub(super) engine: Engine,
     pub(super) api: Arc<EmbeddedApi>,
@@ -59,13 +59,13 @@ pub(super) struct Version {
 
 /// The result of a renewal.
 pub(super) enum Renewed {
-    /// The renewal was cancelled, because something newer was saved.
+    /// The renewal was cancelled by a newer save.
     GivenUp,
-    /// The build is the version that runs already.
+    /// The build is equal to the running version.
     Unchanged,
-    /// The renewal failed; the running version goes on.
+    /// The renewal failed; the running version stays.
     Failed(anyhow::Error),
-    /// The guest was loaded, and waits for the start of the host.
+    /// The guest was loaded, and waits for the host's start.
     First { guest: Arc<Guest>, sources: Sources, loaded: Loaded, built: Duration },
     /// The new version runs.
     Swapped { guest: Arc<Guest>, sources: Sources, running: Running, version: Version },
@@ -88,10 +88,10 @@ impl Version {
 // === impl Renewal ===
 
 impl Renewal {
-    /// Builds, loads and swaps. If cancelled, it ends soon and swaps nothing.
+    /// Builds, loads and swaps. Once cancelled, it ends soon and swaps no version.
     pub(super) async fn run(mut self, give_up: &CancellationToken) -> Renewed {
         let started = Instant::now();
-        // The manifest itself may be among the saved files.
+        // The save may have changed the manifest itself.
         let sources = match self.read_again().await {
             Ok(sources) => sources,
             Err(error) => return Renewed::Failed(error),

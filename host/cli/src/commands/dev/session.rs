@@ -2,9 +2,9 @@
 //! sources are saved.
 //!
 //! *Guarantees*: at most one build runs at a time. The latest save wins: a save during a build
-//! cancels that build, unless that build has itself replaced a cancelled one; so endless saves do
-//! not keep every version from running. A version that does not build, load or take over leaves the
-//! former one in place.
+//! cancels that build, unless that build has itself replaced a cancelled one; so continuous saves
+//! still let some versions run. A version that fails to build, load or take over leaves the former
+//! one running.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
@@ -48,7 +48,7 @@ pub(super) struct Session {
     /// The listener on which the host's metrics are served, if any.
     pub(super) admin: Option<TcpListener>,
     pub(super) messages: Sender,
-    /// True if a user is present who can repair a guest that does not build the first time.
+    /// True if a user is present who can fix a failing first build.
     pub(super) attended: bool,
 }
 
@@ -58,7 +58,7 @@ struct Work {
     host: Option<Arc<Host>>,
     /// The hooks of the processors, as webhooks of the API.
     hooks: Arc<Hooks>,
-    /// Serves the host's metrics.
+    /// The server of the host's metrics.
     admin: Option<BoxFuture<'static, std::io::Result<()>>>,
     changes: Option<Changes>,
     job: Option<Job>,
@@ -77,7 +77,7 @@ struct Seat {
     dirty: bool,
     /// The first build, kept until all guests have been built.
     first: Option<(Loaded, Duration)>,
-    /// The version that runs, if any.
+    /// The running version, if any.
     version: Option<Version>,
 }
 
@@ -97,8 +97,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Fails for objects that are refused, for processors of the same name, for a first build that
-    /// fails while no user is present, or if a task of the host has ended.
+    /// Fails for refused objects, for processors of the same name, for a failing first build while
+    /// no user is present, or if a task of the host has ended.
     pub(super) async fn run(self, stop: &CancellationToken) -> anyhow::Result<()> {
         let cluster = Cluster::new(kube::Client::new(self.api.router(), "default"));
         let mut work = Work::new(self, cluster)?;
@@ -232,7 +232,7 @@ impl Work {
         self.watch();
     }
 
-    /// Starts to build a guest whose sources were saved, if no build is running.
+    /// Starts a build of a guest whose sources were saved, if no build is running.
     fn begin_job(&mut self) {
         if self.job.is_some() {
             return;
@@ -360,7 +360,7 @@ impl Work {
         Ok(())
     }
 
-    /// Answers webhooks with the versions that run now.
+    /// Answers webhooks with the currently running versions.
     fn follow(&self) {
         let Some(host) = &self.host else { return };
         let versions = self.seats.iter().filter_map(|seat| seat.version.as_ref());

@@ -1,5 +1,5 @@
-//! The live view: a model that news and keys change, drawn anew for each frame. Neither the model
-//! nor the drawing knows the terminal.
+//! The live view: a model, changed by messages and keys, and drawn anew for each frame. Neither the
+//! model nor the drawing accesses the terminal.
 
 mod body;
 mod keys;
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use self::model::{Model, Wish};
 use super::message::{Receiver, Scene};
 
-/// The interval between frames, which are drawn even without news: ages and rates change by
+/// The interval between frames, which are drawn even without messages: ages and rates change by
 /// themselves.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -35,8 +35,8 @@ impl Drop for Restore {
     }
 }
 
-/// Shows the news until the user quits or `stop` is cancelled. The program's log goes to the news
-/// meanwhile.
+/// Shows the messages until the user quits or `stop` is cancelled. The program's log is shown with
+/// them meanwhile.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Prints an inspection for people: a head, and a table for each list.
+//! Prints an inspection for people: a heading, and a table for each list.
 
 use std::{fmt::Write as _, time::Duration};
 

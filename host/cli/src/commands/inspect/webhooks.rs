@@ -1,4 +1,4 @@
-//! The objects by which an API server asks a host for the hooks of a processor.
+//! The objects that configure the API server to call the hooks of a processor.
 
 use mortise_core::{
     contract::{
@@ -15,15 +15,15 @@ use crate::local;
 
 /// The port of the Service.
 const SERVICE_PORT: u16 = 443;
-/// Requests that a hook which changes objects is asked for, in CEL: all but those for objects that
-/// are being deleted, so that finalizers can be taken off while no host answers.
+/// The match condition of a mutating hook, in CEL: all requests but those for objects that are
+/// being deleted, so that finalizers can be removed while no host answers.
 const NOT_BEING_DELETED: &str = "object == null || !has(object.metadata.deletionTimestamp)";
 /// The port of the host in the guides.
 const TARGET_PORT: u16 = 9443;
 
-/// Returns the Service of a host's webhooks, the conversion of each definition, and the
-/// configurations of the hooks, for the Processor of this name. The bundles of authorities are left
-/// to whoever makes the certificate.
+/// Returns the Service of a host's webhooks, the conversion of each definition, and the webhook
+/// configurations of the hooks, for the Processor of this name. The CA bundles are left to the tool
+/// that issues the certificate.
 pub(super) fn objects(
     hooks: &Hooks,
     processor: &Account,
@@ -123,9 +123,9 @@ fn webhook(hook: &Hook, processor: &Account, client: &Value, known: &Kinds) -> V
     })
 }
 
-/// Returns a label selector as Kubernetes' objects have it.
+/// Returns a label selector in the format of Kubernetes' objects.
 fn selector(labels: &str) -> Value {
-    // What a hook declares was parsed when it was loaded.
+    // A hook's selector was already parsed when it was loaded.
     let parsed = LabelSelector::parse(labels).unwrap_or_default();
     let requirements = parsed.requirements().iter().map(|requirement| {
         let key = &requirement.key;

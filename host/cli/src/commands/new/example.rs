@@ -2,8 +2,8 @@
 
 use super::subject::{Origin, Subject};
 
-/// The parts of objects of built-in kinds that Kubernetes requires besides the metadata. A test
-/// checks that no kind lacks a required part.
+/// The required fields of built-in kinds besides the metadata. A test checks that no kind lacks a
+/// required field.
 const REST: &[(&str, &str)] = &[
     (
         "CronJob",
@@ -69,7 +69,7 @@ pub(super) fn yaml(subject: &Subject, name: &str) -> String {
     )
 }
 
-/// Returns whether the kind has an example: the name of a CRD is not free, and users do not create
+/// Returns whether the kind has an example: a CRD's name is not free, and users do not create
 /// events.
 pub(super) fn has(kind: &str) -> bool {
     !matches!(kind, "CustomResourceDefinition" | "Event")

@@ -8,7 +8,7 @@ use super::{
     subject::{Origin, Subject},
 };
 
-/// A language whose guests are not built by Cargo.
+/// A language whose guests are built without Cargo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Language {
     Python,
@@ -47,7 +47,7 @@ const TYPESCRIPT: [(&str, &str); 5] = [
     repository!("guests/sdk-typescript/src/names.ts"),
 ];
 
-// The guests of this repository have the versions that its tests know.
+// The guests of this repository have the versions that its tests use.
 const REQUIREMENTS: (&str, &str) = repository!("guests/secret-copy-python/requirements.txt");
 const PACKAGE: (&str, &str) = repository!("guests/secret-copy-typescript/package.json");
 const LOCK: (&str, &str) = repository!("guests/secret-copy-typescript/package-lock.json");
@@ -87,7 +87,7 @@ impl Language {
         files
     }
 
-    /// Returns the sentence that says how the tools are installed.
+    /// Returns the sentence about installing the tools.
     pub(super) fn tools(self) -> &'static str {
         match self {
             Self::Python => "its first build installs the tools of requirements.txt with pip",
@@ -212,7 +212,7 @@ fn shared(subject: &Subject) -> Vec<(String, &'static str)> {
         return vec![(expected, include_str!("template/built-in/expected.yaml"))];
     };
     let crd = include_str!("template/own/crd.yaml");
-    // Its first line says that Rust types make it.
+    // The first line says that Rust types generate it.
     let crd = crd.split_once('\n').map_or(crd, |(_, rest)| rest);
     vec![
         (expected, include_str!("template/own/expected.yaml")),

@@ -14,8 +14,7 @@ pub(super) type Files = BTreeMap<PathBuf, String>;
 /// The name that `derived_name` gives to the `ConfigMap` of the object `example`.
 pub(super) const MAP: &str = "example-krmxk";
 
-/// The names of types that the templates use themselves: a kind with such a name gets another Rust
-/// name.
+/// The names of types in the templates: a kind with such a name gets another Rust name.
 pub(super) const USED: &[&str] = &[
     "Config",
     "ConfigMap",
@@ -51,7 +50,7 @@ pub(super) const USED: &[&str] = &[
     "Verbs",
 ];
 
-/// The part of Cargo.toml that only a guest outside of a workspace needs.
+/// The part of Cargo.toml for a guest outside of a workspace.
 const ALONE: &str = "
 [workspace]
 

@@ -37,8 +37,7 @@ pub(super) enum Origin {
 // === impl Subject ===
 
 impl Subject {
-    /// Returns the kind that was asked for, or else a kind of the guest's own with the guest's
-    /// name.
+    /// Returns the requested kind, or by default a kind of the guest's own with the guest's name.
     pub(super) async fn of(name: &str, kind: Option<&str>) -> Result<Self, Error> {
         let Some(text) = kind else {
             let kind = Kind { group: GROUP.into(), version: "v1".into(), kind: camel_case(name) };

@@ -1,4 +1,4 @@
-//! The Cargo workspace of which a new guest becomes a member.
+//! The Cargo workspace that a new guest joins as a member.
 
 use std::{
     fs,
@@ -135,8 +135,8 @@ fn with_member(mut document: DocumentMut, member: &str) -> Option<String> {
         members.push(member);
         return Some(document.to_string());
     };
-    // Each member has a line of its own, so the new one gets one too. Text between the last member
-    // and the bracket, or the last comma, stays where it is.
+    // Each member has its own line, so the new one gets one too. Text between the last member and
+    // the bracket, or the last comma, stays in its place.
     if let Some(last) = members.iter_mut().last() {
         last.decor_mut().set_suffix("");
     }
@@ -151,7 +151,7 @@ fn with_member(mut document: DocumentMut, member: &str) -> Option<String> {
     Some(document.to_string())
 }
 
-/// Replaces a file atomically, so that it never exists in part.
+/// Replaces a file atomically, so that no reader sees a partial file.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     use std::io::Write as _;
     let folder = path.parent().unwrap_or(path);

@@ -1,4 +1,4 @@
-//! Private keys: in PKCS #8 as they are, or as cosign encrypts them with a password.
+//! Private keys: PKCS #8, unencrypted or as cosign encrypts it with a password.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use crypto_secretbox::{
 use mortise_host::oci::signature::PrivateKey;
 use serde::Deserialize;
 
-/// The kinds of block in which cosign has written keys.
+/// The PEM labels of encrypted keys that cosign has used.
 const ENCRYPTED: [&str; 2] = ["ENCRYPTED SIGSTORE PRIVATE KEY", "ENCRYPTED COSIGN PRIVATE KEY"];
-/// The most memory that deriving a key from a password may take: 128 bytes times N times r.
+/// The maximum memory of the key derivation (scrypt): 128 bytes times N times r.
 const MAX_MEMORY: u64 = 256 << 20;
 
 #[derive(Deserialize)]
@@ -62,7 +62,7 @@ fn parse(text: &str, password: &str) -> anyhow::Result<PrivateKey> {
     PrivateKey::from_pkcs8(&decrypt(&encrypted, password)?)
 }
 
-/// Returns the base64 between the lines that begin and end a block.
+/// Returns the base64 text of a PEM block.
 fn block(text: &str, kind: &str) -> Option<String> {
     let (_, rest) = text.split_once(&format!("-----BEGIN {kind}-----"))?;
     let (block, _) = rest.split_once(&format!("-----END {kind}-----"))?;

@@ -17,12 +17,12 @@ use crate::{
 /// The result of a simulation.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct End {
-    /// The objects at the end, except those that were neither given nor made by the processor: the
-    /// API's own namespaces and the CRDs.
+    /// The objects at the end, except those neither given nor created by the processor: the API's
+    /// own namespaces and the CRDs.
     pub objects: Vec<Value>,
     /// The writes, in order.
     pub changes: Vec<Change>,
-    /// The events that the processor made.
+    /// The events that the processor created.
     pub events: Vec<Value>,
     /// The reconciles that are due later.
     pub requeues: Vec<Again>,
@@ -31,7 +31,7 @@ pub struct End {
     /// The objects in the other versions that the processor converts them to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<InVersion>,
-    /// The number of times that all waiting keys were run.
+    /// The number of rounds: in each, all waiting keys run once.
     pub rounds: u32,
     /// Notes for the user.
     #[serde(skip)]
@@ -89,8 +89,8 @@ pub struct InVersion {
 // === impl Change ===
 
 impl Change {
-    /// Returns a write as the output names it; `None` for events, which have a list of their own.
-    /// Evictions are named as deletions.
+    /// Returns a write in the form of the output; `None` for events, which have their own list.
+    /// Evictions are shown as deletions.
     pub(super) fn of(change: &write::Change) -> Option<Self> {
         let action = match change.action {
             Action::Create => "create",

@@ -67,7 +67,7 @@ impl std::fmt::Display for Step {
 
 fn write(text: &str) {
     let mut stderr = std::io::stderr();
-    // If the terminal is gone, there is nowhere to report it.
+    // There is nowhere to report a closed terminal.
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 

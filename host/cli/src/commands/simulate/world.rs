@@ -34,7 +34,7 @@ const UID_SEED: u64 = 0;
 pub struct World {
     /// The API in memory.
     pub api: EmbeddedApi,
-    /// The API as a host sees it.
+    /// The API's client, as used by a host.
     pub cluster: Cluster,
     /// Kinds that are served without a schema.
     pub untyped: Vec<Kind>,
@@ -43,8 +43,7 @@ pub struct World {
     given: BTreeSet<Identity>,
     /// The hooks of the processor; `None` if it has none.
     hooks: Option<Arc<Hooks>>,
-    /// The objects that the API and this module have made themselves, and that the user did not ask
-    /// for.
+    /// The objects created by the API and by this module, not by the user.
     hidden: BTreeSet<Identity>,
 }
 
@@ -133,7 +132,7 @@ impl World {
         self.api.load(object, validate).with_context(|| format!("{title} is refused{hint}"))
     }
 
-    /// Answers with the hooks of the processor as a host runs it.
+    /// Answers webhooks with the hooks of the processor that a host runs.
     pub fn follow(&self, host: &Host, processor: Arc<str>) {
         if let Some(hooks) = &self.hooks {
             hooks.follow(host, &[processor]);
@@ -144,7 +143,7 @@ impl World {
     /// [`World::visible`] does not show them.
     pub fn in_other_versions(&self, converted: &[Converted]) -> Vec<InVersion> {
         let mut all = Vec::new();
-        // As they are stored: on the way through another version something may be lost.
+        // In their stored form: a conversion to another version may lose fields.
         for object in self.stored() {
             let kind = local::kind_of(&object);
             let of = converted.iter().find(|of| of.group == kind.group && of.kind == kind.kind);
@@ -178,8 +177,8 @@ impl World {
         objects
     }
 
-    /// Changes an object to the version in which its kind is shown if no version is asked for. An
-    /// object that cannot be converted stays as it is.
+    /// Converts an object to the version in which its kind is served by default. An object that
+    /// cannot be converted stays as it is.
     pub fn in_preferred_version(&self, object: &mut Value) {
         let kind = local::kind_of(object);
         let preferred = self.api.preferred_version(&kind.group, &kind.kind);

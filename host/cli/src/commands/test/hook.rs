@@ -29,10 +29,10 @@ use serde_json::Value;
 use super::Verdict;
 use crate::local;
 
-/// The time that each question has, beside the limits of the component.
+/// The time limit of each request, besides the limits of the component.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Runs a case, and writes its answer as the expected one if that is asked for.
+/// Runs a case, and writes its answer as the expected one if requested.
 ///
 /// # Errors
 ///
@@ -66,7 +66,7 @@ pub(super) async fn verdict(
     Ok(verdict)
 }
 
-/// Asks a component the question of a case, by the rules of the host.
+/// Sends a component the request of a case, by the rules of the host.
 ///
 /// # Errors
 ///

@@ -114,7 +114,7 @@ fn check_grants(rules: &[GrantedRule]) -> Result<(), String> {
     let mut rights = 0_usize;
     for (index, rule) in rules.iter().enumerate() {
         check_grant(&format!("grants[{index}]"), rule)?;
-        // Bounded lists: the product of four of them fits.
+        // The lists are bounded, so the product of four lengths cannot overflow.
         let places =
             rule.api_groups.len() * rule.resources.len() * rule.resource_names.len().max(1);
         rights += rule.verbs.len() * (places + rule.non_resource_urls.len());
@@ -127,7 +127,8 @@ fn check_grants(rules: &[GrantedRule]) -> Result<(), String> {
     Ok(())
 }
 
-/// A list of a granted rule: its name, its entries, their form, and that form in words.
+/// A list of a granted rule: its name, its entries, the check of an entry, and the accepted form in
+/// words.
 type GrantList<'a> = (&'a str, &'a [String], fn(&str) -> bool, &'a str);
 
 fn check_grant(place: &str, rule: &GrantedRule) -> Result<(), String> {

@@ -12,7 +12,7 @@ use crate::{
     labels::LabelSelector,
 };
 
-/// The shortest timeout that a webhook can have.
+/// The shortest timeout that a webhook can have, in milliseconds.
 const MIN_TIMEOUT: u64 = 1_000;
 
 /// Refuses kinds and hooks that cannot be served. The message names the place and what is accepted.
@@ -93,8 +93,7 @@ fn check_hook(place: &str, of: &Hook) -> Result<(), String> {
     Ok(())
 }
 
-/// Cuts the texts of an answer to the lengths that are kept. A status that is no refusal becomes
-/// 403.
+/// Cuts the texts of an answer to their bounds. A denial code outside 400–499 becomes 403.
 pub fn shorten_answer(answer: &mut Answer) {
     answer.warnings.truncate(WARNINGS);
     answer.warnings.iter_mut().for_each(|warning| text::cut(warning, WARNING));

@@ -3,7 +3,7 @@
 use super::{FAILURE, text};
 use crate::contract::Failure;
 
-/// Cuts a failure's message to the length that is kept.
+/// Cuts a failure's message to its bound.
 pub fn shorten_failure(failure: &mut Failure) {
     text::cut(&mut failure.message, FAILURE);
 }

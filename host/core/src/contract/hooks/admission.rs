@@ -23,9 +23,9 @@ pub struct Decision {
 /// The fields of metadata that a hook may change.
 const OF_COMPONENT: [&str; 4] = ["labels", "annotations", "finalizers", "ownerReferences"];
 
-/// Returns whether a hook reviews a request: it is within the namespace and the labels that the
-/// hook declares, with the object or with the one that it replaces. A hook that changes objects
-/// does not review changes of one that is being deleted, as its configuration says.
+/// Returns whether a hook reviews a request: the new or the old object matches the namespace and
+/// the labels that the hook declares. A hook that changes objects does not review an object that is
+/// being deleted, as its webhook configuration states.
 ///
 /// # Errors
 ///
@@ -70,12 +70,12 @@ fn is_deleted(object: &Value) -> bool {
     !object.pointer("/metadata/deletionTimestamp").unwrap_or(&Value::Null).is_null()
 }
 
-/// Returns the fate of a request from a hook's answer. What differs between the object and the
-/// answer's becomes a patch.
+/// Returns the decision about a request from a hook's answer. Differences between the object and
+/// the answer's become a patch.
 ///
 /// # Errors
 ///
-/// Fails if the answer changes what the hook may not change.
+/// Fails if the answer changes fields that the hook may not change.
 pub fn decide(hook: &Hook, review: &Review, answer: Answer) -> Result<Decision, String> {
     let Answer { verdict, warnings } = answer;
     let (denial, patch) = match verdict {
@@ -117,7 +117,7 @@ fn patch(hook: &Hook, review: &Review, changed: &str) -> Result<Option<Patch>, S
     Ok((!patch.is_empty()).then_some(patch))
 }
 
-/// Returns a field of the metadata that differs though it must not, if there is one.
+/// Returns a changed field of the metadata that must not change, if any.
 fn changed_metadata(object: &Value, changed: &Value) -> Option<String> {
     let fields = |of: &Value| of.get("metadata").and_then(Value::as_object).cloned();
     let (before, after) = match (fields(object), fields(changed)) {

@@ -1,7 +1,6 @@
-//! The parts of an object that a component is shown to convert, and the check of its answer.
+//! The parts of an object that a component gets for a conversion, and the check of its answer.
 //!
-//! An object is not parsed as a whole, but cut into its fields: a list of many objects passes
-//! through here.
+//! Objects are split into fields, not parsed as a whole, since lists may hold many objects.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -15,7 +14,7 @@ use crate::contract::{
     display_kind_in_any_version,
 };
 
-/// The fields of a JSON object, as they stand in the text.
+/// The fields of a JSON object, as raw text.
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
 /// The version that objects are converted to.
@@ -25,7 +24,7 @@ pub struct Target<'a> {
     version: &'a str,
 }
 
-/// An object that is to be converted.
+/// An object to convert.
 #[derive(Debug)]
 pub struct Given<'a> {
     fields: Fields<'a>,
@@ -46,7 +45,7 @@ struct TypeMeta {
 
 /// The fields of metadata that a component may change.
 pub(super) const OF_COMPONENT: [&str; 2] = ["labels", "annotations"];
-/// The fields of metadata that must be in the answer as they were.
+/// The fields of metadata that the answer must not change.
 const IDENTITY: [&str; 3] = ["name", "namespace", "uid"];
 
 // === impl Target ===
@@ -103,7 +102,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Cuts objects with these sizes into batches, each of which is one call.
+/// Splits objects of these sizes into batches, one for each call.
 pub fn batches(sizes: &[usize]) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);
@@ -124,11 +123,11 @@ pub fn batches(sizes: &[usize]) -> Vec<Range<usize>> {
 // === impl Given ===
 
 impl<'a> Given<'a> {
-    /// Takes an object apart.
+    /// Splits an object into its fields.
     ///
     /// # Errors
     ///
-    /// Fails if this is no object of the target's kind, in one of its versions.
+    /// Fails if the text is not an object of the target's kind in one of its versions.
     pub fn parse(target: &Target<'_>, text: &'a str) -> Result<Self, String> {
         let (group, kind) = target.kind();
         let no_object = |error| format!("an object cannot be read: {error}");
@@ -156,19 +155,19 @@ impl<'a> Given<'a> {
         self.version == version
     }
 
-    /// Returns the object as a component is shown it: without the managed fields.
+    /// Returns the object as a component sees it: without the managed fields.
     pub fn shown(&self) -> String {
         let mut metadata = self.metadata.clone();
         metadata.remove("managedFields");
         written(&self.fields, &metadata)
     }
 
-    /// Returns the converted object: all that the component answered, with the metadata that the
-    /// object had, except for its labels and annotations.
+    /// Returns the converted object: the component's answer with the original metadata, but with
+    /// the answer's labels and annotations.
     ///
     /// # Errors
     ///
-    /// Fails if the answer is no object of the version that was wanted, or another object.
+    /// Fails if the answer is not an object of the target version, or has another identity.
     pub fn converted(&self, target: &Target<'_>, answer: &str) -> Result<String, String> {
         let wrong = |problem: String| {
             format!("the answer for {} `{}` is not accepted: {problem}", target.of.kind, self.name)
@@ -211,11 +210,11 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Returns an object as a hook is shown it: without the managed fields.
+/// Returns an object as a hook sees it: without the managed fields.
 ///
 /// # Errors
 ///
-/// Fails if the text is no object.
+/// Fails if the text is not an object.
 pub fn shown(text: &str) -> Result<String, String> {
     let no_object = |error| format!("an object cannot be read: {error}");
     let fields: Fields<'_> = serde_json::from_str(text).map_err(no_object)?;
@@ -224,7 +223,7 @@ pub fn shown(text: &str) -> Result<String, String> {
     Ok(written(&fields, &metadata))
 }
 
-/// Returns the fields of an object's metadata; of a partial object there may be none.
+/// Returns the fields of an object's metadata; none for a partial object without metadata.
 fn metadata_of<'a>(fields: &Fields<'a>) -> Result<Fields<'a>, String> {
     let Some(metadata) = fields.get("metadata") else { return Ok(Fields::new()) };
     serde_json::from_str::<Option<Fields<'a>>>(metadata.get())

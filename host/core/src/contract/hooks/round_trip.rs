@@ -1,4 +1,4 @@
-//! The comparison of an object with the result of its conversion to another version and back.
+//! The comparison of an object with its round trip: converted to another version and back.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,10 @@ use serde_json::Value;
 use super::conversion::OF_COMPONENT;
 use crate::contract::bounds::{PATH, text};
 
-/// Returns the path of the first field that a conversion to another version and back has changed.
+/// Returns the path of the first field that a round trip through another version has changed.
 ///
-/// Labels and annotations that were added do not count: a version stores there what it has no field
-/// for. Nor do fields that differ in `former` too, the result of another converter for the same
-/// object.
+/// Ignores added labels and annotations, where a version stores values that it has no field for,
+/// and fields that differ in `former` too, the result of another converter for the same object.
 pub fn first_difference(
     object: &Value,
     mut back: Value,
@@ -45,7 +44,7 @@ fn drop_added(before: &Value, after: &mut Value) {
 }
 
 /// Returns whether `after` differs from `before` where `former`, the former version's value, does
-/// not. `path` is the path of the value, and then that of the first difference.
+/// not. `path` is the path of the value; afterwards, that of the first difference.
 fn differs(
     before: Option<&Value>,
     after: Option<&Value>,
@@ -167,7 +166,7 @@ mod tests {
         assert_eq!(of(more).as_deref(), Some("metadata.name"));
     }
 
-    /// The keys of an object, and how deep it is, are a stranger's.
+    /// The keys of an object and its nesting depth are untrusted.
     #[test]
     fn a_path_is_bounded() {
         let object = json!({"k".repeat(2 * PATH): 1});

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use crate::contract::{Kind, display_kind, hooks::Hooks};
 
-/// Serves the versions of a kind that a component converts, where its definition does not: it may
-/// be written for API servers that have nobody to ask for a conversion. Returns the versions that
-/// were not served, as `KIND GROUP/VERSION`.
+/// Sets `served` for the versions of a `CustomResourceDefinition` that a component converts: the
+/// definition may be written for API servers without a conversion webhook. Returns the versions
+/// that were not served, as `KIND GROUP/VERSION`.
 pub fn serve_converted(definition: &mut Value, hooks: &Hooks) -> Vec<String> {
     let text = |pointer: &str| definition.pointer(pointer)?.as_str().map(str::to_owned);
     let (group, kind) = (text("/spec/group"), text("/spec/names/kind"));

@@ -23,7 +23,7 @@ pub enum Lack {
     Declaration {
         /// The verb that was refused, as a role names it: `get`.
         verb: &'static str,
-        /// The message that the processor got: it names the declarations that there are.
+        /// The message to the processor, which names the existing declarations.
         message: Box<str>,
     },
 }

@@ -1,4 +1,4 @@
-//! A right that an account may have or not, as the API server is asked for it.
+//! A right of an account, as a question to the API server.
 
 use std::{borrow::Cow, fmt};
 

@@ -321,7 +321,7 @@ fn is_allowed(roles: &[Value], asked: &Asked) -> bool {
     })
 }
 
-/// Returns whether a declaration needs the request, computed without regard to how roles are made.
+/// Returns whether a declaration needs the request, computed independently of the roles.
 fn is_needed(description: &Description, asked: &Asked) -> bool {
     let (plural, below) = asked.resource.split_once('/').unwrap_or((&asked.resource, ""));
     let is_of = |of: &Selection| {
@@ -369,7 +369,7 @@ fn is_needed(description: &Description, asked: &Asked) -> bool {
     says || reconciles || writes || (reads && description.reads.iter().any(selects))
 }
 
-/// Returns every request of a small world.
+/// Returns every request of a small test cluster.
 fn requests() -> Vec<Asked> {
     let mut all = Vec::new();
     let resources = KINDS.iter().flat_map(|name| {

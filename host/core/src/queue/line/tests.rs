@@ -41,7 +41,7 @@ fn a_namespace_that_is_always_there_does_not_pass_over_others() {
         push(&mut line, 1, name);
     }
     for name in 0..100 {
-        // The namespace comes again as soon as its key was taken.
+        // The namespace gets a new key as soon as its last one was taken.
         push(&mut line, 2, name);
         let both = [line.take(true), line.take(true)]
             .map(|taken| taken.unwrap().0.namespace().unwrap().to_owned());
@@ -75,7 +75,7 @@ fn namespaces_that_wait_for_nothing_are_forgotten() {
     for namespace in 0..100_000 {
         line.push(key(namespace, 0), false, namespace.into());
     }
-    // Namespace 0 has more keys: the others are forgotten once its next round has begun.
+    // Namespace 0 has more keys: the others are dropped once its next round has begun.
     line.push(key(0, 1), false, 100_000);
     line.push(key(0, 2), false, 100_001);
     for _ in 0..100_001 {

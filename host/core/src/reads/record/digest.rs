@@ -1,9 +1,9 @@
 //! The digests in run records.
 //!
-//! Digests of what a Secret may hold are keyed (HMAC-SHA256), so that nobody who finds a record can
-//! find a value by trying. The key is generated when the process starts and is never
-//! written to disk: kept beside the records, it would keep nothing secret. So a keyed digest never
-//! equals one of another start; that costs the keys which read Secrets one run after a restart.
+//! Digests of Secret data are keyed (HMAC-SHA256), so that a value cannot be guessed from a leaked
+//! record. The HMAC key is generated when the process starts and is never written to disk: beside
+//! the records it would protect nothing. So keyed digests of two starts never match, and keys that
+//! read Secrets run once after a restart.
 
 use std::{fmt, str::FromStr, sync::LazyLock};
 
@@ -16,19 +16,19 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::contract::{self, Kind, Manifest, Outcome};
 
-/// A digest of something that a run saw or made.
+/// A digest of an input or an output of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest {
     keyed: bool,
     bytes: [u8; 16],
 }
 
-/// The error for a text that is no digest.
+/// The error for a text that is not a digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no digest: `xxh3:` or `hmac:` and 32 hexadecimal digits are accepted")]
 pub struct NoDigest(String);
 
-/// The key of this start for keyed digests.
+/// The HMAC key of this start.
 static KEY: LazyLock<hmac::Key> = LazyLock::new(new_key);
 
 const PLAIN: &str = "xxh3";
@@ -42,7 +42,7 @@ fn new_key() -> hmac::Key {
 // === impl Digest ===
 
 impl Digest {
-    /// Computes the digest of parts whose borders count; keyed if they may come from a Secret.
+    /// Computes the digest of length-prefixed parts; keyed if these may contain Secret data.
     pub fn of<'a>(secret: bool, parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         if secret {
             return Self::keyed(parts);
@@ -65,7 +65,7 @@ impl Digest {
         (!self.keyed).then(|| u128::from_be_bytes(self.bytes))
     }
 
-    /// Computes the keyed digest of parts whose borders count, with the key of this start.
+    /// Computes the keyed digest of length-prefixed parts, with the HMAC key of this start.
     pub fn keyed<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         Self::keyed_with(&KEY, parts)
     }
@@ -87,7 +87,7 @@ impl Digest {
         format!("{a:02x}{b:02x}{c:02x}{d:02x}")
     }
 
-    /// Returns whether the digest can be compared within one start of the host only.
+    /// Returns whether the digest is keyed, and so comparable within one start of the host only.
     pub fn is_keyed(&self) -> bool {
         self.keyed
     }
@@ -123,7 +123,7 @@ impl FromStr for Digest {
     }
 }
 
-/// Writes a text in formats that people read, and the bytes in others.
+/// Serializes as text in human-readable formats, and as bytes in others.
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
@@ -144,13 +144,13 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// Returns whether the kind is that of Secrets, whose values must not be shown.
+/// Returns whether a kind is the core `Secret`, whose values must not be shown.
 pub fn is_secret(kind: &Kind) -> bool {
     kind.group.is_empty() && kind.kind == "Secret"
 }
 
-/// Returns a text of a question as a record holds it: its keyed digest if it may come from a
-/// Secret.
+/// Returns a text of a question as a record holds it: its keyed digest if it may contain Secret
+/// data.
 pub fn asked_text(secret: bool, text: &str) -> String {
     if text.is_empty() || !secret {
         return text.to_owned();
@@ -158,13 +158,13 @@ pub fn asked_text(secret: bool, text: &str) -> String {
     Digest::keyed([text.as_bytes()]).to_string()
 }
 
-/// Computes the digest of what a processor returned; keyed if a Secret may have gone into it.
+/// Computes the digest of an outcome or failure; keyed if it may contain Secret data.
 pub fn of_returned(returned: &Result<Outcome, contract::Failure>, secret: bool) -> Digest {
     let outcome = match returned {
         Ok(outcome) => outcome,
         Err(failure) => return Digest::of(secret, [format!("{failure:?}").as_bytes()]),
     };
-    // Each field by its name, so that a new one is not forgotten.
+    // Names each field, so that a new one does not compile until it is handled.
     let Outcome {
         apply,
         patch,

@@ -42,7 +42,7 @@ pub struct Held {
 // === impl Records ===
 
 impl Records {
-    /// Keeps the record of a key's newest run in the place of the one before.
+    /// Stores the record of a key's newest run, replacing the former one.
     pub fn keep(&self, record: &Arc<Record>) {
         let mut state = self.state.lock();
         let former = state.former.remove(&record.key);
@@ -53,8 +53,7 @@ impl Records {
         self.work.notify_one();
     }
 
-    /// Takes over the record that a former start left of a key, which was verified. It stays valid
-    /// on disk.
+    /// Marks a key's record of a former start as verified. The record file stays up to date.
     pub fn adopt(&self, key: &Key) {
         let mut state = self.state.lock();
         if let Some(record) = state.former.remove(key) {
@@ -107,7 +106,7 @@ impl Records {
 
 /// The functions for the writer of the record file.
 impl Records {
-    /// Begins with the records of a former start.
+    /// Loads the records of a former start.
     pub fn begin_with(&self, former: HashMap<Key, Arc<Record>>) {
         self.state.lock().former = former;
     }

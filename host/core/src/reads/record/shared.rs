@@ -1,5 +1,5 @@
-//! Values that many records hold, so that records which were decoded one by one share them as
-//! records of runs do.
+//! Deduplicates the values that many records hold: decoded records share none, unlike records of
+//! runs.
 
 use std::{hash::Hash, sync::Arc};
 
@@ -8,7 +8,7 @@ use foldhash::HashSet;
 use super::{Question, Record};
 use crate::contract::{Kind, Selection};
 
-/// The kinds, lists of fields and texts of some records, each once.
+/// The interned kinds, lists of fields and texts of some records.
 #[derive(Debug, Default)]
 pub struct Shared {
     kinds: HashSet<Arc<Kind>>,
@@ -19,7 +19,7 @@ pub struct Shared {
 // === impl Record ===
 
 impl Record {
-    /// Replaces the values that earlier records hold too by theirs.
+    /// Replaces values that earlier records hold too with the shared copies.
     pub fn share(&mut self, with: &mut Shared) {
         if let Some(ran_on) = &mut self.ran_on {
             share(&mut with.texts, &mut ran_on.module);

@@ -1,9 +1,9 @@
-//! Decides by a run record alone whether the next run of its key may be skipped. Changes since the
-//! run are found in `reconcile/skip.rs`.
+//! Decides from a run record alone whether the next run of its key may be skipped.
+//! `reconcile/skip.rs` checks for changes since the run.
 
 use super::{Digest, Ending, Own, Question, Record, is_digest};
 
-/// The reason why a key has to run again though nothing that it read differs from its last run.
+/// The reason why a key must run again although its reads are unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotSkippable {
     /// The processor was not called.
@@ -12,11 +12,10 @@ pub enum NotSkippable {
     /// The last run failed.
     #[error("its last run failed")]
     Failed,
-    /// The last run was given a count of failed attempts: a run without one may return something
-    /// else.
+    /// The last run had a nonzero `attempt`: with `attempt` 0 its outcome may differ.
     #[error("its last run came after a failure")]
     AfterFailure,
-    /// Some of the last run's writes were refused, though that was no failure.
+    /// Some writes of the last run were refused, without failing the run.
     #[error("a write of its last run was refused")]
     Refused,
     /// The last run asked to be called again.
@@ -31,12 +30,12 @@ pub enum NotSkippable {
     /// The last run used the network.
     #[error("its last run used the network")]
     Network,
-    /// The last run read objects that may have changed without a notice.
+    /// The last run read objects live: their changes are not watched.
     #[error("its last run read objects live")]
     Live,
 }
 
-/// The reason why a key that was due had to run, though nothing had changed that the host knew of.
+/// The reason why a due key had to run, although the host knew of no change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MustRun {
     /// The key has no run record.
@@ -45,16 +44,16 @@ pub enum MustRun {
     /// The last run cannot be reused.
     #[error(transparent)]
     Record(#[from] NotSkippable),
-    /// The module is another one.
+    /// The module has changed.
     #[error("its last run used another module")]
     Module,
-    /// The configuration is another one.
+    /// The configuration has changed.
     #[error("its last run had another configuration")]
     Config,
-    /// The grant is another one.
+    /// The grant has changed.
     #[error("its last run had another grant")]
     Grant,
-    /// Another setting of the Processor is different: its namespace, name, account or mode, or the
+    /// Another setting of the Processor has changed: its namespace, name, account or mode, or the
     /// field managers that it takes over.
     #[error("a setting of its Processor has changed")]
     Settings,
@@ -90,11 +89,11 @@ pub enum MustRun {
 // === impl Record ===
 
 impl Record {
-    /// Checks that a run which would see the same as this one can be skipped.
+    /// Checks that the next run can be skipped if its inputs are unchanged.
     ///
     /// # Errors
     ///
-    /// The reason why the next run cannot be skipped, whatever it would see.
+    /// Returns the reason why the next run cannot be skipped, whatever its inputs.
     pub fn skippable(&self) -> Result<(), NotSkippable> {
         let reasons = [
             (self.ran_on.is_none(), NotSkippable::NotCalled),
@@ -110,11 +109,10 @@ impl Record {
         reasons.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, reason)| Err(reason))
     }
 
-    /// Returns whether another start of the host can decide by the record whether a run is needed.
+    /// Returns whether the record is usable after a restart of the host.
     ///
-    /// The record must be skippable and hold no digest that is keyed with the key of this start,
-    /// and no field may have to be absent: whether a field is absent is known only of objects that
-    /// were seen after the run.
+    /// The record must be skippable and hold no keyed digest, and no field may have to be absent:
+    /// stores check absence only in objects that they receive after the run.
     pub fn outlives_its_start(&self) -> bool {
         self.skippable().is_ok()
             && !self.wrote.iter().any(|wrote| wrote.absent)
@@ -129,7 +127,7 @@ impl Record {
         self.object.into_iter().chain(answers).chain(own)
     }
 
-    /// Returns the texts that objects were compared with.
+    /// Returns the label selectors, matching values and page tokens of reads and prunes.
     fn texts(&self) -> impl Iterator<Item = &str> {
         let asked = self.reads.iter().filter_map(|read| match &read.question {
             Question::Get { .. } => None,

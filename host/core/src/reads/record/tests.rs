@@ -90,7 +90,7 @@ fn digests_differ_when_what_was_read_differs_and_only_then() {
     let set = |of: serde_json::Value, kind: &Kind| {
         stores.feed(kind, &Scope::default()).unwrap().upsert(&of);
     };
-    // More than was asked for, and what does not count.
+    // Changes fields that were not requested or do not count.
     set(
         with(with(object("Thing", "a", 20), "spec/a", json!(1)), "spec/b", json!(2)),
         &all("Thing").kind,
@@ -112,7 +112,7 @@ fn what_comes_from_a_secret_is_digested_with_a_key_that_is_not_in_the_record() {
     assert_eq!(keyed, [false, false, false, true, false]);
     let own: Vec<Own> = record.wrote.iter().filter_map(|wrote| wrote.own).collect();
     assert_eq!(own.iter().map(|own| own.values.is_keyed()).collect::<Vec<_>>(), [true, true]);
-    // Who has the record and guesses the value cannot tell that it is right.
+    // A guessed value cannot be verified with the record.
     let entry = stores.snapshots(&secrets().kind);
     let kept = entry.stores[0].2.get("default", "s").unwrap().rendered();
     let guessed = Digest::of(false, [kept.counted(crate::path::Extent::Counted).as_bytes()]);
@@ -165,7 +165,7 @@ fn what_secrets_are_compared_with_stands_in_no_record() {
     let [(path, value)] = &*of_secrets.matching else { panic!() };
     assert_eq!(path, "data.password");
     assert!(value.parse::<Digest>().unwrap().is_keyed());
-    // The same question is the same again, and that for all Secrets stays without a selector.
+    // Equal questions have equal digests, and an empty selector stays empty.
     assert_eq!(asked(secrets()), of_secrets);
     assert!(can_be_asked(&of_things) && !can_be_asked(&of_secrets));
     let all = super::recorded(secrets(), true);
@@ -189,7 +189,7 @@ fn what_was_read_of_a_secret_stands_in_no_later_question_of_the_run() {
     assert!(text(&recorded(new_view(), false)).contains(HIDDEN), "it came from elsewhere");
     let first = recorded(new_view(), true);
     assert!(!text(&first).contains(HIDDEN), "{}", text(&first));
-    // The second call is told of refused writes, in which it may stand.
+    // The request of the second call names refused writes, which may contain the Secret's value.
     let second = recorded(new_view().after(&first), false);
     assert!(!text(&second).contains(HIDDEN), "{}", text(&second));
 }

@@ -68,7 +68,7 @@ async fn who_wants_what_another_key_holds_is_told_who_that_is_and_the_other_is_t
     fine(&bed.run(apply([&held])).await);
 }
 
-/// A run that does not read again must not create anew an object that another client has deleted on
+/// A run that does not read again must not recreate an object that another client has deleted on
 /// purpose.
 #[tokio::test]
 async fn what_has_gone_since_it_was_read_is_not_made_again_from_what_was_read() {

@@ -1,4 +1,4 @@
-//! Tests that the host may be killed after any of its writes: the next start reaches the same
+//! Tests that the host may be killed after any of its writes: after a restart it reaches the same
 //! state.
 
 use super::*;
@@ -63,8 +63,8 @@ async fn prepared() -> Bed {
     bed
 }
 
-/// Returns the objects and the owners of their fields, without parts that differ from run to run,
-/// and without events.
+/// Returns the objects and the owners of their fields, without events and parts that differ between
+/// runs.
 fn state(bed: &Bed) -> Vec<String> {
     let is_of_interest = |object: &Value| {
         matches!(object["kind"].as_str(), Some("ConfigMap" | "Deployment" | "Rule"))

@@ -2,7 +2,7 @@ use mortise_embedded_api::{Fault, Filter};
 
 use super::*;
 
-/// Returns a ConfigMap that no API server takes.
+/// Returns a ConfigMap that every API server rejects.
 fn invalid(name: &str) -> Value {
     let mut object = config_map(name, json!({"k": "v"}));
     object["metadata"]["labels"] = json!({"not a label!": "v"});

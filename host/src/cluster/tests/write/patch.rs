@@ -104,7 +104,7 @@ async fn what_must_be_absent_is_removed_whoever_owns_it() {
     }
 }
 
-/// No request can both apply and remove what is not ours, so drift of both sorts at once takes two.
+/// No request can both apply and remove others' fields, so drift of both sorts takes two.
 #[tokio::test]
 async fn a_repair_is_one_write_for_what_is_ours_and_one_for_what_must_be_absent() {
     let bed = Bed::new().await;

@@ -14,7 +14,7 @@ async fn there(bed: &Bed) -> Vec<String> {
     names
 }
 
-/// Replaces the store by one that has not listed anything: candidates come from the API server.
+/// Replaces the store by one without a completed list: candidates come from the API server.
 fn forget_store(bed: &mut Bed) {
     bed.stores = Stores::new();
     bed.writer = Writer::new(bed.stores.clone(), Arc::new(jiff::Timestamp::now));
@@ -179,11 +179,11 @@ async fn a_selection_can_name_fields_instead_of_labels() {
     }
 }
 
-/// The number of config maps that `r` applied, more than two pages; every other one is in the
-/// selection. A list comes in pages.
+/// The number of config maps that `r` applied, which takes more than two pages of a list; every
+/// other one is in the selection.
 const MANY: usize = 1100;
 
-/// Loads the config maps as copies of one that was applied: that takes a moment, where writing each
+/// Loads the config maps as copies of one that was applied: that takes a moment, while writing each
 /// takes minutes.
 async fn apply_many(bed: &Bed) {
     fine(&bed.run(apply([&labelled("many")])).await);

@@ -1,10 +1,10 @@
-//! Tests a processor in the place of a former operator, whose fields become its own.
+//! Tests a processor that replaces a former operator and takes over its fields.
 
 use super::*;
 
 const FORMER: &str = "of-former";
 
-/// Creates a `ConfigMap` as a Go operator left it: made by an update, and a part of it applied;
+/// Creates a `ConfigMap` as a Go operator left it: created by an update, and partly applied;
 /// another part belongs to another manager.
 async fn of_former(bed: &Bed) {
     let of = config_map_ref(FORMER);

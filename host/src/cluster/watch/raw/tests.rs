@@ -40,7 +40,7 @@ fn an_event_is_read_alike_whether_its_type_stands_before_its_object_or_behind() 
 
 #[test]
 fn metadata_alone_are_taken_as_they_are() {
-    // The second value is no set of fields.
+    // The second value is not a set of fields.
     for fields in [json!({"f:metadata": {"f:labels": {"f:l": {}}}}), json!({"f:a": 1})] {
         let object = object(&fields);
         let partial: PartialObjectMeta<Raw> = serde_json::from_value(object.clone()).unwrap();

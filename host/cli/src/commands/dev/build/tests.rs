@@ -33,7 +33,7 @@ fn what_was_given_up_is_not_started() {
 fn what_is_given_up_ends_with_all_that_it_has_started() {
     let process = Process::default();
     let mut command = Command::new("sh");
-    // The inner `sleep` would keep the output open.
+    // The inner `sleep` keeps the output open.
     command.args(["-c", "sleep 1000 & echo started; wait"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let (stdout, _stderr) = process.start(&mut command).unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! The Pods of workloads: one for each replica, as their controllers would make them. A Deployment
-//! has a `ReplicaSet` for each of its templates.
+//! The Pods of workloads: one for each replica, as created by their controllers. A Deployment has a
+//! `ReplicaSet` for each of its templates.
 
 use anyhow::{Context as _, anyhow};
 use mortise_core::{
@@ -19,16 +19,16 @@ const REVISION_HASH: &str = "controller-revision-hash";
 /// The controllers of workloads.
 pub(super) struct Pods<'a> {
     cluster: &'a Cluster,
-    /// Held while the objects of a workload are counted and made: one workload at a time.
+    /// Held while the objects of a workload are counted and created: one workload at a time.
     turn: Mutex<()>,
 }
 
 /// The Pods that a workload should have.
 struct Wanted {
     count: u64,
-    /// True if Pods are numbered; else their names are drawn.
+    /// True if Pods are numbered; otherwise their names are random.
     is_numbered: bool,
-    /// The label that the Pods of the present template have, if the workload's own do not tell.
+    /// The label of the Pods of the current template, if the workload's own labels do not tell.
     revision: Option<String>,
     template: Value,
 }
@@ -40,8 +40,8 @@ impl<'a> Pods<'a> {
         Self { cluster, turn: Mutex::default() }
     }
 
-    /// Gives a workload its Pods, and takes away those of a former template and those that are too
-    /// many. A workload that is being deleted is left alone: its Pods go with it.
+    /// Creates the missing Pods of a workload, and deletes those of a former template and those in
+    /// excess. A workload that is being deleted is skipped: its Pods are deleted with it.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl<'a> Pods<'a> {
         self.settle_in_turn(workload).await
     }
 
-    /// Gives the controller of a Pod the Pods that it should have, if it has one that is there.
+    /// Settles the Pods of a Pod's controller, if the Pod has one that exists.
     ///
     /// # Errors
     ///
@@ -89,8 +89,8 @@ impl<'a> Pods<'a> {
         self.settle_pods(workload).await
     }
 
-    /// Makes the `ReplicaSet` of a Deployment's template, and scales those of former templates to
-    /// none. Returns all of them.
+    /// Creates the `ReplicaSet` of a Deployment's template, and scales those of former templates to
+    /// zero. Returns all of them.
     async fn replica_sets(&self, deployment: &Value) -> anyhow::Result<Vec<Value>> {
         let template = at(deployment, "/spec/template");
         let hash = hash(template);
@@ -201,7 +201,7 @@ impl<'a> Pods<'a> {
         Ok(items.unwrap_or_default().into_iter().filter(is_owned).map(of_kind).collect())
     }
 
-    /// Makes an object; `None` if there is one of its name, or its namespace is going.
+    /// Creates an object; `None` if its name is taken, or its namespace is being deleted.
     async fn make(&self, kind: &str, object: &Value) -> anyhow::Result<Option<Value>> {
         let path = self.path(kind, text(object, "/metadata/namespace"), None).await?;
         let made =
@@ -245,7 +245,7 @@ impl<'a> Pods<'a> {
 // === impl Wanted ===
 
 impl Wanted {
-    /// Returns the Pods of a workload; `None` for a kind that has none of its own.
+    /// Returns the Pods of a workload; `None` for a kind without Pods of its own.
     fn of(workload: &Value) -> Option<Self> {
         let template = workload.pointer("/spec/template")?.clone();
         let (count, is_numbered) = match text(workload, "/kind") {
@@ -258,7 +258,7 @@ impl Wanted {
         Some(Self { count, is_numbered, revision, template })
     }
 
-    /// Returns whether a Pod is of the present template.
+    /// Returns whether a Pod is of the current template.
     fn is_present(&self, pod: &Value) -> bool {
         let label = || text(pod, &format!("/metadata/labels/{REVISION_HASH}"));
         self.revision.as_ref().is_none_or(|revision| *revision == label())
@@ -297,12 +297,12 @@ fn hash(template: &Value) -> String {
     digest.chars().take(10).collect()
 }
 
-/// Succeeds if an object was refused because it is gone.
+/// Succeeds if an object was refused because it is deleted.
 fn is_gone(refusal: &Refusal) -> anyhow::Result<()> {
     if refusal.code == 404 { Ok(()) } else { Err(anyhow!("{refusal}")) }
 }
 
-/// Returns a value by its pointer, or null.
+/// Returns a value by its JSON pointer, or null.
 fn at<'a>(of: &'a Value, pointer: &str) -> &'a Value {
     of.pointer(pointer).unwrap_or(&Value::Null)
 }

@@ -81,7 +81,7 @@ async fn two_are_available(api: &EmbeddedApi, name: &str) {
     kube::runtime::wait::await_condition(all, name, is_available).await.unwrap();
 }
 
-/// Runs `story` to its end while objects are marked ready; the marking itself must not end.
+/// Runs `story` to its end while objects are marked ready; fails if the marking ends.
 async fn while_marked(api: &EmbeddedApi, messages: &Sender, story: impl Future<Output = ()>) {
     let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
     let clock: Clock = Arc::new(now);
@@ -150,7 +150,7 @@ async fn each_replica_has_a_pod_and_a_new_template_new_ones() {
         let owner = &sets[0]["metadata"]["ownerReferences"][0];
         assert_eq!((&owner["kind"], &owner["name"]), (&json!("Deployment"), &json!("a")));
 
-        // One that somebody deletes is replaced.
+        // A deleted Pod is replaced.
         let name = pods[0]["metadata"]["name"].as_str().unwrap().to_owned();
         let pod = format!("/api/v1/namespaces/default/pods/{name}");
         send(&api, Method::Delete, &pod, json!({"gracePeriodSeconds": 0})).await;

@@ -36,7 +36,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
     }
 }
 
-/// Draws lines, folded at the edge and scrolled no further than their end.
+/// Draws lines, wrapped at the edge and scrolled no further than their end.
 fn draw_text(frame: &mut Frame<'_>, model: &mut Model, lines: Vec<Line<'static>>, area: Rect) {
     let width = usize::from(area.width.max(1));
     let rows: Vec<Line<'static>> = lines.into_iter().flat_map(|line| folded(line, width)).collect();
@@ -46,7 +46,7 @@ fn draw_text(frame: &mut Frame<'_>, model: &mut Model, lines: Vec<Line<'static>>
     frame.render_widget(Paragraph::new(shown), area);
 }
 
-/// Folds a line into rows no wider than `width`.
+/// Wraps a line into rows of at most `width` columns.
 fn folded(line: Line<'static>, width: usize) -> Vec<Line<'static>> {
     if line.width() <= width {
         return vec![line];
@@ -137,7 +137,7 @@ fn causes(ran: &Ran) -> String {
     causes.join(", ")
 }
 
-/// Returns the lines that show a reconcile and everything that it did.
+/// Returns the lines of a reconcile in detail.
 fn in_detail(detail: &Detail) -> Vec<Line<'static>> {
     let ran = &detail.ran;
     let report = &ran.report;
@@ -205,8 +205,7 @@ fn logged(model: &Model, line: &Logged) -> Vec<Line<'static>> {
     std::iter::once(first).chain(further).collect()
 }
 
-/// Returns the lines that show the builds of all guests: of each its state, then the output of
-/// Cargo.
+/// Returns the builds of all guests as lines: the state of each, then Cargo's output.
 fn builds(model: &Model) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for guest in &model.guests {
@@ -242,7 +241,7 @@ fn builds(model: &Model) -> Vec<Line<'static>> {
     lines
 }
 
-/// Returns the number of writes that were sent, and of those that would have changed nothing.
+/// Returns the number of writes sent, and of those skipped because they would change nothing.
 fn writes(sent: usize, unchanged: usize) -> String {
     match unchanged {
         0 => sent.to_string(),

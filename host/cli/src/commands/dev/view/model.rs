@@ -1,5 +1,5 @@
-//! The state that the view shows, changed by news and by keys. It has no terminal and no clock, and
-//! does no I/O.
+//! The state of the view, changed by messages and keys. It has no terminal and no clock, and does
+//! no I/O.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -47,8 +47,7 @@ pub(super) struct Model {
     pub(super) page: usize,
     /// The time for ages and rates.
     pub(super) now: Timestamp,
-    /// The tab that was shown before a build failed; `None` once the build is repaired or another
-    /// tab is chosen.
+    /// The tab before a build failed; `None` once the build succeeds or another tab is chosen.
     before_failure: Option<Tab>,
     /// The times at which reconciles of each processor ended, within the last `RATE_PERIOD`.
     ended: HashMap<String, VecDeque<Timestamp>>,
@@ -187,7 +186,7 @@ impl Model {
             }),
             Message::Failed(of, message) => {
                 self.with_guest(of, |guest| guest.build = Build::Failed(message));
-                // A user who looks at a reconcile stays there.
+                // The detail of a reconcile stays open.
                 if self.detail.is_none() && self.tab != Tab::Build {
                     let before = self.tab;
                     self.show(Tab::Build);
@@ -201,7 +200,7 @@ impl Model {
         self.leave_mended_build();
     }
 
-    /// Returns to the tab shown before a build failed, once all builds are repaired.
+    /// Returns to the tab before a build failed, once all builds succeed.
     fn leave_mended_build(&mut self) {
         let is_well = |guest: &Guest| guest.build == Build::Built;
         if self.guests.iter().all(is_well)

@@ -22,7 +22,7 @@ pub(super) const ALL_COLUMNS_WIDTH: u16 = 76;
 /// Draws the whole screen.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
     let guests = u16::try_from(model.guests.len()).unwrap_or(u16::MAX);
-    // The processors take a third of the screen at most; the rest shows what happens.
+    // The processors take a third of the screen at most; the rest is for the body.
     let processors = if guests == 0 { 0 } else { (guests + 1).min(frame.area().height / 3).max(2) };
     let [heading, top, tabs, rest, keys] = Layout::vertical([
         Constraint::Length(1),
@@ -114,7 +114,7 @@ fn processor<'a>(model: &Model, guest: &'a Guest, is_wide: bool) -> Row<'a> {
     ])
 }
 
-/// Returns the health of a guest; the problem that its author has to know first comes first.
+/// Returns the health of a guest; the most urgent problem comes first.
 fn health(guest: &Guest) -> Span<'_> {
     let status = guest.status.as_ref();
     match &guest.build {

@@ -10,9 +10,9 @@ use ratatui::{
 pub(super) const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 /// A heading.
 pub(super) const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
-/// Text about a thing that is well, or new.
+/// Text about a healthy or new object.
 pub(super) const GREEN: Style = Style::new().fg(Color::Green);
-/// Text about a thing that failed, or is gone.
+/// Text about a failure or a deleted object.
 pub(super) const RED: Style = Style::new().fg(Color::Red);
 /// Text that needs attention.
 pub(super) const YELLOW: Style = Style::new().fg(Color::Yellow);
