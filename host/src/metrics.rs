@@ -360,55 +360,51 @@ impl All {
         registry.register("reconciles", "Reconciles by result", self.reconciles.family.clone());
         registry.register(
             "reconciles_skipped",
-            "Resyncs and first reconciles that were left out: what they would see and what was written is as the last one left it",
+            "Resyncs and first reconciles that were skipped, since no object that the last run read or wrote has changed",
             self.reconciles_skipped.family.clone(),
         );
         registry.register(
             "reconciles_not_skipped",
-            "Resyncs and first reconciles that were made, by what the last one did or what has changed since",
+            "Resyncs and first reconciles that were run, by the reason why they could not be skipped",
             self.reconciles_not_skipped.family.clone(),
         );
         registry.register_with_unit(
             "reconcile_duration",
-            "How long reconciles took, writes included",
+            "Duration of reconciles, with their writes",
             Unit::Seconds,
             self.reconcile_duration.family.clone(),
         );
         registry.register(
             "queue_keys",
-            "Keys that could run, that run, and that wait for their time",
+            "Keys in the queue by state: ready, running, delayed",
             self.queue_keys.clone(),
         );
         registry.register(
             "queue_retries",
-            "Reconciles after one that failed",
+            "Reconciles of keys whose last reconcile failed",
             self.queue_retries.family.clone(),
         );
-        registry.register("reads", "Questions that processors asked", self.reads.family.clone());
+        registry.register("reads", "Reads of processors", self.reads.family.clone());
         registry.register_with_unit(
             "read",
-            "Objects that processors were given in answer",
+            "Objects returned by reads of processors",
             Unit::Bytes,
             self.read_bytes.family.clone(),
         );
-        registry.register(
-            "writes",
-            "Changes in the cluster, by what was done",
-            self.writes.family.clone(),
-        );
+        registry.register("writes", "Writes to the cluster by action", self.writes.family.clone());
         registry.register(
             "writes_skipped",
-            "Writes that were not sent since all was so already",
+            "Writes that were not sent, since the object was already as wanted",
             self.writes_skipped.family.clone(),
         );
         registry.register(
             "conflicts_forced",
-            "Fields taken from other managers, by write",
+            "Writes that took fields from other field managers by force",
             self.conflicts_forced.family.clone(),
         );
         registry.register(
             "denied",
-            "Reads and writes that the accounts of processors may not do, and reads that are not declared",
+            "Reads and writes that were denied: the account lacks the right, or the read is not declared",
             self.denied.family.clone(),
         );
         self.register_of_log();
@@ -421,7 +417,7 @@ impl All {
         let registry = &mut self.registry;
         registry.register(
             "log_lines_dropped",
-            "Lines of guests' logs over the limit",
+            "Log lines of guests that were dropped: over the limit",
             self.log_lines_dropped.family.clone(),
         );
         registry.register(
@@ -440,12 +436,12 @@ impl All {
         let registry = &mut self.registry;
         registry.register(
             "calls_trapped",
-            "Calls of a processor that gave no answer, by what ended them",
+            "Calls of a processor that returned no answer, by cause",
             self.calls_trapped.family.clone(),
         );
         registry.register(
             "library_calls",
-            "Calls of a processor's libraries, by where the answer came from: memory, a call, one that was under way, or nowhere",
+            "Calls of a processor's libraries by source of the answer: remembered, called, joined a running call, or none",
             self.library_calls.family.clone(),
         );
         registry.register(
@@ -455,7 +451,7 @@ impl All {
         );
         registry.register_with_unit(
             "call_wait",
-            "How long calls waited for a slot that found none free",
+            "Time that calls waited for a slot when none was free",
             Unit::Seconds,
             self.call_wait.family.clone(),
         );
@@ -465,12 +461,12 @@ impl All {
         let registry = &mut self.registry;
         registry.register(
             "hook_requests",
-            "Conversions and admissions that the API server asked for, by result",
+            "Conversion and admission requests of the API server, by result",
             self.hooks.requests.family.clone(),
         );
         registry.register_with_unit(
             "hook_duration",
-            "How long conversions and admissions took, with their bodies and the wait for a slot",
+            "Duration of conversion and admission requests, with bodies and the wait for a slot",
             Unit::Seconds,
             self.hooks.duration.family.clone(),
         );
@@ -490,32 +486,32 @@ impl All {
 
     fn register_of_host(&mut self) {
         let registry = &mut self.registry;
-        registry.register("store_objects", "Objects that are kept", self.store_objects.clone());
+        registry.register("store_objects", "Objects in the stores", self.store_objects.clone());
         registry.register_with_unit(
             "store",
-            "Memory that kept objects take, with their indexes, estimated",
+            "Estimated memory of the objects in the stores and their indexes",
             Unit::Bytes,
             self.store_bytes.clone(),
         );
         registry.register(
             "watch_restarts",
-            "Watches that failed and were begun again",
+            "Watches that failed and were restarted",
             self.watch_restarts.clone(),
         );
         registry.register(
             "code_lookups",
-            "Modules whose code was looked for in the cache, by what was found",
+            "Lookups of compiled modules in the cache, by result",
             self.code_lookups.clone(),
         );
         registry.register_with_unit(
             "compile_duration",
-            "How long modules took to compile, by what came of it",
+            "Duration of compilations of modules, by result",
             Unit::Seconds,
             self.compile_duration.clone(),
         );
         registry.register(
             "leading",
-            "Whether the host may write: it needs no Lease, or holds it",
+            "1 if the host may write, since it holds the Lease or needs none",
             self.leading.clone(),
         );
     }

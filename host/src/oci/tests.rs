@@ -499,17 +499,21 @@ async fn requests_with_tls_go_by_the_proxy_that_is_named() {
     }
 }
 
+fn generated() -> PrivateKey {
+    let pkcs8 = ring::signature::EcdsaKeyPair::generate_pkcs8(
+        &ring::signature::ECDSA_P256_SHA256_ASN1_SIGNING,
+        &ring::rand::SystemRandom::new(),
+    );
+    PrivateKey::from_pkcs8(pkcs8.unwrap().as_ref()).unwrap()
+}
+
 #[tokio::test]
 async fn signatures_are_found_in_both_places() {
     let place = Place::plain().await;
     let artifact = place.put();
     let repository = place.registries.repository(&place.reference, None, true);
     assert_eq!(signature::fetch(&repository, artifact.digest()).await.unwrap(), []);
-    let pkcs8 = ring::signature::EcdsaKeyPair::generate_pkcs8(
-        &ring::signature::ECDSA_P256_SHA256_ASN1_SIGNING,
-        &ring::rand::SystemRandom::new(),
-    );
-    let key = PrivateKey::from_pkcs8(pkcs8.unwrap().as_ref()).unwrap();
+    let key = generated();
     let of = Descriptor::of(MANIFEST, &artifact.manifest);
     let mut expected = Vec::new();
     for format in [Format::Bundle, Format::Tag, Format::Bundle, Format::Tag] {
@@ -522,6 +526,25 @@ async fn signatures_are_found_in_both_places() {
     assert!(expected.iter().all(|signature| found.contains(signature)), "{found:?}");
     let verified = verify_manifest(of.digest, &found, &[&key.public()]);
     assert_eq!(verified.by, [key.public().id()].into());
+}
+
+#[tokio::test]
+async fn a_signature_that_is_listed_and_gone_hides_no_other() {
+    let place = Place::plain().await;
+    let artifact = place.put();
+    let repository = place.registries.repository(&place.reference, None, true);
+    let key = generated();
+    let of = Descriptor::of(MANIFEST, &artifact.manifest);
+    for format in [Format::Bundle, Format::Tag] {
+        let signature = Signature::of_manifest(of.digest, &place.reference, format, &key).unwrap();
+        signature::push(&repository, &of, &signature).await.unwrap();
+    }
+    let gone = Digest::of(b"removed");
+    let entry = serde_json::json!({"mediaType": MANIFEST, "digest": gone, "size": 1});
+    let list = serde_json::json!({"schemaVersion": 2, "manifests": [entry]});
+    place.answer("/referrers/", Answer::of(200).body(list.to_string().as_bytes()));
+    let found = signature::fetch(&place.repository(), of.digest).await.unwrap();
+    assert!(matches!(found[..], [Signature::Simple { .. }]), "{found:?}");
 }
 
 #[tokio::test]

@@ -41,12 +41,13 @@ pub async fn fetch(repository: &Repository, of: Digest) -> Result<Vec<Signature>
         referrer.artifact_type.as_deref().is_none_or(|of| of == bundle::MEDIA_TYPE)
     };
     for referrer in referrers.iter().filter(is_bundle).take(MAX_SIGNATURES) {
-        let document = repository.manifest(&referrer.digest.to_string()).await?;
+        let document = if_found(repository.manifest(&referrer.digest.to_string()).await)?;
+        let Some(document) = document else { continue };
         let Ok(manifest) = serde_json::from_slice::<Manifest>(&document.bytes) else { continue };
         let layers = manifest.layers.iter().filter(|layer| layer.media_type == bundle::MEDIA_TYPE);
         for layer in layers.filter(|layer| layer.size <= MAX_SIGNATURE_BYTES).take(MAX_SIGNATURES) {
-            let text = String::from_utf8(repository.small_blob(layer).await?);
-            found.extend(text.ok().map(Signature::Bundle));
+            let text = if_found(repository.small_blob(layer).await)?;
+            found.extend(text.and_then(|text| String::from_utf8(text).ok()).map(Signature::Bundle));
         }
     }
     let Some(manifest) = tagged(repository, of).await? else { return Ok(found) };
@@ -54,9 +55,10 @@ pub async fn fetch(repository: &Repository, of: Digest) -> Result<Vec<Signature>
     for layer in layers.filter(|layer| layer.size <= MAX_SIGNATURE_BYTES).take(MAX_SIGNATURES) {
         let annotations = layer.annotations.as_ref();
         let Some(signature) = annotations.and_then(|of| of.get(SIMPLE_SIGNATURE)) else { continue };
-        let payload = String::from_utf8(repository.small_blob(layer).await?);
+        let payload = if_found(repository.small_blob(layer).await)?;
+        let payload = payload.and_then(|payload| String::from_utf8(payload).ok());
         let signature = signature.clone();
-        found.extend(payload.ok().map(|payload| Signature::Simple { payload, signature }));
+        found.extend(payload.map(|payload| Signature::Simple { payload, signature }));
     }
     Ok(found)
 }
@@ -131,8 +133,15 @@ fn config_of(layers: &[Descriptor]) -> Vec<u8> {
 
 /// Returns the manifest of the signatures under the tag, if there is one.
 async fn tagged(repository: &Repository, of: Digest) -> Result<Option<Manifest>, Error> {
-    match repository.manifest(&tag(of)).await {
-        Ok(document) => Ok(serde_json::from_slice(&document.bytes).ok()),
+    let document = if_found(repository.manifest(&tag(of)).await)?;
+    Ok(document.and_then(|document| serde_json::from_slice(&document.bytes).ok()))
+}
+
+/// Returns an answer, or `None` if the registry has no such document. A registry that removes
+/// unused blobs may keep the list in which they stand; the other signatures still count.
+fn if_found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
         Err(Error::Refused { status: 404, .. }) => Ok(None),
         Err(error) => Err(error),
     }

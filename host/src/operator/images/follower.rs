@@ -249,7 +249,8 @@ impl Followed {
         }
         if let Some(start) = self.start {
             match self.hold(start).await {
-                Err(failed) if failed.is_away() => return Err(failed),
+                // Another error may pass: a new Pod must not run another version for it.
+                Err(failed) if !failed.is_gone() => return Err(failed),
                 // Resolves the tag instead.
                 Err(failed) => {
                     tracing::debug!(image = %self.puller.reference, why = failed.words(), "what ran last is gone");

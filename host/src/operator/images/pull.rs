@@ -233,6 +233,13 @@ impl Failed {
         matches!(self, Self::Registry(error) if error.is_registry_away())
     }
 
+    /// Returns whether the registry says that the artifact does not exist, or is no component: it
+    /// does not help to ask for it again.
+    pub(super) fn is_gone(&self) -> bool {
+        let Self::Registry(error) = self else { return false };
+        matches!(error, Error::Refused { status: 404, .. } | Error::NotWasm { .. })
+    }
+
     /// Returns the fault for the condition.
     pub(super) fn fault(&self, reference: &Reference) -> Fault {
         match self {

@@ -309,6 +309,27 @@ async fn a_host_without_a_cache_begins_with_what_ran_last() {
 }
 
 #[tokio::test]
+async fn what_ran_last_is_waited_for_while_the_registry_refuses_it() {
+    let mut scene = Scene::new().await;
+    let (one, two) = (module(""), module("2"));
+    let first = scene.fake.push("stable", &one);
+    scene.processor("rules", &scene.fake.image(":stable"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+    scene.place.tasks.shutdown().await;
+    scene.fake.push("stable", &two);
+    let by_digest = format!("/manifests/{first}");
+    scene.fake.set_mood(move |request| {
+        let is_refused = request.target.ends_with(&by_digest);
+        is_refused.then(|| Answer::error(403, "DENIED", "not yet"))
+    });
+    scene.fake.forget();
+    scene.restart(false).await;
+    scene.place.reason("rules", "Loaded", "RegistryDenied").await;
+    let asked: Vec<String> = scene.fake.seen().into_iter().map(|seen| seen.target).collect();
+    assert!(asked.iter().all(|target| !target.ends_with("/stable")), "not the tag: {asked:?}");
+}
+
+#[tokio::test]
 async fn what_ran_last_and_is_gone_from_the_registry_is_followed_by_what_the_tag_names() {
     let mut scene = Scene::new().await;
     let (one, two) = (module(""), module("2"));
@@ -464,7 +485,17 @@ async fn what_is_wrong_with_a_new_version_is_said_and_the_former_goes_on() {
     scene.processor("rules", &scene.fake.image(":1"), &json!({})).await;
     scene.until_runs("rules", &one, first).await;
     let second = scene.fake.push("2", &two);
-    let cases = errors().into_iter().chain(manifests(second)).chain(blobs(&two));
+    let changed = Answer::of(200).body(br#"{"schemaVersion": 2, "layers": []}"#);
+    let by_digest = format!("/manifests/{second}");
+    let tampered = Case {
+        name: "a manifest of another digest",
+        mood: Box::new(move |request| {
+            request.target.ends_with(&by_digest).then(|| changed.clone())
+        }),
+        reason: "ImageDiffers",
+        says: "with the digest sha256:",
+    };
+    let cases = errors().into_iter().chain(manifests(second)).chain(blobs(&two)).chain([tampered]);
     for Case { name, mood, reason, says } in cases {
         scene.fake.set_mood(mood);
         let image = scene.fake.image(":2");
