@@ -283,10 +283,12 @@ async fn a_host_that_requires_signatures_runs_no_module_without_one() {
     let policy = api.folder().join("policy.yaml");
     fs::write(&policy, json!({"rules": [{"keys": [key.unwrap()]}]}).to_string()).unwrap();
     let run = Run::start(&api, &["--require-signatures", policy.to_str().unwrap()]);
-    let refused = run.event(
+    let refused = run.event("not run as asked for");
+    assert_eq!(refused["reason"], "SignatureMissing", "{refused}");
+    assert_eq!(
+        refused["why"],
         "`secret-copy.wasm`: it has no signature; one by a key of these is expected: 0de03c5ad2aef8d3 (--require-signatures)",
     );
-    assert_eq!(refused["reason"], "SignatureMissing", "{refused}");
     let (status, said) = run.terminate();
     assert_eq!(status.code(), Some(0), "{said}");
 }
