@@ -310,6 +310,8 @@ impl<R: Borrow<ObjectRef>> Hash for SameObject<R> {
     }
 }
 
+// === impl Description ===
+
 impl Description {
     /// Returns the distinct kinds of all declarations, without wildcards (`*`).
     pub fn kinds(&self) -> Vec<Kind> {

@@ -90,3 +90,12 @@ impl Error {
         }
     }
 }
+
+/// Returns an answer, or `None` if the registry has no such document.
+pub(super) fn if_found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(Error::Refused { status: 404, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

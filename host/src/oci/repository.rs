@@ -22,6 +22,7 @@ use super::{
     Credentials, Digest, Error, Reference,
     address::Address,
     artifact::{self, Descriptor, INDEX, Index, shown},
+    error::if_found,
     transport::{Answer, Body, Transport},
 };
 
@@ -217,11 +218,9 @@ impl Repository {
             Ok(mut answer) => self.document(&mut answer, &asked.what).await?,
             // No referrers API; an answer that is no index fails below.
             Err(Error::Refused { status: 400 | 404 | 405, .. }) => {
-                match self.manifest(&referrers_tag(of)).await {
-                    Ok(document) => document.bytes,
-                    Err(Error::Refused { status: 404, .. }) => return Ok(Vec::new()),
-                    Err(error) => return Err(error),
-                }
+                let document = if_found(self.manifest(&referrers_tag(of)).await)?;
+                let Some(document) = document else { return Ok(Vec::new()) };
+                document.bytes
             }
             Err(error) => return Err(error),
         };

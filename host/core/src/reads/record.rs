@@ -257,7 +257,10 @@ impl Question {
 ///
 /// A selection may contain Secret data if it selects Secrets, or if the run has read one before.
 pub fn recorded(of: Selection, secret: bool) -> Selection {
-    let text = |text: &str| asked_text(secret, text);
+    if !secret {
+        return of;
+    }
+    let text = |text: &str| asked_text(true, text);
     let matching = of.matching.iter().map(|(path, value)| (path.clone(), text(value)));
     Selection { labels: text(&of.labels), matching: matching.collect(), ..of }
 }

@@ -6,6 +6,7 @@ use super::{Signature, bundle};
 use crate::oci::{
     Blob, Digest, Error, Repository,
     artifact::{self, Descriptor, Manifest},
+    error::if_found,
 };
 
 /// The maximum number of signatures of an artifact that are read, of each format.
@@ -41,6 +42,7 @@ pub async fn fetch(repository: &Repository, of: Digest) -> Result<Vec<Signature>
         referrer.artifact_type.as_deref().is_none_or(|of| of == bundle::MEDIA_TYPE)
     };
     for referrer in referrers.iter().filter(is_bundle).take(MAX_SIGNATURES) {
+        // A registry that removes unused blobs may keep the list of them; the others still count.
         let document = if_found(repository.manifest(&referrer.digest.to_string()).await)?;
         let Some(document) = document else { continue };
         let Ok(manifest) = serde_json::from_slice::<Manifest>(&document.bytes) else { continue };
@@ -135,16 +137,6 @@ fn config_of(layers: &[Descriptor]) -> Vec<u8> {
 async fn tagged(repository: &Repository, of: Digest) -> Result<Option<Manifest>, Error> {
     let document = if_found(repository.manifest(&tag(of)).await)?;
     Ok(document.and_then(|document| serde_json::from_slice(&document.bytes).ok()))
-}
-
-/// Returns an answer, or `None` if the registry has no such document. A registry that removes
-/// unused blobs may keep the list in which they stand; the other signatures still count.
-fn if_found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
-    match answer {
-        Ok(found) => Ok(Some(found)),
-        Err(Error::Refused { status: 404, .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 fn tag(of: Digest) -> String {
