@@ -62,7 +62,13 @@ fn reads() -> Vec<Selection> {
     ];
     let owned = produced().map(|kind| Selection::new(kind).fields(existing::FIELDS));
     reads.extend(owned);
-    // The index by which the `VirtualService`s with a host are found.
+    // The indexes by which the objects are found whose labels somebody changed: `VirtualService`s
+    // by a host, policies by the prefix of their generated name.
+    reads.push(
+        Selection::new(istio::authorization_policy())
+            .matching(existing::GENERATE_NAME, "*")
+            .fields(existing::FIELDS),
+    );
     reads.push(
         Selection::new(istio::virtual_service())
             .matching("spec.hosts[]", "*")

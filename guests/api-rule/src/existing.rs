@@ -36,6 +36,8 @@ const MODULE_LABELS: [&str; 4] = [
     MODULE,
 ];
 
+/// The field in which an object keeps the prefix that its name was generated from.
+pub(crate) const GENERATE_NAME: &str = "metadata.generateName";
 /// The characters in the generated part of a name.
 const GENERATED: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const GENERATED_LENGTH: usize = 5;
@@ -111,10 +113,15 @@ pub(crate) fn name_for(
     derived_name(name, &[namespace, &kind.kind, own_namespace, key])
 }
 
+/// Returns the prefix from which the original generated the names of an APIRule's objects.
+pub(crate) fn generate_name(rule: &ApiRule) -> String {
+    format!("{}-", rule.metadata.name)
+}
+
 /// Returns whether the original generated the name of an object for an APIRule. People can choose
 /// such names too, so a label must also say that the object belongs to this module.
 pub(crate) fn is_generated(metadata: &Metadata, rule: &ApiRule) -> bool {
-    let mut base = format!("{}-", rule.metadata.name);
+    let mut base = generate_name(rule);
     base.truncate(MAX_BASE_BYTES);
     let is_generated = |end: &str| {
         end.len() == GENERATED_LENGTH && end.bytes().all(|byte| GENERATED.contains(&byte))

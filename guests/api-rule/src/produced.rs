@@ -222,7 +222,11 @@ fn policies(
         }
         let label = |name: &str| desired.labels.get(name).map_or("", String::as_str);
         let selector = format!("{HASH}={},{INDEX}={}", label(HASH), label(INDEX));
-        let selection = Selection::new(kind.clone()).namespace(&desired.namespace).labels(selector);
+        // Rules that allow the same have policies of the same hash: the prefix tells them apart.
+        let selection = Selection::new(kind.clone())
+            .namespace(&desired.namespace)
+            .labels(selector)
+            .matching(existing::GENERATE_NAME, existing::generate_name(rule));
         first_generated(rule, host, [selection].into_iter())
     };
     Comparison { rule, kind: kind.clone(), existing, desired, lost: &lost }.changes()

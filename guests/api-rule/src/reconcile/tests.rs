@@ -428,6 +428,7 @@ fn an_object_of_the_original_whose_owner_labels_were_changed_is_repaired() {
             let mut objects: Vec<Value> = first.apply.iter().map(object).collect();
             let generated = "web-x2w2z";
             objects[at]["metadata"]["name"] = generated.into();
+            objects[at]["metadata"]["generateName"] = "web-".into();
             objects[at] = relabelled(objects[at].take(), &change);
             let kind = objects[at]["kind"].clone();
             let outcome = run(&rule(), &cluster().objects(objects))
