@@ -37,7 +37,7 @@ pub const MAX_MODULE_BYTES: u64 = 64 << 20;
 /// Parses a text as each value that a registry may send in a header or a small answer.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn check_answer(text: &str) {
-    repository::check_challenge(text);
+    repository::check_headers(text);
     if let Some(address) = address::Address::parse("https://example.com/v2/") {
         let joined = address.join(text);
         assert!(joined.is_none_or(|joined| !joined.host.contains('@')), "{text}");

@@ -19,8 +19,11 @@ use mortise_host::{
         artifact::{Annotations, annotation},
     },
 };
-use mortise_tests::{guest, registry::Registry};
-use serde_json::Value;
+use mortise_tests::{
+    guest,
+    registry::{Registry, docker_config},
+};
+use serde_json::{Value, json};
 
 const TESTS: &str = "the tests of it::registry";
 /// The recorded key of cosign, and its password.
@@ -75,6 +78,26 @@ impl Desk {
     /// Runs a command that succeeds; returns what it printed.
     pub(crate) fn well(&self, arguments: &[&str]) -> String {
         self.run(arguments).well()
+    }
+
+    /// Adds a Docker credential helper: a shell script with this body.
+    fn add_helper(&self, name: &str, body: &str) {
+        let (source, program) = (self.path("source"), format!("docker-credential-{name}"));
+        std::fs::write(&source, format!("#!/bin/sh\n{body}\n")).unwrap();
+        // Written by another process: a program that a fork of this one has open for writing cannot
+        // be started.
+        let mut install = Command::new("install");
+        install.args(["-m", "755", &source, &self.path(&program)]);
+        assert!(install.status().unwrap().success());
+    }
+
+    /// Pulls an artifact with this Docker configuration file, and the helpers of this folder.
+    fn pull_with(&self, config: &Value, reference: &str) -> Said {
+        std::fs::write(self.path("config.json"), config.to_string()).unwrap();
+        let (folder, others) = (self.folder.path(), std::env::var("PATH").unwrap());
+        let mut command = self.command(&["pull", reference, "-o", &self.path("pulled.wasm")]);
+        command.env("DOCKER_CONFIG", folder).env("PATH", format!("{}:{others}", folder.display()));
+        said(&mut command)
     }
 
     /// Returns the annotations of an artifact, as they are in the registry.
@@ -225,6 +248,70 @@ fn who_may_not_is_told_so_in_one_line() {
         line.contains("names a digest, which follows from what is pushed: name a tag"),
         "{line}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_environment_names_a_proxy_and_what_is_asked_without_it() {
+    let (registry, folder) = (fake::Fake::tls().await, tempfile::tempdir().unwrap());
+    let proxy = fake::Proxy::start(registry.host()).await;
+    registry.push_to("team/idle", "1", &std::fs::read(module("tests/guests/idle")).unwrap());
+    let (authority, pulled) = (folder.path().join("ca.pem"), folder.path().join("pulled.wasm"));
+    std::fs::write(&authority, fake::AUTHORITY).unwrap();
+    let image = format!("{}/team/idle:1", registry.alias());
+    // Nothing is asked of the proxy before the second command.
+    for (excepted, is_by_proxy) in [(fake::ALIAS, false), ("example.com", true)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mortise-tested"));
+        command
+            .args(["pull", &image, "-o"])
+            .arg(&pulled)
+            .env("MORTISE_REGISTRY_CA", &authority)
+            .env("DOCKER_CONFIG", folder.path())
+            .env("HTTPS_PROXY", format!("http://{}", proxy.host()))
+            .env("NO_PROXY", excepted);
+        tokio::task::block_in_place(|| said(&mut command)).well();
+        let asked = proxy.asked();
+        assert_eq!(!asked.is_empty(), is_by_proxy, "{excepted}: {asked:?}");
+    }
+}
+
+#[test]
+fn credentials_come_from_the_helper_that_docker_names() {
+    let Some(desk) = Desk::open(TESTS) else { return };
+    let (host, reference) = (desk.registry.host(), desk.reference("team/idle:1"));
+    desk.well(&["push", module("tests/guests/idle").to_str().unwrap(), &reference]);
+    let given = r#"echo '{"ServerURL": "x", "Username": "user", "Secret": "secret"}'"#;
+    let is_asked = format!(r#"[ "$1" = get ] && [ "$(cat)" = {host} ]"#);
+    desk.add_helper("knows", &format!("{is_asked} && {given}"));
+    let not_found = "echo 'credentials not found in native keychain'; exit 1";
+    desk.add_helper("lacks", &format!("cat > /dev/null; {not_found}"));
+    // Neither reads what it is asked.
+    desk.add_helper("fails", "echo 'the keychain is locked'; exit 1");
+    desk.add_helper("babbles", "echo secret");
+
+    let own = docker_config(&host)["auths"].clone();
+    let suffices = [
+        json!({"credHelpers": {&host: "knows"}, "credsStore": "absent"}),
+        json!({"credHelpers": {"other.example.com": "absent"}, "credsStore": "knows"}),
+        json!({"credHelpers": {"other.example.com": "absent"}, "auths": own}),
+        json!({"credHelpers": {&host: "lacks"}, "auths": own}),
+    ];
+    for config in suffices {
+        let said = desk.pull_with(&config, &reference);
+        assert_eq!(said.code, Some(0), "{config}: {said:?}");
+    }
+    let cases = [
+        ("absent", "`docker-credential-absent`, which Docker's configuration file names: No such"),
+        ("fails", "`docker-credential-fails`, which Docker's configuration file names, fails: the"),
+        ("babbles", "`docker-credential-babbles`, which Docker's configuration file names, prints"),
+        ("lacks", "it asks for credentials, and there are none for it"),
+    ];
+    for (helper, expected) in cases {
+        for config in [json!({"credHelpers": {&host: helper}}), json!({"credsStore": helper})] {
+            let line = desk.pull_with(&config, &reference).line();
+            assert!(line.contains(&format!("cannot pull `{reference}`: ")), "{line}");
+            assert!(line.contains(expected) && !line.contains("secret"), "{line}");
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{Read as _, Write as _},
+    io::{ErrorKind, Read as _, Write as _},
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -23,6 +23,11 @@ use crate::{args::RegistryClientArgs, guest::Source};
 const CONFIG: &str = "config.json";
 /// The user name by which a credential helper marks the password as a token.
 const TOKEN_USER: &str = "<token>";
+/// The output of a failing credential helper that has no credentials for a registry
+/// (docker-credential-helpers, `credentials/error.go`).
+const NOT_FOUND: &str = "credentials not found in native keychain";
+/// The longest part of a helper's message that is repeated.
+const MAX_MESSAGE_CHARACTERS: usize = 200;
 
 /// The registries, and Docker's configuration.
 pub struct RegistryClient {
@@ -195,7 +200,7 @@ fn docker_config(path: &Path) -> anyhow::Result<Option<(PathBuf, DockerConfig)>>
             let config = DockerConfig::parse(&text).with_context(cannot)?;
             Ok(Some((path.to_owned(), config)))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(cannot),
     }
 }
@@ -210,20 +215,40 @@ fn ask(helper: &str, registry: &str) -> anyhow::Result<Option<Credentials>> {
         .stdout(Stdio::piped())
         .spawn()
         .with_context(cannot)?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(registry.as_bytes()).with_context(cannot)?;
+    if let Some(mut stdin) = child.stdin.take()
+        && let Err(error) = stdin.write_all(registry.as_bytes())
+        // A helper may end without reading: its output counts.
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        return Err(error).with_context(cannot);
     }
     let output = child.wait_with_output().with_context(cannot)?;
-    // Helpers fail for registries that they do not know.
-    if !output.status.success() {
-        return Ok(None);
+    let given = given(output.status.success(), &output.stdout);
+    given.map_err(|found| {
+        anyhow::anyhow!("`{program}`, which Docker's configuration file names, {found}")
+    })
+}
+
+/// Parses the output of a Docker credential helper; `None` if it has no credentials. An error
+/// repeats the message of a helper that fails, and no other output: it may hold the secret.
+fn given(is_success: bool, output: &[u8]) -> Result<Option<Credentials>, String> {
+    if !is_success {
+        let output = String::from_utf8_lossy(output);
+        let message = output.trim();
+        if message == NOT_FOUND {
+            return Ok(None);
+        }
+        let first = message.lines().next().unwrap_or("it does not say why");
+        let first = first.chars().filter(|sign| !sign.is_control()).take(MAX_MESSAGE_CHARACTERS);
+        return Err(format!("fails: {}", first.collect::<String>()));
     }
-    let given: Helped = serde_json::from_slice(&output.stdout)
-        .map_err(|_| anyhow::anyhow!("`{program} get` does not print credentials"))?;
-    Ok(Some(if given.username == TOKEN_USER {
-        Credentials::IdentityToken(given.secret)
+    let helped: Helped = serde_json::from_slice(output).map_err(|_| {
+        "prints no credentials: JSON with `Username` and `Secret` is expected".to_owned()
+    })?;
+    Ok(Some(if helped.username == TOKEN_USER {
+        Credentials::IdentityToken(helped.secret)
     } else {
-        Credentials::Basic { user: given.username, password: given.secret }
+        Credentials::Basic { user: helped.username, password: helped.secret }
     }))
 }
 
@@ -258,4 +283,52 @@ pub fn measured(path: &Path) -> anyhow::Result<(Arc<File>, Digest, u64)> {
         MAX_MODULE_BYTES >> 20
     );
     Ok((Arc::new(file), Digest::of(&bytes), length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_output_of_a_credential_helper_is_read_as_docker_reads_it() {
+        let basic = |user: &str, password: &str| {
+            let (user, password) = (user.to_owned(), password.to_owned());
+            Ok(Some(Credentials::Basic { user, password }))
+        };
+        let token: Result<_, String> = Ok(Some(Credentials::IdentityToken("secret".to_owned())));
+        let cases = [
+            (
+                r#"{"ServerURL": "a", "Username": "user", "Secret": "secret"}"#,
+                basic("user", "secret"),
+            ),
+            ("{\"Username\": \"\", \"Secret\": \"\"}\n", basic("", "")),
+            (r#"{"Username": "<token>", "Secret": "secret"}"#, token),
+        ];
+        for (output, expected) in cases {
+            assert_eq!(given(true, output.as_bytes()), expected, "{output}");
+        }
+        let not_found = format!("{NOT_FOUND}\n");
+        assert_eq!(given(false, not_found.as_bytes()), Ok(None));
+    }
+
+    #[test]
+    fn why_a_credential_helper_gives_nothing_is_said_without_the_rest_of_its_output() {
+        let long = "x".repeat(MAX_MESSAGE_CHARACTERS);
+        let cases = [
+            (false, "the keychain is locked\nand more".to_owned(), "fails: the keychain is locked"),
+            (false, "a\u{1b}[31mb\r\n".to_owned(), "fails: a[31mb"),
+            (false, " \n".to_owned(), "fails: it does not say why"),
+            (false, format!("{long}y"), &format!("fails: {long}")),
+            (true, NOT_FOUND.to_owned(), "prints no credentials: "),
+            (true, "geheim".to_owned(), "prints no credentials: "),
+            (true, r#"{"Username": "geheim"}"#.to_owned(), "prints no credentials: "),
+            (true, r#"{"Username": 1, "Secret": "geheim"}"#.to_owned(), "prints no credentials: "),
+            (true, String::new(), "prints no credentials: "),
+        ];
+        for (is_success, output, expected) in cases {
+            let found = given(is_success, output.as_bytes()).unwrap_err();
+            let is_it = if is_success { found.starts_with(expected) } else { found == expected };
+            assert!(is_it && !found.contains("geheim"), "{output}: {found}");
+        }
+    }
 }

@@ -137,7 +137,21 @@ impl fmt::Display for Address {
 
 /// Returns the reason why an IP address is never contacted, if there is one.
 fn why_refused(ip: IpAddr) -> Option<&'static str> {
+    if let Some(candidates) = candidates(ip) {
+        // Only one of them is meant, and the others are mostly zeros: that an address is one of no
+        // single host says nothing here.
+        return candidates.into_iter().find_map(|ip| why_protected(ip.into()));
+    }
     let ip = embedded(ip).map_or_else(|| ip.to_canonical(), IpAddr::V4);
+    let is_no_host = ip.is_unspecified()
+        || ip.is_multicast()
+        || matches!(ip, IpAddr::V4(ip) if ip.is_broadcast() || ip.octets()[0] == 0);
+    why_protected(ip).or_else(|| is_no_host.then_some("is the address of no single host"))
+}
+
+/// Returns the reason why the host with an IP address is never contacted: it is a metadata service,
+/// or on the same link.
+fn why_protected(ip: IpAddr) -> Option<&'static str> {
     if METADATA.contains(&ip) {
         return Some("is the address of a metadata service");
     }
@@ -145,13 +159,7 @@ fn why_refused(ip: IpAddr) -> Option<&'static str> {
         IpAddr::V4(ip) => ip.is_link_local(),
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
     };
-    if is_link_local {
-        return Some("is a link-local address");
-    }
-    let is_no_host = ip.is_unspecified()
-        || ip.is_multicast()
-        || matches!(ip, IpAddr::V4(ip) if ip.is_broadcast() || ip.octets()[0] == 0);
-    is_no_host.then_some("is the address of no single host")
+    is_link_local.then_some("is a link-local address")
 }
 
 /// Returns the IPv4 address embedded in an IPv6 address of NAT64 or 6to4.
@@ -165,6 +173,24 @@ fn embedded(ip: IpAddr) -> Option<Ipv4Addr> {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some(of(high, low)),
         _ => None,
     }
+}
+
+/// Returns the IPv4 addresses that may be embedded in an IPv6 address of `64:ff9b:1::/48`, the
+/// prefix for local use of NAT64 (RFC 8215). A network chooses a prefix of 48, 56, 64 or 96 bits in
+/// it, which tells where the IPv4 address is (RFC 6052, section 2.2), and is not known here.
+fn candidates(ip: IpAddr) -> Option<[Ipv4Addr; 4]> {
+    let IpAddr::V6(ip) = ip else { return None };
+    if !matches!(ip.segments(), [0x64, 0xff9b, 1, ..]) {
+        return None;
+    }
+    // Byte 8 is always zero, and no part of the IPv4 address.
+    let bytes = ip.octets();
+    Some([
+        Ipv4Addr::new(bytes[6], bytes[7], bytes[9], bytes[10]),
+        Ipv4Addr::new(bytes[7], bytes[9], bytes[10], bytes[11]),
+        Ipv4Addr::new(bytes[9], bytes[10], bytes[11], bytes[12]),
+        Ipv4Addr::new(bytes[12], bytes[13], bytes[14], bytes[15]),
+    ])
 }
 
 /// Percent-encodes a value for a query.
@@ -216,6 +242,33 @@ mod tests {
         }
         for ip in ["93.184.216.34", "10.0.0.1", "2606:4700::1111", "fd12::1", "100.64.0.1"] {
             address("https://example.com/").check(ip.parse().unwrap(), false).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_local_prefix_of_nat64_hides_neither_metadata_nor_neighbours() {
+        let cases = [
+            ("48 bits, link-local", "64:ff9b:1:a9fe:a9:fe00::", Some("is a link-local address")),
+            ("56 bits, link-local", "64:ff9b:1:a9:fe:a9fe::", Some("is a link-local address")),
+            ("64 bits, link-local", "64:ff9b:1:7:a9:fea9:fe00:0", Some("is a link-local address")),
+            ("96 bits, link-local", "64:ff9b:1::a9fe:a9fe", Some("is a link-local address")),
+            ("48 bits, metadata", "64:ff9b:1:6464:64:c800::", Some("of a metadata service")),
+            ("96 bits, metadata", "64:ff9b:1:2:3::a83f:8110", Some("of a metadata service")),
+            ("48 bits, public", "64:ff9b:1:5db8:d8:2200::", None),
+            ("56 bits, public", "64:ff9b:1:5d:b8:d822::", None),
+            ("64 bits, public", "64:ff9b:1:7:5d:b8d8:2200:0", None),
+            ("96 bits, public", "64:ff9b:1::5db8:d822", None),
+            ("the well-known prefix, public", "64:ff9b::5db8:d822", None),
+            ("another prefix", "64:ff9b:2::a9fe:a9fe", None),
+        ];
+        for (case, ip, expected) in cases {
+            let checked = address("https://example.com/").check(ip.parse().unwrap(), false);
+            let found = checked.err().map(|error| error.to_string());
+            let is_it = match expected {
+                Some(expected) => found.as_ref().is_some_and(|found| found.ends_with(expected)),
+                None => found.is_none(),
+            };
+            assert!(is_it, "{case}: {found:?}");
         }
     }
 

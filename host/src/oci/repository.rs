@@ -2,10 +2,11 @@
 
 mod challenge;
 mod push;
+mod referrer;
 
 pub use push::Blob;
 
-use std::{sync::Arc, time::Duration};
+use std::{num::IntErrorKind, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -21,8 +22,7 @@ use tokio::time::Instant;
 use super::{
     Credentials, Digest, Error, Reference,
     address::Address,
-    artifact::{self, Descriptor, INDEX, Index, shown},
-    error::if_found,
+    artifact::{self, Descriptor, shown},
     transport::{Answer, Body, Transport},
 };
 
@@ -200,36 +200,6 @@ impl Repository {
         Ok(())
     }
 
-    /// Returns the referrers of a manifest: from the referrers API, or, for a registry without it,
-    /// from the index under the referrers tag `sha256-…`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the registry does not answer, or returns no index.
-    pub async fn referrers(&self, of: Digest) -> Result<Vec<Descriptor>, Error> {
-        let asked = Asked {
-            method: Method::GET,
-            headers: accept(INDEX),
-            body: &nothing,
-            what: format!("GET referrers/{of}"),
-        };
-        let at = self.at(&format!("referrers/{of}"))?;
-        let list = match self.ask(&at, &asked).await {
-            Ok(mut answer) => self.document(&mut answer, &asked.what).await?,
-            // No referrers API; an answer that is no index fails below.
-            Err(Error::Refused { status: 400 | 404 | 405, .. }) => {
-                let document = if_found(self.manifest(&referrers_tag(of)).await)?;
-                let Some(document) = document else { return Ok(Vec::new()) };
-                document.bytes
-            }
-            Err(error) => return Err(error),
-        };
-        match serde_json::from_slice::<Index>(&list) {
-            Ok(index) => Ok(index.manifests),
-            Err(error) => Err(self.invalid(asked.what, format!("it is no list: {error}"))),
-        }
-    }
-
     /// Returns the URL of a path in the repository.
     fn at(&self, path: &str) -> Result<Address, Error> {
         let path = format!("/v2/{}/{path}", self.name);
@@ -371,19 +341,15 @@ impl Asked<'_> {
     }
 }
 
-/// Returns the referrers tag, for registries without a referrers API.
-fn referrers_tag(of: Digest) -> String {
-    format!("sha256-{}", of.hex())
-}
-
 fn accept(media_types: &'static str) -> HeaderMap {
     [(ACCEPT, HeaderValue::from_static(media_types))].into_iter().collect()
 }
 
-/// Parses a text as a challenge.
+/// Parses a text as a challenge, and as links.
 #[cfg(any(test, fuzzing))]
-pub(super) fn check_challenge(text: &str) {
+pub(super) fn check_headers(text: &str) {
     challenge::check(text);
+    referrer::check(text);
 }
 
 pub(super) fn nothing() -> Body {
@@ -394,14 +360,23 @@ pub(super) fn nothing() -> Body {
 async fn refused(answer: &mut Answer, what: &str) -> Error {
     // Without a body, the error has only the status.
     let body = answer.all(MAX_REFUSAL_BYTES).await.unwrap_or_default();
-    let seconds = answer.header(RETRY_AFTER.as_str()).and_then(|after| after.parse().ok());
-    let retry_after = seconds.map(|seconds| Duration::from_secs(seconds).min(MAX_RETRY_AFTER));
+    let retry_after = answer.header(RETRY_AFTER.as_str()).and_then(retry_after);
     Error::Refused {
         host: answer.from.host.clone(),
         status: answer.status.as_u16(),
         asked: what.to_owned(),
         found: words(&body).map(|words| format!(" ({words})")).unwrap_or_default(),
         retry_after,
+    }
+}
+
+/// Parses `Retry-After` in seconds. A date counts as no header: the clock of the registry may be
+/// wrong.
+fn retry_after(header: &str) -> Option<Duration> {
+    match header.trim().parse::<u64>() {
+        Ok(seconds) => Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER)),
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => Some(MAX_RETRY_AFTER),
+        Err(_) => None,
     }
 }
 
@@ -412,4 +387,30 @@ fn words(body: &[u8]) -> Option<String> {
     let text = |key: &str| first.get(key).and_then(Value::as_str).map(shown);
     let words: Vec<String> = [text("code"), text("message")].into_iter().flatten().collect();
     (!words.is_empty()).then(|| words.join(": "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registry_puts_a_retry_off_by_an_hour_at_most() {
+        let cases = [
+            ("7", Some(7)),
+            (" 7 ", Some(7)),
+            ("0", Some(0)),
+            ("3600", Some(3600)),
+            ("3601", Some(3600)),
+            ("18446744073709551615", Some(3600)),
+            ("99999999999999999999999", Some(3600)),
+            ("-7", None),
+            ("7.5", None),
+            ("7 s", None),
+            ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+            ("", None),
+        ];
+        for (header, seconds) in cases {
+            assert_eq!(retry_after(header), seconds.map(Duration::from_secs), "{header}");
+        }
+    }
 }

@@ -462,6 +462,18 @@ async fn only_this_machine_and_what_an_option_names_is_asked_without_tls() {
     let at = |repository: &Repository| repository.origin().unwrap();
     assert_eq!(at(&plain(Vec::new())), format!("https://{host}"));
     assert_eq!(at(&plain(vec![host.clone()])), format!("http://{host}"));
+
+    place.put();
+    let reference: Reference = format!("{}/{REPOSITORY}:1", place.fake.alias()).parse().unwrap();
+    let plain = |plain: Vec<String>| {
+        let registries = Registries::build(Options { plain, ..Options::default() }).unwrap();
+        registries.repository(&reference, None, false)
+    };
+    let error = pull(&plain(Vec::new())).await.unwrap_err();
+    assert!(matches!(error, Error::NoTls { .. }), "{error}");
+    let seen = place.fake.seen();
+    assert!(seen.is_empty(), "{seen:?}");
+    assert_eq!(pull(&plain(vec![place.fake.alias()])).await.unwrap(), COMPONENT);
 }
 
 #[tokio::test]
@@ -496,6 +508,30 @@ async fn requests_with_tls_go_by_the_proxy_that_is_named() {
     assert!(matches!(error, Error::AddressRefused { .. }), "{error}");
     for wrong in ["socks5://a:1", "http://", "http://a%zz@b:1"] {
         assert!(Registries::build(options(wrong, &[])).is_err(), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn a_module_comes_by_the_proxy_unless_its_registry_is_excepted() {
+    let place = Place::tls().await;
+    place.put();
+    let proxy = fake::Proxy::start(place.fake.host()).await;
+    let reference: Reference = format!("{}/{REPOSITORY}:1", place.fake.alias()).parse().unwrap();
+    let connect = format!("CONNECT {} ", place.fake.alias());
+    // Nothing is asked of the proxy before the second case.
+    for (excepted, is_by_proxy) in [(fake::ALIAS, false), ("example.com", true)] {
+        let options = Options {
+            proxy: Some(proxy.host()),
+            no_proxy: vec![excepted.to_owned()],
+            authorities: Some(fake::AUTHORITY.to_vec()),
+            ..Options::default()
+        };
+        let registries = Registries::build(options).unwrap();
+        let pulled = pull(&registries.repository(&reference, None, false)).await;
+        assert_eq!(pulled.unwrap(), COMPONENT, "{excepted}");
+        let asked = proxy.asked();
+        assert_eq!(!asked.is_empty(), is_by_proxy, "{excepted}: {asked:?}");
+        assert!(asked.iter().all(|asked| *asked == connect), "{asked:?}");
     }
 }
 
@@ -569,4 +605,108 @@ async fn a_list_of_referrers_is_bounded_and_read_by_type() {
     place.answer("/referrers/", Answer::of(503));
     let error = signature::fetch(&place.repository(), digest).await.unwrap_err();
     assert!(error.is_registry_away(), "an error is not the same as no signature: {error}");
+}
+
+/// Returns a page of a list of referrers. `next`: the URL of the next page.
+fn page(entries: &[Descriptor], next: Option<&str>) -> Answer {
+    let list = serde_json::json!({"schemaVersion": 2, "manifests": entries});
+    let page = Answer::of(200).body(list.to_string().as_bytes());
+    match next {
+        Some(next) => page.header("link", &format!("<{next}>; rel=\"next\"")),
+        None => page,
+    }
+}
+
+#[tokio::test]
+async fn a_signature_on_a_later_page_of_the_referrers_is_found() {
+    let place = Place::plain().await;
+    let artifact = place.put();
+    let repository = place.registries.repository(&place.reference, None, true);
+    let of = Descriptor::of(MANIFEST, &artifact.manifest);
+    let key = generated();
+    let signature =
+        Signature::of_manifest(of.digest, &place.reference, Format::Bundle, &key).unwrap();
+    signature::push(&repository, &of, &signature).await.unwrap();
+    let signatures = repository.referrers(of.digest).await.unwrap();
+    assert_eq!(signatures.len(), 1);
+
+    // The second page is named by its path, the third by its whole URL.
+    let path = format!("/v2/{REPOSITORY}/referrers/{}", of.digest);
+    let (second, third) =
+        (format!("{path}?page=2"), format!("http://{}{path}?page=3", place.fake.host()));
+    let artifact_type = Some("application/vnd.example.sbom".to_owned());
+    let other = Descriptor { artifact_type, ..Descriptor::of(MANIFEST, b"another") };
+    let others = [other];
+    place.fake.set_mood(move |request| {
+        let of_list = request.target.strip_prefix(&path)?;
+        Some(match of_list {
+            "?page=3" => page(&signatures, None),
+            "?page=2" => page(&others, Some(&third)),
+            _ => page(&others, Some(&second)),
+        })
+    });
+    let found = signature::fetch(&place.repository(), of.digest).await.unwrap();
+    assert_eq!(found, [signature]);
+}
+
+#[tokio::test]
+async fn a_list_of_referrers_is_not_followed_to_another_host() {
+    let (place, elsewhere) = (Place::plain().await, Fake::plain().await);
+    let digest = place.put().digest();
+    let path = format!("/v2/{REPOSITORY}/referrers/{digest}?page=2");
+    let refused = |host: &str| format!("`{host}` is not asked: ");
+    let cases = [
+        (format!("http://{}{path}", elsewhere.host()), refused("127.0.0.1")),
+        (format!("//{}{path}", elsewhere.host()), refused("127.0.0.1")),
+        // The same registry by another name, and with TLS.
+        (format!("http://{}{path}", place.fake.alias()), refused(fake::ALIAS)),
+        (format!("https://{}{path}", place.fake.host()), refused("127.0.0.1")),
+        ("http://169.254.169.254/latest".to_owned(), refused("169.254.169.254")),
+        (
+            format!("http://user@{}{path}", place.fake.host()),
+            "the next page of its list is at no address".to_owned(),
+        ),
+    ];
+    for (next, expected) in cases {
+        place.answer("/referrers/", page(&[], Some(&next)));
+        place.fake.forget();
+        let error = signature::fetch(&place.repository(), digest).await.unwrap_err();
+        assert!(error.to_string().contains(&expected), "{next}: {error}");
+        let seen = place.fake.seen();
+        assert_eq!(seen.len(), 1, "the first page only: {seen:?}");
+    }
+    let seen = elsewhere.seen();
+    assert!(seen.is_empty(), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_list_of_referrers_has_an_end() {
+    let place = Place::plain().await;
+    let digest = place.put().digest();
+    let next = format!("/v2/{REPOSITORY}/referrers/{digest}?page=2");
+    let fetch = async || signature::fetch(&place.repository(), digest).await.unwrap_err();
+
+    place.answer("/referrers/", page(&[], Some(&next)));
+    let error = fetch().await;
+    assert!(error.to_string().contains("its list has more than 32 pages"), "{error}");
+    assert!(error.is_registry_away(), "an error is not the same as no signature: {error}");
+    assert_eq!(place.fake.seen().len(), 32);
+
+    // Each page may have as many bytes, and all together may not.
+    let mut large = page(&[], Some(&next));
+    large.body.resize(3 << 20, b' ');
+    place.answer("/referrers/", large);
+    place.fake.forget();
+    let error = fetch().await;
+    assert!(matches!(error, Error::TooLarge { found, .. } if found == 6 << 20), "{error}");
+    assert_eq!(place.fake.seen().len(), 2);
+
+    place.fake.set_mood(move |request| {
+        let is_later = request.target.ends_with("?page=2");
+        let gone = || Answer::error(404, "NOT_FOUND", "no such page");
+        let is_page = request.target.contains("/referrers/");
+        is_page.then(|| if is_later { gone() } else { page(&[], Some(&next)) })
+    });
+    let error = fetch().await;
+    assert!(error.to_string().contains("a page of its list is missing"), "{error}");
 }

@@ -18,7 +18,7 @@ use tokio::{net::TcpListener, sync::mpsc, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    fake::{self, Fake},
+    fake::{self, Fake, Proxy},
     module,
 };
 use crate::cluster::program::Program;
@@ -87,13 +87,30 @@ impl Place {
     /// Adds a Processor whose module is in this repository; returns the reference of the module.
     fn add(&self, namespace: &str, name: &str, repository: &str) -> String {
         let image = self.image(repository);
+        self.add_image((namespace, name), &image);
+        image
+    }
+
+    /// Adds a Processor with this module.
+    fn add_image(&self, (namespace, name): (&str, &str), image: &str) {
         let object = json!({
             "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
             "metadata": {"name": name, "namespace": namespace},
             "spec": {"module": {"image": image}, "serviceAccountName": ACCOUNT},
         });
         self.api.load(object, true).unwrap();
-        image
+    }
+
+    /// Returns the reference of a module under another name of the registry's host.
+    fn alias(&self, repository: &str) -> String {
+        format!("{}/{repository}:{TAG}", self.fake.alias())
+    }
+
+    /// Writes the certificate of the registry's authority to a file; returns its path.
+    fn authority(&self) -> String {
+        let path = self.folder.path().join("ca.pem");
+        fs::write(&path, fake::AUTHORITY).unwrap();
+        path.to_str().unwrap().to_owned()
     }
 
     /// Waits until `holds` is true of a Processor.
@@ -247,11 +264,52 @@ async fn a_registry_of_a_private_authority_is_asked_only_with_its_certificate() 
     assert!(seen.is_empty(), "nothing is sent to one that is not trusted: {seen:?}");
     end(host).await;
 
-    let authority = place.folder.path().join("ca.pem");
-    fs::write(&authority, fake::AUTHORITY).unwrap();
-    let host = place.start("cache", &["--registry-ca", authority.to_str().unwrap()]).await;
+    let host = place.start("cache", &["--registry-ca", &place.authority()]).await;
     place.until_runs(processor, manifest).await;
     end(host).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registry_elsewhere_is_asked_without_tls_only_if_an_option_names_it() {
+    let place = Place::open(Fake::plain().await).await;
+    let processor = (NAMESPACES[0], "idle");
+    let manifest = place.fake.push_to("team/idle", TAG, &idle());
+    let image = place.alias("team/idle");
+    place.add_image(processor, &image);
+    let host = place.start("cache", &[]).await;
+    let message = place.until_not_loaded(processor, "RegistryUnavailable").await;
+    let says = format!("`{image}`: `{}` speaks no TLS: ", fake::ALIAS);
+    assert!(message.contains(&says), "{message}");
+    let seen = place.fake.seen();
+    assert!(seen.is_empty(), "nothing is sent without TLS: {seen:?}");
+    end(host).await;
+
+    let host = place.start("cache", &["--plain-http", &place.fake.alias()]).await;
+    place.until_runs(processor, manifest).await;
+    end(host).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registry_is_asked_by_the_proxy_unless_an_option_excepts_it() {
+    let place = Place::open(Fake::tls().await).await;
+    let proxy = Proxy::start(place.fake.host()).await;
+    let manifest = place.fake.push_to("team/idle", TAG, &idle());
+    let (image, authority) = (place.alias("team/idle"), place.authority());
+    let (by, connect) =
+        (format!("http://{}", proxy.host()), format!("CONNECT {} ", place.fake.alias()));
+    // Nothing is asked of the proxy before the second host.
+    let [direct, proxied] = NAMESPACES;
+    for (namespace, excepted) in [(direct, fake::ALIAS), (proxied, "example.com")] {
+        place.add_image((namespace, "idle"), &image);
+        let of_proxy = ["--https-proxy", &by, "--no-proxy", excepted];
+        let others = ["--namespace", namespace, "--registry-ca", &authority];
+        let host = place.start(namespace, &[of_proxy, others].concat()).await;
+        place.until_runs((namespace, "idle"), manifest).await;
+        end(host).await;
+        let asked = proxy.asked();
+        assert_eq!(!asked.is_empty(), namespace == proxied, "{excepted}: {asked:?}");
+        assert!(asked.iter().all(|asked| *asked == connect), "{asked:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

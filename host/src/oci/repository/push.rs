@@ -11,7 +11,7 @@ use http::{
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 
-use super::{Asked, Repository, nothing, referrers_tag};
+use super::{Asked, Repository, nothing, referrer};
 use crate::oci::{
     Digest, Error,
     artifact::{self, Descriptor, INDEX, Index, Manifest},
@@ -108,7 +108,7 @@ impl Repository {
         let index = Index { schema_version: 2, media_type, manifests: known };
         let index = serde_json::to_vec(&index)
             .map_err(|error| self.invalid("a list".to_owned(), error.to_string()))?;
-        self.push_manifest(&referrers_tag(subject), INDEX, &index).await
+        self.push_manifest(&referrer::tag(subject), INDEX, &index).await
     }
 }
 

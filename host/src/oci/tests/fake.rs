@@ -19,6 +19,10 @@ use tokio_rustls::TlsAcceptor;
 
 /// The CA certificate that has signed the registry's own.
 pub const AUTHORITY: &[u8] = include_bytes!("tls/ca.pem");
+/// A name of this machine that does not look like one, for what differs between a registry here and
+/// one elsewhere. The C library reads it as 127.0.0.1, without a name server; the certificate holds
+/// it too.
+pub const ALIAS: &str = "0x7f000001";
 const CERTIFICATE: &[u8] = include_bytes!("tls/server.pem");
 const KEY: &[u8] = include_bytes!("tls/server.key");
 
@@ -109,6 +113,11 @@ impl Fake {
     /// Returns host and port.
     pub fn host(&self) -> String {
         self.address.to_string()
+    }
+
+    /// Returns another name of the host, and the port.
+    pub fn alias(&self) -> String {
+        format!("{ALIAS}:{}", self.address.port())
     }
 
     /// Answers with this override from now on.

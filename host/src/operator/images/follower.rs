@@ -22,8 +22,8 @@ use crate::{
 };
 
 /// The wait before the first retry of a failed attempt. It doubles with each further retry.
-const FIRST_RETRY: Duration = Duration::from_secs(5);
-const MAX_RETRY: Duration = Duration::from_mins(5);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(5);
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 
 /// The artifacts that a Processor wants, and its account and pull secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +74,15 @@ pub(in crate::operator) struct Follower {
     tasks: JoinSet<()>,
 }
 
+/// The time of the next attempt, after failures. Pure: callers pass the time.
+#[derive(Debug)]
+struct Retry {
+    /// The number of failed attempts in a row.
+    attempts: u32,
+    /// The earliest time of the next request to the registry.
+    not_before: Instant,
+}
+
 /// An artifact that is followed.
 struct Followed {
     puller: Puller,
@@ -85,10 +94,7 @@ struct Followed {
     /// True once the registry has resolved the tag.
     is_resolved: bool,
     away_since: Option<Timestamp>,
-    /// The number of failed attempts in a row.
-    attempts: u32,
-    /// The earliest time of the next request to the registry.
-    not_before: Instant,
+    retry: Retry,
     states: Arc<Mutex<Vec<Option<Image>>>>,
     moved: latest::Sender<u64>,
     again: Arc<Notify>,
@@ -179,8 +185,7 @@ impl Follower {
                 held: None,
                 is_resolved: false,
                 away_since: None,
-                attempts: 0,
-                not_before: Instant::now(),
+                retry: Retry::new(Instant::now()),
                 states: Arc::clone(&self.states),
                 moved: self.moved.clone(),
                 again: Arc::clone(&self.again),
@@ -190,15 +195,39 @@ impl Follower {
     }
 }
 
+// === impl Retry ===
+
+impl Retry {
+    fn new(now: Instant) -> Self {
+        Self { attempts: 0, not_before: now }
+    }
+
+    /// Records that an attempt begins.
+    fn begins(&mut self, now: Instant) {
+        self.not_before = now + FIRST_RETRY_DELAY;
+    }
+
+    /// Returns the wait after a failed attempt: twice the last one, and `most` at most, unless the
+    /// registry asks for a longer one.
+    fn wait(&mut self, now: Instant, asked_for: Duration, most: Duration) -> Duration {
+        self.attempts = self.attempts.saturating_add(1);
+        let doubled =
+            2_u32.checked_pow(self.attempts - 1).and_then(|by| FIRST_RETRY_DELAY.checked_mul(by));
+        let wait = doubled.unwrap_or(MAX_RETRY_DELAY).min(MAX_RETRY_DELAY).min(most);
+        self.not_before = self.not_before.max(now + asked_for);
+        wait.max(asked_for)
+    }
+}
+
 // === impl Followed ===
 
 impl Followed {
     async fn run(mut self) {
         loop {
-            self.not_before = Instant::now() + FIRST_RETRY;
+            self.retry.begins(Instant::now());
             let (state, wait) = self.step().await;
             self.publish(state);
-            let (again, not_before) = (Arc::clone(&self.again), self.not_before);
+            let (again, not_before) = (Arc::clone(&self.again), self.retry.not_before);
             let asked = async {
                 again.notified().await;
                 // Limits the rate of requests to the registry, however often `again` is notified.
@@ -221,21 +250,22 @@ impl Followed {
         let is_tag = self.puller.reference.digest().is_none();
         match self.attempt().await {
             Ok((pulled, None)) => {
-                (self.away_since, self.attempts) = (None, 0);
+                (self.away_since, self.retry.attempts) = (None, 0);
                 // A tag is resolved soon if the artifact that ran last was used without asking the
                 // registry.
-                let wait = if self.is_resolved { interval } else { interval.min(FIRST_RETRY) };
+                let wait =
+                    if self.is_resolved { interval } else { interval.min(FIRST_RETRY_DELAY) };
                 (Image::Here { pulled, away: None }, is_tag.then_some(wait))
             }
             Ok((pulled, Some(failed))) => {
                 let now = &self.puller.images.0.now;
                 let since = *self.away_since.get_or_insert_with(|| now());
-                let wait = self.wait_after(&failed, interval.max(FIRST_RETRY));
+                let wait = self.wait_after(&failed, interval.max(FIRST_RETRY_DELAY));
                 let away = Some(Away { since, why: failed.words() });
                 (Image::Here { pulled, away }, Some(wait))
             }
             Err(failed) => {
-                let wait = self.wait_after(&failed, MAX_RETRY);
+                let wait = self.wait_after(&failed, MAX_RETRY_DELAY);
                 (Image::Failed(failed.fault(&self.puller.reference)), Some(wait))
             }
         }
@@ -297,16 +327,11 @@ impl Followed {
     /// Returns the wait before the next attempt: `most` at most, unless the registry asks for a
     /// longer one.
     fn wait_after(&mut self, failed: &Failed, most: Duration) -> Duration {
-        self.attempts = self.attempts.saturating_add(1);
-        let doubled =
-            2_u32.checked_pow(self.attempts - 1).and_then(|by| FIRST_RETRY.checked_mul(by));
-        let wait = doubled.unwrap_or(MAX_RETRY).min(MAX_RETRY).min(most);
         let asked_for = match failed {
             Failed::Registry(error) => error.retry_after().unwrap_or_default(),
             Failed::Fault(_) => Duration::ZERO,
         };
-        self.not_before = self.not_before.max(Instant::now() + asked_for);
-        wait.max(asked_for)
+        self.retry.wait(Instant::now(), asked_for, most)
     }
 
     fn publish(&self, state: Image) {
@@ -323,6 +348,60 @@ impl Followed {
         drop(states);
         if !is_known {
             self.moved.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A failed attempt, and the wait that follows, in seconds.
+    struct Case {
+        /// The number of failed attempts before.
+        attempts: u32,
+        asked_for: u64,
+        most: u64,
+        expected: u64,
+    }
+
+    #[test]
+    fn a_wait_doubles_up_to_a_bound_unless_the_registry_asks_for_a_longer_one() {
+        let case =
+            |attempts, asked_for, most, expected| Case { attempts, asked_for, most, expected };
+        let cases = [
+            case(0, 0, 300, 5),
+            case(1, 0, 300, 10),
+            case(5, 0, 300, 160),
+            case(6, 0, 300, 300),
+            case(40, 0, 300, 300),
+            case(u32::MAX, 0, 300, 300),
+            case(6, 0, 3600, 300),
+            case(6, 0, 20, 20),
+            case(0, 4, 300, 5),
+            case(0, 7, 300, 7),
+            case(2, 7, 300, 20),
+            case(2, 3600, 300, 3600),
+        ];
+        let start = Instant::now();
+        for Case { attempts, asked_for, most, expected } in cases {
+            let mut retry = Retry { attempts, not_before: start };
+            let [asked, most, wait] = [asked_for, most, expected].map(Duration::from_secs);
+            assert_eq!(retry.wait(start, asked, most), wait, "{attempts}, {asked_for}, {most:?}");
+        }
+    }
+
+    #[test]
+    fn no_change_brings_a_request_forward_that_the_registry_has_put_off() {
+        let start = Instant::now();
+        // Seconds from the begin of the attempt to its end, what the registry asks for then, and
+        // the earliest time of the next request.
+        for (took, asked_for, expected) in [(0, 0, 5), (3, 0, 5), (3, 1, 5), (3, 60, 63)] {
+            let [took, asked, expected] = [took, asked_for, expected].map(Duration::from_secs);
+            let mut retry = Retry::new(start);
+            retry.begins(start);
+            retry.wait(start + took, asked, MAX_RETRY_DELAY);
+            assert_eq!(retry.not_before, start + expected, "{took:?}, {asked_for}");
         }
     }
 }
