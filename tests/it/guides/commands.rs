@@ -10,16 +10,14 @@ use std::{
     time::Duration,
 };
 
-use Run::{By, Dev, Here, In, New, Not};
+use Run::{By, Dev, Here, In, InRegistry, Like, New, Not};
 use mortise_tests::{guest, tool};
+use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{GUIDES, mortise, read, root};
+use crate::registry::{Desk, KEY, PUBLIC};
 
-/// The comment above a block that `tests/whole-run` runs.
-const MARK: &str = "<!-- tests/whole-run: ";
-/// The comment above a block that `cluster::chart` runs.
-const OF_CHART: &str = "<!-- cluster::chart: ";
 /// The text before the arguments of `mortise` in the commands of a checkout.
 const CARGO_RUN: &str = "cargo run -- ";
 /// Timeout that only a fault reaches: a guest may have to be built.
@@ -28,12 +26,25 @@ const TIMEOUT: Duration = Duration::from_mins(10);
 const RELEASE: &str = "target/wasm32-wasip2/release/";
 /// The guest whose library is built with Go.
 const ISTIO: &str = "guests/istio-installation";
+/// The registry in commands.
+const REGISTRY: &str = "registry.example.com";
+/// The scripts that run commands. A test or a workflow runs each of them: the file, and its text.
+const SCRIPTS: &[(&str, &str, &str)] = &[
+    (".ci/run", ".github/workflows/ci.yml", "- run: .ci/run\n"),
+    ("tests/whole-run", "tests/it/cluster/whole_run.rs", "run(\"whole-run\", "),
+    ("tests/whole-run-registry", "tests/it/cluster/whole_run.rs", "run(\"whole-run-registry\", "),
+    ("tests/whole-run.sh", "tests/whole-run", "\n. tests/whole-run.sh\n"),
+    ("tests/whole-run.sh", "tests/whole-run-registry", "\n. tests/whole-run.sh\n"),
+];
 
 /// The way in which a command is run.
 #[derive(Debug, PartialEq)]
 enum Run {
     /// A test of this module runs `mortise`, which succeeds.
     Here,
+    /// The same with a registry of the tests instead of the one in the command, and with a recorded
+    /// key.
+    InRegistry,
     /// A test of this module creates the guest, or runs the new guest.
     New,
     /// A test of this module starts this `mortise dev`.
@@ -41,17 +52,21 @@ enum Run {
     /// A test of this module runs kubectl while `mortise dev` runs this guest, in the order of the
     /// table.
     In(&'static str),
-    /// This file runs it, with this text.
-    By(&'static str, &'static str),
+    /// This script or workflow runs it, word for word.
+    By(&'static str),
+    /// It is run with other paths or by its parts: these files hold these texts. One of the files
+    /// is a test, a workflow, or one of the scripts.
+    Like(&'static [(&'static str, &'static str)]),
     /// Nothing runs it, for this reason.
     Not(&'static str),
 }
 
-/// Every command of the guides that neither `tests/whole-run` nor `cluster::chart` reads from them.
+/// Every command of the guides that is in no block with a comment above it, which names what runs
+/// the block.
 const COMMANDS: &[(&str, Run)] = &[
     // README.md
     ("cargo run -- dev guests/api-rule", Dev),
-    ("cargo test --workspace", By(".ci/run", "cargo test --workspace")),
+    ("cargo test --workspace", By(".ci/run")),
     ("export KUBECONFIG=…", Not("tests of this module set the variable")),
     ("kubectl get apirules,virtualservices -A", In("guests/api-rule")),
     ("kubectl delete virtualservices -n shop --all", In("guests/api-rule")),
@@ -60,10 +75,6 @@ const COMMANDS: &[(&str, Run)] = &[
     ("mortise new greeter", New),
     ("mortise dev greeter", New),
     ("mortise test guests/secret-copy", Here),
-    (
-        "cargo build --release --target wasm32-wasip2 -p secret-copy",
-        By("tests/src/guest.rs", "guest.build()"),
-    ),
     (
         "mortise inspect target/wasm32-wasip2/release/secret_copy.wasm --rbac --service-account platform/secret-copy",
         Here,
@@ -75,99 +86,65 @@ const COMMANDS: &[(&str, Run)] = &[
     ),
     ("kubectl apply --server-side -f guests/api-rule/examples", In("guests/api-rule")),
     ("kubectl get apirules,virtualservices -n shop", In("guests/api-rule")),
-    (
-        "mortise run --kubeconfig target/host.kubeconfig --modules target/modules",
-        By("tests/whole-run", "run --kubeconfig \"$target/host.kubeconfig\" --modules"),
-    ),
-    (
-        "cargo install --locked cargo-deny@0.18.3",
-        By(".github/workflows/ci.yml", "cargo install --locked cargo-deny@0.18.3"),
-    ),
-    (".ci/advisories", By(".github/workflows/ci.yml", ".ci/advisories")),
+    ("cargo install --locked cargo-deny@0.18.3", By(".github/workflows/ci.yml")),
+    (".ci/advisories", By(".github/workflows/ci.yml")),
     (
         "docker buildx imagetools inspect rust:1.95.0-slim-bookworm --format '{{.Manifest.Digest}}'",
         Not("no registry where the tests run"),
     ),
-    (
-        "mortise push guests/api-rule registry.example.com/team/api-rule:2.3.0",
-        By("tests/it/registry.rs", "\"push\", file, &reference"),
-    ),
-    (
-        "mortise sign registry.example.com/team/api-rule:2.3.0 --key cosign.key",
-        By("tests/it/registry.rs", "\"sign\", &reference, \"--key\", KEY"),
-    ),
-    (
-        "mortise verify registry.example.com/team/api-rule:2.3.0 --key cosign.pub",
-        By("tests/it/registry.rs", "\"verify\", what, \"--key\", OTHER"),
-    ),
+    ("mortise push guests/api-rule registry.example.com/team/api-rule:2.3.0", InRegistry),
+    ("mortise sign registry.example.com/team/api-rule:2.3.0 --key cosign.key", InRegistry),
+    ("mortise verify registry.example.com/team/api-rule:2.3.0 --key cosign.pub", InRegistry),
     (
         "mortise diff registry.example.com/team/api-rule:2.3.0 registry.example.com/team/api-rule:2.4.0",
-        By("tests/it/registry.rs", "\"diff\", before, after"),
+        InRegistry,
     ),
-    ("deploy/release target/release-0.1.0", By("tests/it/chart/release.rs", "exec deploy/release")),
+    (
+        "deploy/release target/release-0.1.0",
+        Like(&[
+            ("tests/it/chart/release.rs", r#"exec deploy/release \"$@\""#),
+            ("tests/it/chart/release.rs", r#"succeeded(&bench.release("release", "022", &[]))"#),
+        ]),
+    ),
     (
         "deploy/publish target/release-0.1.0 registry.example.com/team cosign.key",
-        By("tests/it/chart/release.rs", "deploy/publish"),
-    ),
-    (
-        "kubectl get service api-gateway-webhook-service -n kyma-system -o jsonpath='{.spec}' > operator-service.json",
-        By("tests/it/kubectl/hand_over.rs", "run(\"keep\")"),
-    ),
-    (
-        "kubectl patch service api-gateway-webhook-service -n kyma-system --type=json --patch '[{\"op\": \"replace\", \"path\": \"/spec/selector\", \"value\": {\"app.kubernetes.io/name\": \"mortise\"}}, {\"op\": \"replace\", \"path\": \"/spec/ports/0/targetPort\", \"value\": 9443}]'",
-        By("tests/it/kubectl/hand_over.rs", "run(\"to-the-host\")"),
-    ),
-    (
-        "kubectl scale deployment api-gateway-controller-manager -n kyma-system --replicas=0",
-        By("tests/it/cluster/three_versions/hand_over.rs", "gateway.guide(\"go-on\")"),
-    ),
-    (
-        "kubectl patch processor api-rule -n kyma-system --type=merge --patch '{\"spec\": {\"suspend\": false}}'",
-        By("tests/it/cluster/three_versions/hand_over.rs", "gateway.guide(\"go-on\")"),
-    ),
-    (
-        "kubectl patch processor webhook-certificate -n kyma-system --type=merge --patch '{\"spec\": {\"suspend\": false}}'",
-        By("tests/it/cluster/three_versions/hand_over.rs", "gateway.guide(\"go-on\")"),
-    ),
-    (
-        "kubectl delete processor api-rule webhook-certificate -n kyma-system",
-        By("tests/it/cluster/three_versions/hand_over.rs", "gateway.guide(\"back\")"),
+        Like(&[
+            ("tests/it/chart/release.rs", r#"Command::new("deploy/publish")"#),
+            ("tests/it/chart/release.rs", "release.to_str().unwrap(), &registry, KEY]"),
+        ]),
     ),
     (
         "kubectl scale deployment api-gateway-controller-manager -n kyma-system --replicas=1",
         Not("the operator cannot be had here"),
     ),
-    (
-        "kubectl patch service api-gateway-webhook-service -n kyma-system --type=json --patch '[{\"op\": \"replace\", \"path\": \"/spec\", \"value\": '\"$(cat operator-service.json)\"'}]'",
-        By("tests/it/kubectl/hand_over.rs", "run(\"to-the-operator\")"),
-    ),
     // guests/README.md
-    (
-        "mortise push guests/secret-copy registry.example.com/team/secret-copy:1.0.0",
-        By("tests/it/registry.rs", "\"push\", file, &reference"),
-    ),
-    (
-        "mortise sign registry.example.com/team/secret-copy:1.0.0 --key cosign.key",
-        By("tests/it/registry.rs", "\"sign\", &reference, \"--key\", KEY"),
-    ),
-    (
-        "mortise diff registry.example.com/team/secret-copy:1.0.0 guests/secret-copy",
-        By("tests/it/registry.rs", "\"diff\", before, after"),
-    ),
-    (
-        "mortise inspect registry.example.com/team/secret-copy:1.0.0",
-        By("tests/it/registry.rs", "\"inspect\", &reference"),
-    ),
+    ("mortise push guests/secret-copy registry.example.com/team/secret-copy:1.0.0", InRegistry),
+    ("mortise sign registry.example.com/team/secret-copy:1.0.0 --key cosign.key", InRegistry),
+    ("mortise diff registry.example.com/team/secret-copy:1.0.0 guests/secret-copy", InRegistry),
+    ("mortise inspect registry.example.com/team/secret-copy:1.0.0", InRegistry),
     (
         "mortise new greeter-python --language python",
-        By("tests/it/languages.rs", "\"--language\", word"),
+        Like(&[(
+            "tests/it/languages.rs",
+            r#"&["new", name, "--kind", kind, "--language", word], folder"#,
+        )]),
     ),
-    ("mortise test greeter-python", By("tests/it/languages.rs", "&[\"test\", name]")),
+    (
+        "mortise test greeter-python",
+        Like(&[("tests/it/languages.rs", r#"&["test", name], folder.path()"#)]),
+    ),
     (
         "mortise new greeter-typescript --language typescript",
-        By("tests/it/languages.rs", "\"--language\", word"),
+        Like(&[(
+            "tests/it/languages.rs",
+            r#"&["new", name, "--kind", kind, "--language", word], folder"#,
+        )]),
     ),
-    ("mortise test greeter-typescript", By("tests/it/languages.rs", "&[\"test\", name]")),
+    (
+        "mortise test greeter-typescript",
+        Like(&[("tests/it/languages.rs", r#"&["test", name], folder.path()"#)]),
+    ),
+    ("cargo istio-client guests/istio-client/1.31", By("tests/whole-run-registry")),
     ("kubectl get apirules.v1beta1.gateway.kyma-project.io -A", In("guests/api-rule")),
     ("mortise dev guests/secret-copy --plain", Dev),
     ("kubectl label namespace shop team-", In("guests/secret-copy")),
@@ -201,23 +178,62 @@ const COMMANDS: &[(&str, Run)] = &[
         Here,
     ),
     // tests/README.md
-    ("cargo unit", By(".github/workflows/ci.yml", "cargo unit")),
-    ("cargo guests", By(".cargo/config.toml", "guests = \"test -p mortise-tests guests::\"")),
-    ("cargo lint", By(".ci/run", "cargo lint")),
-    (".ci/run", By(".github/workflows/ci.yml", ".ci/run")),
-    ("cargo crds", By("tests/it/crds.rs", "crds::files()")),
-    ("cargo chart", By("tests/it/chart.rs", "helm::rendered()")),
+    ("cargo unit", By(".github/workflows/ci.yml")),
+    (
+        "cargo guests",
+        Like(&[
+            (".cargo/config.toml", "guests = \"test -p mortise-tests guests::\"\n"),
+            ("tests/it/main.rs", "\nmod guests;\n"),
+            (".ci/run", "\ncargo test --workspace\n"),
+        ]),
+    ),
+    ("cargo lint", By(".ci/run")),
+    (".ci/run", By(".github/workflows/ci.yml")),
+    (
+        "cargo crds",
+        Like(&[
+            (".cargo/config.toml", "crds = \"run -p mortise-tests --bin crds\"\n"),
+            ("tests/src/bin/crds.rs", "mortise_tests::crds::write()"),
+            ("tests/src/crds.rs", "[(folder(), files()?), (deploy(), charts()?)]"),
+            ("tests/src/crds.rs", "found == files().unwrap()"),
+            (".ci/run", "\ncargo test --workspace\n"),
+        ]),
+    ),
+    (
+        "cargo chart",
+        Like(&[
+            (".cargo/config.toml", "chart = \"run -p mortise-tests --bin chart\"\n"),
+            ("tests/src/bin/chart.rs", "mortise_tests::helm::write()"),
+            ("tests/src/helm.rs", "let text = rendered()?"),
+            ("tests/it/chart.rs", "helm::rendered()"),
+        ]),
+    ),
     ("cargo test -p mortise-tests --test it -- --ignored", Not("it takes many minutes")),
     ("cargo test -p mortise --test commands -- --ignored much_code", Not("it takes many minutes")),
     (
         "cargo test --profile bench -p mortise-tests --test it -- --ignored hostile::",
         Not("it takes many minutes"),
     ),
-    ("tests/whole-run", By("tests/it/cluster/whole_run.rs", "\"whole-run\"")),
-    ("tests/whole-run-registry", By("tests/it/cluster/whole_run.rs", "\"whole-run-registry\"")),
+    (
+        "tests/whole-run",
+        Like(&[
+            ("tests/it/cluster/whole_run.rs", r#"run("whole-run", "#),
+            ("tests/it/cluster/whole_run.rs", "Command::new(path).status()"),
+        ]),
+    ),
+    (
+        "tests/whole-run-registry",
+        Like(&[
+            ("tests/it/cluster/whole_run.rs", r#"run("whole-run-registry", "#),
+            ("tests/it/cluster/whole_run.rs", "Command::new(path).status()"),
+        ]),
+    ),
     (
         "cargo test -p mortise-tests --test it -- --nocapture cluster::istio::life",
-        By(".ci/run", "cargo test --workspace"),
+        Like(&[
+            (".ci/run", "\ncargo test --workspace\n"),
+            ("tests/it/cluster/istio.rs", "\nmod life;\n"),
+        ]),
     ),
     (
         "cargo test -p mortise-tests --test it -- --ignored --nocapture cluster::istio",
@@ -225,36 +241,47 @@ const COMMANDS: &[(&str, Run)] = &[
     ),
     (
         "(cd tests/cluster && go build -o ../../target/cluster .)",
-        By("tests/whole-run", "go build -C tests/cluster -o"),
+        Like(&[("tests/whole-run.sh", "(cd tests/cluster && go build -o \"$work/cluster\" .)")]),
     ),
     (
         "target/cluster up \"$PWD/target/plane\"",
-        By("tests/whole-run.sh", "\"$work/cluster\" up --parent $$ \"$plane\""),
+        Like(&[("tests/whole-run.sh", "\"$work/cluster\" up --parent $$ \"$plane\"")]),
     ),
     (
         "export KUBECONFIG=\"$PWD/target/plane/kubeconfig\"",
-        By("tests/whole-run.sh", "export KUBECONFIG=$plane/kubeconfig"),
+        Like(&[("tests/whole-run.sh", "export KUBECONFIG=$plane/kubeconfig")]),
     ),
     (
         "target/cluster crds istio | kubectl apply --server-side -f -",
-        By("tests/whole-run", "\"$work/cluster\" crds istio | apply -f -"),
+        Like(&[
+            ("tests/whole-run", "\"$work/cluster\" crds istio | apply -f -"),
+            ("tests/whole-run.sh", "apply() { kubectl apply --server-side \"$@\""),
+        ]),
     ),
     ("target/cluster help", Not("it prints what it can do")),
     (
         "target/cluster down \"$PWD/target/plane\"",
-        By("tests/whole-run.sh", "\"$work/cluster\" down \"$plane\""),
+        Like(&[("tests/whole-run.sh", "\"$work/cluster\" down \"$plane\"")]),
     ),
     ("cargo bench -p mortise-tests", Not("it takes half an hour")),
     ("cargo bench -p mortise-tests -- api rules", Not("it takes many minutes")),
     ("cargo bench --profile release -p mortise-tests", Not("it takes half an hour")),
 ];
 
-/// A command of a guide, and the block that it is in, as the file that runs the block names it.
+/// A command of a guide, and the block that it is in if there is a comment above the block.
 #[derive(Debug)]
 struct Line {
     guide: &'static str,
     command: String,
-    block: Option<String>,
+    block: Option<Block>,
+}
+
+/// A block of commands below the comment `<!-- RUNNER: NAME -->`. The runner is a script, or a
+/// module of these tests.
+#[derive(Debug, Clone)]
+struct Block {
+    runner: String,
+    name: String,
 }
 
 /// A running `mortise dev`. Interrupted on drop, by its own process id.
@@ -293,11 +320,24 @@ fn lines_of(guide: &'static str) -> Vec<Line> {
     found
 }
 
-/// Returns the text by which a file runs the block below this comment.
-fn block_of(comment: &str) -> Option<String> {
-    let of_script = comment.strip_prefix(MARK).map(|name| format!("guide {name}\n"));
-    let of_chart = || comment.strip_prefix(OF_CHART).map(|name| format!("guide(\"{name}\")"));
-    of_script.or_else(of_chart).map(|text| text.replace(" -->", ""))
+/// Returns the block below a comment, if the comment names one.
+fn block_of(comment: &str) -> Option<Block> {
+    let text = comment.strip_prefix("<!-- ")?.strip_suffix(" -->")?;
+    let (runner, name) = text.split_once(": ")?;
+    Some(Block { runner: runner.to_owned(), name: name.to_owned() })
+}
+
+/// Returns whether a file is a test or a workflow, or a script that one of them runs.
+fn is_run(file: &str) -> bool {
+    let is_script = || SCRIPTS.iter().any(|(script, ..)| *script == file);
+    file.starts_with("tests/it/") || file.starts_with(".github/workflows/") || is_script()
+}
+
+/// Returns whether a line of a script, which is no comment, holds a command.
+fn has(script: &str, command: &str) -> bool {
+    let text = read(script);
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    lines.any(|line| line.contains(command))
 }
 
 /// Returns the arguments of a command that starts `mortise`, with built guests.
@@ -325,6 +365,27 @@ fn succeed(command: &mut Command) {
     let (said, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}\n{said}{errors}", output.status);
+}
+
+// === impl Block ===
+
+impl Block {
+    /// Returns the file that runs the block.
+    fn file(&self) -> String {
+        if self.runner.contains("::") {
+            format!("tests/it/{}.rs", self.runner.replace("::", "/"))
+        } else {
+            self.runner.clone()
+        }
+    }
+
+    /// Returns whether the file runs the block: by a call with its name in a test, by `guide NAME`
+    /// or with the runner and the name in a script.
+    fn is_run(&self) -> bool {
+        let (name, runner) = (regex::escape(&self.name), regex::escape(&self.runner));
+        let call = format!(r#"(?m)\("{name}"\)|\b(?:guide|{runner}) {name}(?:[ )]|$)"#);
+        is_run(&self.file()) && Regex::new(&call).unwrap().is_match(&read(&self.file()))
+    }
 }
 
 // === impl Session ===
@@ -364,14 +425,14 @@ impl Drop for Session {
 #[test]
 fn every_command_is_accounted_for() {
     let lines = lines();
-    let run_by = [read("tests/whole-run"), read("tests/it/cluster/chart.rs")];
-    let runs = |block: &String| run_by.iter().any(|file| file.contains(block));
-    let is_run = |line: &&Line| line.block.as_ref().is_some_and(runs);
-    let run: BTreeSet<&str> = lines.iter().filter(is_run).map(|line| &*line.command).collect();
-    for Line { guide, command, .. } in &lines {
+    let run: BTreeSet<&str> =
+        lines.iter().filter(|line| line.block.is_some()).map(|line| &*line.command).collect();
+    for Line { guide, command, block } in &lines {
+        let is_run = block.as_ref().is_none_or(Block::is_run);
+        assert!(is_run, "{guide}: {block:?} is not run by the file that it names");
         assert!(
             run.contains(&**command) || COMMANDS.iter().any(|(known, _)| known == command),
-            "{guide}: `{command}` is not in COMMANDS, and in no block that tests/whole-run or cluster::chart runs"
+            "{guide}: `{command}` is not in COMMANDS, and in no block with a comment that names what runs it"
         );
     }
 }
@@ -385,13 +446,42 @@ fn no_known_command_is_missing_in_the_guides() {
 }
 
 #[test]
-fn what_other_files_run_is_there() {
+fn commands_that_other_files_run_are_there() {
     for (command, run) in COMMANDS {
         match run {
-            By(file, text) => assert!(read(file).contains(text), "{file}: `{command}`"),
+            By(file) => assert!(is_run(file) && has(file, command), "{file}: `{command}`"),
+            Like(texts) => {
+                for (file, text) in *texts {
+                    assert!(read(file).contains(text), "`{command}`: {file} lacks `{text}`");
+                }
+                assert!(texts.iter().any(|(file, _)| is_run(file)), "`{command}`");
+            }
             Not(reason) => assert!(!reason.is_empty(), "`{command}`"),
-            Here | New | Dev | In(_) => {}
+            Here | InRegistry | New | Dev | In(_) => {}
         }
+    }
+}
+
+#[test]
+fn scripts_that_run_commands_are_run() {
+    for (script, file, text) in SCRIPTS {
+        assert!(read(file).contains(text), "{file} does not run {script}");
+    }
+}
+
+#[test]
+fn commands_about_a_registry_succeed() {
+    let Some(desk) = Desk::open("the tests of it::guides") else { return };
+    // The version that a guide compares with the one that it pushes.
+    desk.well(&["push", "guests/api-rule", &desk.reference("team/api-rule:2.4.0")]);
+    for command in commands(&InRegistry) {
+        let replaced = |argument: String| match &*argument {
+            "cosign.key" => KEY.to_owned(),
+            "cosign.pub" => PUBLIC.to_owned(),
+            _ => argument.replace(REGISTRY, &desk.registry.host()),
+        };
+        let arguments: Vec<String> = arguments(command).into_iter().map(replaced).collect();
+        desk.well(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
     }
 }
 
