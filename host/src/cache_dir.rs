@@ -65,19 +65,11 @@ pub enum Error {
 
     /// The path is not a directory, or cannot be opened.
     #[error("cannot open the cache directory `{}`: name another with --cache", path.display())]
-    Unusable {
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    Unusable { path: PathBuf, source: io::Error },
 
     /// The directory does not exist, and cannot be created for want of space or permission.
     #[error("cannot make the cache directory `{}`", path.display())]
-    NotMade {
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    NotMade { path: PathBuf, source: io::Error },
 }
 
 /// A directory that only this user may write to. Cheap to clone.

@@ -17,7 +17,7 @@ use tokio::{
 /// The time without a change that ends a burst.
 const QUIET_PERIOD: Duration = Duration::from_millis(50);
 /// The maximum duration of a burst.
-const MAX_WAIT: Duration = Duration::from_secs(1);
+const MAX_BURST_DURATION: Duration = Duration::from_secs(1);
 
 /// Debounced changes of files.
 pub struct Debounced {
@@ -71,7 +71,7 @@ impl Debounced {
     }
 
     /// Waits for a first change, and returns all changes until none came for [`QUIET_PERIOD`], or
-    /// until [`MAX_WAIT`]. Cancel safe: no change is lost.
+    /// until [`MAX_BURST_DURATION`]. Cancel safe: no change is lost.
     pub async fn next(&mut self) -> BTreeSet<PathBuf> {
         loop {
             let changed = if self.changed.is_empty() {
@@ -79,7 +79,7 @@ impl Debounced {
                     // The watcher was dropped: no more changes will come.
                     return std::future::pending().await;
                 };
-                self.end = Instant::now() + MAX_WAIT;
+                self.end = Instant::now() + MAX_BURST_DURATION;
                 first
             } else {
                 let quiet = self.quiet.min(self.end);

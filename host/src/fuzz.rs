@@ -212,7 +212,6 @@ fn registry(input: &[u8]) {
 /// The key of the recorded signatures.
 const KEY: &str = include_str!("oci/signature/recorded/cosign.pub");
 
-/// Returns an empty description.
 fn empty() -> Description {
     Description {
         name: "p".into(),

@@ -379,12 +379,10 @@ impl Host {
         &self.shared.cluster
     }
 
-    /// Returns the queue of keys.
     pub fn queue(&self) -> &Queue {
         self.shared.dispatch.queue()
     }
 
-    /// Returns the source of the open watches.
     pub fn watch_source(&self) -> Source<Vec<Watch>> {
         let shared = Arc::clone(&self.shared);
         Arc::new(move || shared.watches.lock().all())
@@ -452,7 +450,6 @@ impl Host {
         })
     }
 
-    /// Returns the open watches.
     pub fn watches(&self) -> Vec<Watch> {
         self.shared.watches.lock().all()
     }

@@ -218,8 +218,7 @@ impl Metrics {
     /// description the declaration. Undeclared kinds are counted together: a guest can name any
     /// number.
     pub fn denied(&self, processor: &Arc<str>, denial: &Denial, declared: &[Kind]) {
-        let Kind { group, kind, .. } = &denial.kind;
-        let is_declared = declared.iter().any(|of| of.group == *group && of.kind == *kind);
+        let is_declared = declared.iter().any(|of| of.is_same(&denial.kind));
         let kind = if is_declared { kind_label(&denial.kind) } else { OTHER.to_owned() };
         let verb = denial.lack.verb().to_owned();
         let denied = Denied { processor: Arc::clone(processor), verb, kind };

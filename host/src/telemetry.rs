@@ -63,7 +63,6 @@ const QUIET: &str = "kube_client::client::builder=off,kube_client::client=error"
 /// for a reader, and short if there is none.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The format of the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// Lines for people.

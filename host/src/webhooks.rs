@@ -103,7 +103,6 @@ impl Webhooks {
         serving::report(&self.shared.host, &self.shared.paths, certificate).await;
     }
 
-    /// Answers a request.
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let path: String = request.uri().path().chars().take(MAX_PATH_BYTES).collect();
         let (status, kind, body) = match self.ask(request).await {

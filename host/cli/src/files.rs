@@ -47,11 +47,9 @@ pub enum Error {
 /// An object, and its place in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Object {
-    /// The file.
     pub file: Arc<Path>,
     /// The number of the document in the file, from 1.
     pub document: usize,
-    /// The object.
     pub value: Value,
 }
 

@@ -353,7 +353,6 @@ impl Guest {
         }
     }
 
-    /// Returns the guest's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

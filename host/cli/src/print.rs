@@ -36,9 +36,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Tells whether the values of Secrets are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secrets {
-    /// Values are masked.
     Masked,
-    /// Values are shown.
     Shown,
 }
 

@@ -218,7 +218,6 @@ pub enum Propagation {
     Orphan,
 }
 
-/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
     Normal,
@@ -276,6 +275,15 @@ pub struct Failure {
     pub status: Option<String>,
     pub events: Vec<Event>,
     pub retry: Retry,
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// Returns whether both are the same kind in any version: Kubernetes' `GroupKind`.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.group, &self.kind) == (&other.group, &other.kind)
+    }
 }
 
 // === impl ObjectRef ===

@@ -146,7 +146,7 @@ impl Dispatch {
     pub fn end(&self, began: Began, reads: &mut Reads) -> Vec<Cause> {
         // The triggers see the run's own writes first, so that these do not queue its key again.
         self.feed();
-        self.triggers.lock().ran(began, reads)
+        self.triggers.lock().end(began, reads)
     }
 
     /// Gives a key back to the queue after its run. The keys that the run's writes trigger, and the

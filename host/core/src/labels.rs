@@ -40,7 +40,6 @@ pub enum Test {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("label selector `{selector}`: {problem}")]
 pub struct Invalid {
-    /// The text.
     pub selector: String,
     /// The reason why the text is not a label selector.
     pub problem: String,

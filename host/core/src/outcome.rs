@@ -57,7 +57,6 @@ pub struct Plan {
     pub prune: Vec<Prune>,
     /// The value of the field `status`, if it is written.
     pub status: Option<Value>,
-    /// The events to be written.
     pub events: Vec<Event>,
     /// The requeue: when the key runs again.
     pub requeue: PlannedRequeue,
@@ -81,7 +80,6 @@ pub struct Finalizers {
 /// An object to be applied, created or patched.
 #[derive(Debug)]
 pub struct Manifest {
-    /// The object.
     pub to: ObjectRef,
     /// The class, which determines the order of writing.
     pub class: Class,
@@ -107,7 +105,6 @@ pub struct Manifest {
 /// An object to be deleted or evicted.
 #[derive(Debug)]
 pub struct Deletion {
-    /// The object.
     pub of: ObjectRef,
     /// The uid of the only object that may be deleted; `None`: any.
     pub uid: Option<String>,
@@ -147,7 +144,6 @@ pub struct Event {
 /// The object that was reconciled.
 #[derive(Clone, Debug)]
 pub struct Reconciled {
-    /// The reference to the object.
     pub reference: ObjectRef,
     /// The whole object as it was given to the processor; `None` if it is gone or has left the
     /// selection.
@@ -158,9 +154,7 @@ pub struct Reconciled {
 pub struct Against<'a> {
     /// The processor's grant: the declarations of its description.
     pub grant: &'a Grant,
-    /// The reconciler that ran.
     pub reconciler: &'a str,
-    /// The object that was reconciled.
     pub reconciled: &'a Reconciled,
     /// The kinds of [`kinds`] that the cluster serves.
     pub kinds: &'a Kinds,

@@ -47,7 +47,6 @@ pub enum Priority {
 /// A key that was given out; [`Queue::done`] must follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The key to reconcile.
     pub key: Key,
     /// The first few causes since the last run.
     pub causes: Vec<Cause>,
@@ -138,7 +137,6 @@ struct Shared {
 // === impl Queue ===
 
 impl Queue {
-    /// Returns an empty queue.
     pub fn new() -> Self {
         Self::default()
     }

@@ -178,8 +178,7 @@ impl Reconciler {
         others: &'a [contract::Reconciler],
     ) -> impl Iterator<Item = &'a str> {
         let is_same = |one: &contract::Reconciler, other: &contract::Reconciler| {
-            let (kind, theirs) = (&one.of.kind, &other.of.kind);
-            one.name == other.name && (&kind.group, &kind.kind) == (&theirs.group, &theirs.kind)
+            one.name == other.name && one.of.kind.is_same(&other.of.kind)
         };
         let reconcilers = self.version.description.reconcilers.iter();
         let gone = reconcilers.filter(move |one| !others.iter().any(|other| is_same(one, other)));
@@ -261,15 +260,10 @@ impl Reconciler {
         let causes = self.parts.dispatch.end(began, &mut reads);
         let demands = reads.take_demands(&self.version.readable);
         let done = course.done.clone();
-        let report = Report {
-            version,
-            kind,
-            took: start.elapsed(),
-            not_skipped: why,
-            record: Arc::new(course.record(run, &mut reads)),
-            ..Report::of(run, course, reads.take_denials())
-        }
-        .masked(&reads);
+        let record = Arc::new(course.record(run, &mut reads));
+        let took = start.elapsed();
+        let report = Report { version, kind, took, not_skipped: why, record, ..Report::new(run) };
+        let report = report.with_course(course, reads.take_denials()).masked(&reads);
         if report.cancelled {
             // The record of the last run that was not cancelled is kept: no better one is known.
             return (report, Ended { done, causes, demands, confirm: false });
@@ -295,7 +289,7 @@ impl Reconciler {
         if self.dependencies.keep(key, reads.kept_bytes()) {
             return course;
         }
-        reads.let_go();
+        reads.drop_all_but_object();
         if course.is_cancelled() {
             return course;
         }
@@ -368,7 +362,7 @@ impl Reconciler {
             Decision::Release(object) => {
                 let (reconciled, reads) = (Reconciled { reference, object }, view.finish());
                 let mut turn = Turn { key: &run.key, reconciled: &reconciled, reads };
-                return (self.let_go(&mut turn).await, turn.reads);
+                return (self.remove_finalizers(&mut turn).await, turn.reads);
             }
             Decision::Call(object, value) => (object, value),
         };

@@ -233,7 +233,6 @@ impl Method {
         }
     }
 
-    /// Returns the content type of a body.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Get | Self::Post | Self::Delete => "application/json",

@@ -2,9 +2,9 @@
 //!
 //! *Guarantee.* A change of anything that a run has read or written, after the run has seen it,
 //! queues the run's key again: at once if the run has ended, otherwise when it ends, by the causes
-//! that `ran` returns. This holds for every interleaving of changes and runs, because each store
+//! that `end` returns. This holds for every interleaving of changes and runs, because each store
 //! numbers its changes: a snapshot knows the last number in it, and all events that arrive during
-//! any run are kept until that run ends. `ran` then compares the dependencies with the events after
+//! any run are kept until that run ends. `end` then compares the dependencies with the events after
 //! the snapshots. Later events meet the registered dependencies, which carry the same numbers, so
 //! that no change counts twice.
 //!
@@ -44,9 +44,9 @@ pub struct Triggers {
     log: Log,
 }
 
-/// A run that has begun. [`Triggers::ran`] must follow.
+/// A run that has begun. [`Triggers::end`] must follow.
 #[derive(Debug)]
-#[must_use = "the key is not triggered until `ran` is told how the run ended"]
+#[must_use = "no change triggers the key until `end` is called"]
 pub struct Began {
     key: Key,
     position: u64,
@@ -152,7 +152,7 @@ impl Triggers {
         }
     }
 
-    /// Begins a run of a key. Must be called before the view of the run is made. Until `ran`, no
+    /// Begins a run of a key. Must be called before the view of the run is made. Until `end`, no
     /// event queues the key.
     pub fn begin(&mut self, key: &Key) -> Began {
         let position = self.log.begin();
@@ -164,7 +164,7 @@ impl Triggers {
 
     /// Ends a run, whether it succeeded or failed, and takes its dependencies out of `reads`.
     /// Returns the causes that the run has not seen: if there are any, the key must run again.
-    pub fn ran(&mut self, began: Began, reads: &mut Reads) -> Vec<Cause> {
+    pub fn end(&mut self, began: Began, reads: &mut Reads) -> Vec<Cause> {
         let Began { key, position } = began;
         self.drop_dependencies(&key);
         let dropped = self.keys.get(&key).is_none_or(|state| state.dropped);
@@ -181,7 +181,7 @@ impl Triggers {
         causes
     }
 
-    /// Returns the keys that an event queues, each once. Running keys are not among them: `ran`
+    /// Returns the keys that an event queues, each once. Running keys are not among them: `end`
     /// returns their causes.
     pub fn on_event(&mut self, event: &Event) -> Vec<(Key, Cause)> {
         self.log.push(event);

@@ -85,13 +85,11 @@ pub struct Writer {
 /// The key, the processor and the object for which a plan is carried out.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// The key that ran.
     pub key: &'a Key,
     /// The namespace of the Processor.
     pub namespace: &'a str,
     /// The name of the Processor.
     pub processor: &'a str,
-    /// The object that was reconciled.
     pub reconciled: &'a Reconciled,
     /// The field managers whose fields the host takes over when it applies an object the first
     /// time.
@@ -140,7 +138,6 @@ pub struct Written {
 pub struct Change {
     /// The action that was taken.
     pub action: Action,
-    /// The object.
     pub of: ObjectRef,
     /// The object as the API server answered; for a deletion its last state, as far as it is known.
     pub object: Arc<Value>,
@@ -178,7 +175,6 @@ pub enum Action {
 /// again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrote {
-    /// The object.
     pub of: ObjectRef,
     /// The field manager.
     pub manager: String,

@@ -24,8 +24,8 @@ const MAX_REFUSAL_BYTES: usize = 1 << 20;
 const WATCH_BURST: u32 = 8;
 /// The delay before the next request that starts a watch, doubled with each.
 const FIRST_WATCH_DELAY: Duration = Duration::from_millis(250);
-/// The longest delay.
-const MAX_WAIT: Duration = Duration::from_secs(30);
+/// The longest delay before a request that starts a watch.
+const MAX_WATCH_DELAY: Duration = Duration::from_secs(30);
 /// The duration after which a watch counts as healthy.
 const HEALTHY_WATCH_AGE: Duration = Duration::from_mins(1);
 
@@ -121,7 +121,6 @@ impl SizeLimit {
 // === impl TooMuch ===
 
 impl TooMuch {
-    /// Returns whether this error is a cause of `error`.
     pub(crate) fn is_cause_of(error: &(dyn std::error::Error + 'static)) -> bool {
         anyhow::Chain::new(error).any(<dyn std::error::Error>::is::<Self>)
     }
@@ -139,8 +138,9 @@ impl Pace {
         begun.times = begun.times.saturating_add(1);
         let doubled =
             begun.times.checked_sub(WATCH_BURST + 1).map(|times| 2_u32.saturating_pow(times));
-        let wait = doubled
-            .map_or(Duration::ZERO, |times| FIRST_WATCH_DELAY.saturating_mul(times).min(MAX_WAIT));
+        let wait = doubled.map_or(Duration::ZERO, |times| {
+            FIRST_WATCH_DELAY.saturating_mul(times).min(MAX_WATCH_DELAY)
+        });
         begun.last = Some(now + wait);
         wait
     }

@@ -57,7 +57,6 @@ enum Lists {
 /// A watch of the objects of one kind within a scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watch {
-    /// The kind that is watched.
     pub kind: Kind,
     /// The objects of the kind that are watched.
     pub scope: Scope,

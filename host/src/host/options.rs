@@ -11,7 +11,6 @@ use crate::{cache_dir::CacheDir, cluster::lease::Guard, metrics::Metrics};
 /// The options of a host.
 #[derive(Clone)]
 pub struct Options {
-    /// The clock.
     pub now: Clock,
     /// The runner of ready keys: the host, or the caller with [`Host::run`](super::Host::run).
     pub drive: Drive,

@@ -65,7 +65,6 @@ pub(crate) enum Error {
     Unusable {
         /// The path of the directory.
         path: String,
-        /// The error of the system.
         source: io::Error,
     },
 }
@@ -88,7 +87,6 @@ pub(crate) struct RecordFile {
 #[derive(Debug)]
 struct Lock(File);
 
-/// Records by their keys.
 pub(crate) type ByKey = HashMap<Key, Arc<Record>>;
 
 // === impl RecordFile ===

@@ -24,7 +24,6 @@ use crate::{cluster::access::Rights, wasm::Processor};
 /// A failed run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastFailure {
-    /// The key that was reconciled.
     pub key: Key,
     /// The time when the run ended.
     pub at: Timestamp,
@@ -183,9 +182,7 @@ impl Registry {
     pub(super) fn has_key_of(&self, report: &Report) -> bool {
         let current = self.current.get(report.key.processor());
         let of = current.and_then(|current| current.reconciler.object_of(&report.key));
-        of.is_some_and(|of| {
-            (&of.kind.group, &of.kind.kind) == (&report.kind.group, &report.kind.kind)
-        })
+        of.is_some_and(|of| of.kind.is_same(&report.kind))
     }
 
     /// Counts the end of a run. Returns the id of the version if it was replaced or removed and has

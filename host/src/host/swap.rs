@@ -223,7 +223,7 @@ impl Host {
         });
         shared.release(over);
         shared.moved();
-        tracing::info!(processor = %name, version = version.version, digest = %version.digest, "put to work");
+        tracing::info!(processor = %name, version = version.version, digest = %version.digest, "swapped in");
         for (interface, digest) in version.libraries.iter() {
             tracing::info!(processor = %name, %interface, %digest, "calls a library");
         }

@@ -125,7 +125,7 @@ impl Watches {
     /// scope covers a want is shared, whichever version it was opened for.
     pub(super) fn plan(&mut self) -> Steps {
         let mut steps = Steps::default();
-        self.let_go();
+        self.drop_unneeded_users();
         let Self { open, users, .. } = self;
         for needs in users.values_mut() {
             needs.refused.plan_anew();
@@ -152,7 +152,7 @@ impl Watches {
     }
 
     /// Removes versions from watches that they do not need or may not watch any more.
-    fn let_go(&mut self) {
+    fn drop_unneeded_users(&mut self) {
         let Self { open, users, .. } = self;
         for open in open {
             let watch = &open.started.watch;

@@ -24,7 +24,7 @@ use super::fault::Fault;
 use crate::{cluster::Cluster, operator::api::CONSENT};
 
 /// The consent to every Processor of the namespace.
-const ANY: &str = "*";
+const EVERY_PROCESSOR: &str = "*";
 const SELF: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /// The known accounts, and the changes of their consent.
@@ -92,11 +92,11 @@ impl Accounts {
             );
             return Err(Fault::new("AccountNotFound", message));
         };
-        if consents.iter().any(|named| named == ANY || named == processor) {
+        if consents.iter().any(|named| named == EVERY_PROCESSOR || named == processor) {
             return Ok(());
         }
         let message = format!(
-            "the ServiceAccount `{name}` does not consent: give it the label {CONSENT}: {processor}, or that annotation with this name or \"{ANY}\""
+            "the ServiceAccount `{name}` does not consent: give it the label {CONSENT}: {processor}, or that annotation with this name or \"{EVERY_PROCESSOR}\""
         );
         Err(Fault::new("AccountDoesNotConsent", message))
     }

@@ -33,9 +33,7 @@ use crate::{
 /// The parts of a host that the endpoints report on.
 #[derive(Clone)]
 pub struct Admin {
-    /// The metrics of the host.
     pub metrics: Metrics,
-    /// The queue of keys.
     pub queue: Queue,
     /// The stores of the cluster's objects.
     pub stores: Stores,

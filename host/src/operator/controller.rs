@@ -36,16 +36,16 @@ use crate::{
 /// The shortest time between two computations of a status, and so between two writes of it.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// The wait before the first retry of a failed attempt. It doubles with each further retry.
-const FIRST_RETRY: Duration = Duration::from_secs(5);
-const MAX_RETRY: Duration = Duration::from_mins(5);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(5);
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 /// The time that a spec must be stable before its version is swapped in: of several changes in a
 /// row, only the last one is wanted.
 const STABLE_AFTER: Duration = Duration::from_millis(200);
 /// The longest wait for a stable spec.
-const MAX_SETTLING: Duration = Duration::from_secs(2);
+const MAX_STABLE_SPEC_WAIT: Duration = Duration::from_secs(2);
 /// The longest pause after a load. The pause is as long as the load, so that a module that is
 /// replaced all the time is compiled only half of the time.
-const MAX_REST: Duration = Duration::from_mins(1);
+const MAX_PAUSE_AFTER_LOAD: Duration = Duration::from_mins(1);
 
 /// The newest state of a Processor resource; `None` once it is gone.
 pub(super) type Newest = Option<Arc<Processor>>;
@@ -263,7 +263,7 @@ impl Controller {
         if is_deleting || self.seen.as_ref().is_none_or(|seen| *seen == Seen::of(&newest)) {
             return Some(newest);
         }
-        let (mut newest, end) = (newest, Instant::now() + MAX_SETTLING);
+        let (mut newest, end) = (newest, Instant::now() + MAX_STABLE_SPEC_WAIT);
         let mut quiet = Instant::now() + STABLE_AFTER;
         loop {
             tokio::select! {
@@ -385,8 +385,8 @@ fn holds(newest: &Processor) -> bool {
 fn wait_after(attempts: u32) -> Duration {
     let doubled = 2_u32
         .checked_pow(attempts.saturating_sub(1))
-        .and_then(|times| FIRST_RETRY.checked_mul(times));
-    doubled.unwrap_or(MAX_RETRY).min(MAX_RETRY)
+        .and_then(|times| FIRST_RETRY_DELAY.checked_mul(times));
+    doubled.unwrap_or(MAX_RETRY_DELAY).min(MAX_RETRY_DELAY)
 }
 
 async fn until(time: Option<Instant>) {

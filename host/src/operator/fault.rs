@@ -26,8 +26,7 @@ pub struct Fault {
 /// The effect of a fault on the running version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Former {
-    /// The version keeps running.
-    GoesOn,
+    KeepsRunning,
     /// The version is removed, since it may not run any longer.
     Ends,
     /// The version that the spec asks for keeps running, though it is broken.
@@ -48,7 +47,7 @@ fn broke(Verdict { objects, broke, .. }: &Verdict) -> String {
 impl Fault {
     /// Creates a fault that only a change of the spec or of the module fixes.
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), former: Former::GoesOn, passes: false }
+        Self { reason, message: message.into(), former: Former::KeepsRunning, passes: false }
     }
 
     /// Creates a fault that a retry may fix.
@@ -58,7 +57,7 @@ impl Fault {
 
     /// Makes the fault remove the running version, unless a retry may fix the fault.
     pub(super) fn ending_what_runs(self) -> Self {
-        let former = if self.passes { Former::GoesOn } else { Former::Ends };
+        let former = if self.passes { Former::KeepsRunning } else { Former::Ends };
         Self { former, ..self }
     }
 
@@ -158,7 +157,7 @@ impl Fault {
     pub(super) fn rolled_back(version: &str, verdict: &Verdict) -> Self {
         let (broke, key, why) = (broke(verdict), &verdict.first.key, &verdict.first.message);
         let message = format!(
-            "version {version} was taken back: it {broke}; the first, {key}: {why}; it is tried again when the Processor or the module is changed"
+            "version {version} was rolled back: it {broke}; the first, {key}: {why}; it is tried again when the Processor or the module is changed"
         );
         Self::new("RolledBack", message)
     }
@@ -173,7 +172,7 @@ impl Fault {
     ) -> Self {
         let (broke, why) = (broke(verdict), &fault.message);
         let message =
-            format!("version {version} {broke}, and version {former} does not come back: {why}");
+            format!("version {version} {broke}, and version {former} is not restored: {why}");
         Self { former: Former::StaysBroken, ..Self::new(fault.reason, message) }
     }
 

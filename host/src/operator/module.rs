@@ -53,7 +53,6 @@ pub(super) struct Modules(Arc<FolderState>);
 #[derive(Debug)]
 struct FolderState {
     dir: Dir,
-    /// The path of the folder.
     folder: PathBuf,
     /// The permits of the threads that read the folder, one for each.
     readers: Arc<Semaphore>,

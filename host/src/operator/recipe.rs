@@ -12,10 +12,10 @@ use crate::{
     wasm::{self, Digest},
 };
 
-const MIN_MEMORY: u64 = 1 << 20;
+const MIN_CALL_MEMORY_BYTES: u64 = 1 << 20;
 /// The memory that 32 bits address.
-const MAX_MEMORY: u64 = 4 << 30;
-const MAX_DEADLINE: Duration = Duration::from_mins(10);
+const MAX_CALL_MEMORY_BYTES: u64 = 4 << 30;
+const MAX_CALL_DEADLINE: Duration = Duration::from_mins(10);
 
 /// The upper bounds on the limits of a Processor, whatever its spec asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -225,11 +225,11 @@ fn library_limits(library: &api::Library) -> Result<wasm::Limits, Fault> {
 fn of_call(field: &str, memory: &str, deadline: &str) -> Result<wasm::Limits, Fault> {
     let (asked_memory, asked_deadline) = (memory, deadline);
     let memory = bytes(memory)
-        .filter(|memory| (MIN_MEMORY..=MAX_MEMORY).contains(memory))
+        .filter(|memory| (MIN_CALL_MEMORY_BYTES..=MAX_CALL_MEMORY_BYTES).contains(memory))
         .and_then(|memory| usize::try_from(memory).ok())
         .ok_or_else(|| invalid(field, "memory", asked_memory, "1Mi to 4Gi"))?;
     let deadline = duration(deadline)
-        .filter(|deadline| !deadline.is_zero() && *deadline <= MAX_DEADLINE)
+        .filter(|deadline| !deadline.is_zero() && *deadline <= MAX_CALL_DEADLINE)
         .ok_or_else(|| invalid(field, "deadline", asked_deadline, "1ms to 10m"))?;
     Ok(wasm::Limits { memory, deadline, ..wasm::Limits::default() })
 }

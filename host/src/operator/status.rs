@@ -180,10 +180,10 @@ fn failure(failure: &host::LastFailure) -> LastFailure {
 fn loaded(known: &Known<'_>) -> Finding {
     match (known.fault, &known.running) {
         (Some(fault), running) if fault.is_pulling() => {
-            let goes_on = running.as_ref().map(|running| {
-                format!("; the former version {} goes on", running.status.version.version)
+            let former = running.as_ref().map(|running| {
+                format!("; the former version {} keeps running", running.status.version.version)
             });
-            let message = format!("{}{}", fault.message, goes_on.unwrap_or_default());
+            let message = format!("{}{}", fault.message, former.unwrap_or_default());
             Finding::unknown(fault.reason, message)
         }
         (Some(fault), Some(_)) if fault.former == Former::StaysBroken => {
@@ -193,9 +193,9 @@ fn loaded(known: &Known<'_>) -> Finding {
             let version = &running.status.version.version;
             // Rules come last, one per line, so that they can be copied.
             let message = if fault.reason == RIGHTS_MISSING && fault.message.contains('\n') {
-                format!("the former version {version} goes on; {}", fault.message)
+                format!("the former version {version} keeps running; {}", fault.message)
             } else {
-                format!("{}; the former version {version} goes on", fault.message)
+                format!("{}; the former version {version} keeps running", fault.message)
             };
             Finding::no(fault.reason, message).with_rules()
         }
@@ -203,7 +203,7 @@ fn loaded(known: &Known<'_>) -> Finding {
         (None, Some(running)) => {
             let version = &running.status.version;
             let (name, number) = (&running.description.name, &version.version);
-            let message = format!("{name} {number} is at work");
+            let message = format!("{name} {number} is loaded");
             match not_resolved(&known.away) {
                 None => Finding::yes("Loaded", message),
                 Some(away) => Finding::yes("RegistryUnavailable", format!("{message}; {away}")),
@@ -218,7 +218,7 @@ fn not_resolved(away: &[(Reference, Away)]) -> Option<String> {
     let texts: Vec<String> = away
         .iter()
         .map(|(reference, Away { since, why })| {
-            format!("since {} nobody says what `{reference}` names: {why}", time(*since))
+            format!("`{reference}` has not been resolved since {}: {why}", time(*since))
         })
         .collect();
     (!texts.is_empty()).then(|| listed(&texts))
@@ -246,7 +246,7 @@ fn synced(known: &Known<'_>) -> Finding {
         State::Observes => Finding::unknown("Observed", "nothing is written: spec.mode is Observe"),
         State::Ends(_) => Finding::unknown("Ending", "the Processor is being deleted"),
         State::Runs if !missing(running).0.is_empty() => {
-            Finding::unknown("KindNotServed", "what is reconciled is not served by the cluster")
+            Finding::unknown("KindNotServed", "a reconciled kind is not served by the cluster")
         }
         State::Runs if !status.unwatched.is_empty() => {
             Finding::unknown("NotWatched", not_watched(&status.unwatched))

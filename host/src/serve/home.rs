@@ -232,7 +232,9 @@ async fn by_default(options: &KubeConfigOptions) -> anyhow::Result<Config> {
 async fn in_context(kubeconfig: Kubeconfig, options: &KubeConfigOptions) -> anyhow::Result<Config> {
     let known: Vec<String> =
         kubeconfig.contexts.iter().map(|context| format!("`{}`", context.name)).collect();
-    Config::from_custom_kubeconfig(kubeconfig, options).await.map_err(|error| match error {
+    let proxy = proxy_of(&kubeconfig, options);
+    let config = Config::from_custom_kubeconfig(kubeconfig, options).await;
+    let mut config = config.map_err(|error| match error {
         KubeconfigError::LoadContext(name) => {
             anyhow::anyhow!("no context is called `{name}`; there is: {}", or_none(&known))
         }
@@ -241,7 +243,23 @@ async fn in_context(kubeconfig: Kubeconfig, options: &KubeConfigOptions) -> anyh
             or_none(&known)
         ),
         error => unusable(error),
-    })
+    })?;
+    if let Some(proxy) = proxy {
+        anyhow::bail!(
+            "it names the proxy `{proxy}` (`proxy-url`): API servers are asked without a proxy"
+        );
+    }
+    // kube takes HTTPS_PROXY from the environment, which is the proxy for registries here.
+    config.proxy_url = None;
+    Ok(config)
+}
+
+/// Returns the proxy that a kubeconfig names for the cluster of its context.
+fn proxy_of(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<String> {
+    let name = options.context.as_ref().or(kubeconfig.current_context.as_ref())?;
+    let context = kubeconfig.contexts.iter().find(|of| of.name == *name)?.context.as_ref()?;
+    let cluster = kubeconfig.clusters.iter().find(|of| of.name == context.cluster)?;
+    cluster.cluster.as_ref()?.proxy_url.clone().filter(|proxy| !proxy.is_empty())
 }
 
 fn or_none(names: &[String]) -> String {

@@ -82,7 +82,6 @@ pub(crate) enum Failure {
     Cancelled,
     /// The child ended by itself, or crashed.
     Other {
-        /// The exit status.
         status: ExitStatus,
         /// The start of the child's standard error.
         stderr: String,

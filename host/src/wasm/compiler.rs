@@ -24,12 +24,7 @@ pub enum Compiler {
     InProcess,
     /// In a child process for each module: `PROGRAM compile`, which reads the module from standard
     /// input and writes its code to standard output.
-    Child {
-        /// The program that is started.
-        program: PathBuf,
-        /// The limits of the child.
-        limits: CompileLimits,
-    },
+    Child { program: PathBuf, limits: CompileLimits },
 }
 
 /// The limits on compiling one module.

@@ -14,11 +14,9 @@ use super::{Digest, child};
 /// The bytes of a component. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// In memory.
     Memory(Bytes),
     /// In a file that is never modified, so that a large module takes no memory.
     File {
-        /// The file.
         file: Arc<File>,
         /// The digest of its bytes, as computed by the caller.
         digest: Digest,

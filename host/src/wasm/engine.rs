@@ -44,7 +44,6 @@ pub enum EngineError {
     Settings {
         /// The lane: `small` or `big`.
         lane: &'static str,
-        /// The error of wasmtime.
         source: wasmtime::Error,
     },
 
@@ -63,7 +62,6 @@ pub struct Options {
     /// The directory that keeps compiled code between starts; its files are executed as machine
     /// code (host/decisions/0028-what-lies-in-the-cache.md). `None`: each start compiles.
     pub cache: Option<CacheDir>,
-    /// The compiler of modules.
     pub compiler: Compiler,
     /// The metrics that count cache look-ups and compilations.
     pub metrics: Metrics,
@@ -103,7 +101,6 @@ struct EngineState {
     /// Slots for calls of libraries. Separate from the lanes: a call that holds a lane's slot must
     /// not wait for another slot of that lane.
     library_slots: Arc<Shares>,
-    /// Slots for calls of hooks.
     hook_slots: Shares,
     /// The calls of libraries: they outlive their caller. Each ends at its deadline, or when calls
     /// are cancelled.
@@ -253,7 +250,6 @@ impl Engine {
         slot
     }
 
-    /// Returns the slots for calls of hooks.
     pub(super) fn hook_slots(&self) -> &Shares {
         &self.shared.hook_slots
     }

@@ -29,7 +29,6 @@ pub(super) struct Bounds {
 /// Calls waiting for a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// Number of waiting calls.
     pub calls: usize,
     /// The wait of the first of them so far.
     pub longest: Duration,

@@ -167,7 +167,7 @@ async fn a_version_that_hands_on_more_than_its_account_holds_does_not_take_over(
     let message = stage.message_of(NAME, "Loaded").await;
     let lines: Vec<&str> = message.lines().filter(|line| line.starts_with("- ")).collect();
     assert_eq!(lines.len(), handed_on().len(), "{message}");
-    assert!(message.starts_with("the former version 1.0.0 goes on; "), "{message}");
+    assert!(message.starts_with("the former version 1.0.0 keeps running; "), "{message}");
     assert_eq!(cluster_wide(&stage, &kind(CLUSTER_ROLE), &role_name(&stage)).await, None);
 
     // One rule is held by now: the others are told.

@@ -87,7 +87,7 @@ async fn a_library_is_exchanged_as_a_version_of_its_processor() {
     let shout = put(modules.path(), "shout.wasm", "tests/guests/shout").await;
     stage.apply(vec![object(&stage, "hello"), processor(&stage)]).await;
     stage.until_announced(json!({"text": "HELLO"})).await;
-    stage.until_called(&shout, "1.0.0", "Loaded", "announce 1.0.0 is at work").await;
+    stage.until_called(&shout, "1.0.0", "Loaded", "announce 1.0.0 is loaded").await;
 
     // Another library, and the same module: every object is reconciled by it.
     let again = written("2.0.0", "(i32.const 32)");
@@ -99,7 +99,7 @@ async fn a_library_is_exchanged_as_a_version_of_its_processor() {
     };
     stage.apply(with("again.wasm")).await;
     stage.until_announced(json!({"text": "AGAIN"})).await;
-    stage.until_called(&again, "2.0.0", "Loaded", "announce 2.0.0 is at work").await;
+    stage.until_called(&again, "2.0.0", "Loaded", "announce 2.0.0 is loaded").await;
 
     // One that breaks is tried without writing, and refused.
     let broken = written("3.0.0", "unreachable");
@@ -143,9 +143,9 @@ async fn a_library_is_exchanged_as_a_version_of_its_processor() {
     fs::write(modules.path().join("picky.wasm"), &picky).unwrap();
     stage.apply(with("picky.wasm")).await;
     stage.until_announced(json!({"text": "AGAIN"})).await;
-    stage.until_called(&picky, "4.0.0", "Loaded", "announce 4.0.0 is at work").await;
+    stage.until_called(&picky, "4.0.0", "Loaded", "announce 4.0.0 is loaded").await;
     stage.apply(vec![object(&stage, "a longer text")]).await;
-    stage.until_called(&shout, "1.0.0", "RolledBack", "version 4.0.0 was taken back").await;
+    stage.until_called(&shout, "1.0.0", "RolledBack", "version 4.0.0 was rolled back").await;
     stage.until_announced(json!({"text": "A LONGER TEXT"})).await;
     assert_eq!(stage.beyond_installed(&stage.requests().await), Vec::<String>::new());
 }

@@ -255,6 +255,21 @@ size
     }
 
     #[test]
+    fn a_module_of_another_contract_shows_both_and_does_not_ask_for_more() {
+        let before = side("a.wasm", &["get"], &[LOG], 1);
+        let mut after = side("b.wasm", &["get"], &[LOG], 1);
+        after.inspection.contract = "mortise:host@0.2.0".to_owned();
+        let difference = Difference::of(&before, &after);
+        let page = anstream::adapter::strip_str(&difference.for_people()).to_string();
+        let expected = "\ncontract\n  mortise:host@0.1.0 → mortise:host@0.2.0\nsize\n";
+        assert!(page.contains(expected), "{page}");
+        let json = serde_json::to_value(&difference).unwrap();
+        assert_eq!(json["modules"][0]["contract"], "mortise:host@0.1.0");
+        assert_eq!(json["modules"][1]["contract"], "mortise:host@0.2.0");
+        assert!(!difference.asks_for_more, "it declares the same");
+    }
+
+    #[test]
     fn a_grant_or_an_import_more_asks_for_more_and_a_larger_module_does_not() {
         let before = side("a.wasm", &["get"], &[LOG], 1);
         let cases = [

@@ -107,7 +107,6 @@ pub struct LibraryEntry {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReconcilerEntry {
-    /// The reconciler's name.
     pub name: String,
     /// The reconciled objects.
     pub of: Selected,

@@ -169,7 +169,7 @@ pub async fn simulate_with_progress(
     let settled =
         simulation.reconcile(input.rounds.unwrap_or(DEFAULT_MAX_ROUNDS), &mut progress).await?;
     let mut end = simulation.finish(&world);
-    end.versions = world.in_other_versions(&hooks.conversions);
+    end.versions = world.in_other_versions(&hooks);
     end.notes.extend(world.notes.iter().cloned());
     end.notes.extend(waiting(&world.api, &description));
     if !settled {

@@ -12,7 +12,6 @@ use super::Made;
 pub struct Library {
     /// The interface, such as `example:shouting/shout@1.0.0`.
     pub interface: String,
-    /// The component.
     pub component: Made,
     /// The limits of one call.
     pub limits: Limits,

@@ -17,7 +17,6 @@ pub(crate) const TOOLS: [&str; 2] = ["node_modules", "__pycache__"];
 /// A file that a command makes from other files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
-    /// The file.
     pub path: PathBuf,
     /// The command that makes the file: a program and its arguments; empty if there is none.
     pub build: Vec<String>,

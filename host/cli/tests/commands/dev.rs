@@ -290,7 +290,7 @@ async fn a_saved_version_takes_over_and_one_that_does_not_build_leaves_the_forme
     says(&api, "greeter", "Welcome").await;
 
     guest.save("fn broken(");
-    dev.line("the former version goes on");
+    dev.line("the former version keeps running");
     api.delete("greeter", &DeleteParams::default()).await.unwrap();
     says(&api, "greeter", "Welcome").await;
 
@@ -335,7 +335,7 @@ async fn several_guests_run_together_and_two_of_one_name_do_not() {
     dev.line("first 0.1.0");
     dev.line("second 0.1.0");
     second.rename("first");
-    let message = dev.line("the former version goes on");
+    let message = dev.line("the former version keeps running");
     assert!(message.contains("`first` too") && message.contains(path(first.folder())), "{message}");
     assert!(dev.interrupt().success());
 

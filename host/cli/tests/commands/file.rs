@@ -80,7 +80,7 @@ fn dev_swaps_in_what_the_command_makes_of_a_saved_file() {
     folder.save("version", "2\n");
     dev.line("took over from");
     folder.save("version", "no\n");
-    let failed = dev.line("the former version goes on");
+    let failed = dev.line("the former version keeps running");
     assert!(failed.contains("is not built: `sh make made/copy.wasm` failed"), "{failed}");
     folder.save("make", &MAKE.replace("^[0-9]", "^n"));
     dev.line("took over from");

@@ -44,13 +44,10 @@ pub struct Owner<'a> {
 /// The field managers of one reconciled object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldManagers {
-    /// The manager of `apply`.
     pub apply: String,
     /// The manager of the fields that are left alone after the creation.
     pub initial: String,
-    /// The manager of `patch`.
     pub patch: String,
-    /// The manager of the status.
     pub status: String,
     /// The manager of writes that are no apply: finalizers, removals, events.
     pub edit: String,

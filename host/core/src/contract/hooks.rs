@@ -126,7 +126,6 @@ impl Hooks {
         self.conversions.iter().find(|one| one.group == group && one.kind == kind)
     }
 
-    /// Returns the hook of this name.
     pub fn hook(&self, name: &str) -> Option<&Hook> {
         self.admission.iter().find(|hook| hook.name == name)
     }

@@ -1,7 +1,9 @@
 //! A declared selection.
 
 use std::{
+    collections::BTreeSet,
     fmt::{self, Display},
+    str::FromStr as _,
     sync::Arc,
 };
 
@@ -12,18 +14,19 @@ use crate::{
     contract::{Kind, ObjectRef, Selection, display_kind},
     labels::LabelSelector,
     path::Path,
+    store::Query,
 };
 
 /// A declared selection, parsed.
 #[derive(Debug)]
 pub struct Declared {
     pub kind: Arc<Kind>,
-    namespace: Option<String>,
-    name: Option<String>,
-    labels: LabelSelector,
+    /// The criteria, without the paths of which any value matches.
+    pub query: Query,
+    /// All paths in `matching`: each needs an index.
+    pub indexed: BTreeSet<Path>,
     /// The label selector as it was written.
     shown_labels: String,
-    matching: Vec<(Path, String)>,
 }
 
 /// The wildcard for every kind of a group, for every group, and in `matching` for any value.
@@ -48,24 +51,20 @@ impl Declared {
         let labels = LabelSelector::parse(&of.labels).map_err(|error| {
             malformed(format!("{place}.labels"), &of.labels, &error.to_string())
         })?;
-        let path = |field: &str, text: &String| {
-            text.parse().map_err(|error: crate::path::Invalid| {
-                malformed(format!("{place}.{field}"), text, &error.to_string())
-            })
+        let path = |(key, value)| match Path::from_str(key) {
+            Ok(path) => Ok((path, value)),
+            Err(error) => Err(malformed(format!("{place}.matching"), key, &error.to_string())),
         };
-        let matching = of.matching.iter().map(|(key, value)| Ok((path("matching", key)?, value)));
-        let matching = matching.collect::<Result<Vec<_>, Invalid>>()?.into_iter();
+        let matching = of.matching.iter().map(|(key, value)| path((key, value.as_str())));
+        let matching = matching.collect::<Result<Vec<_>, Invalid>>()?;
+        let indexed = matching.iter().map(|(path, _)| path.clone()).collect();
+        // `*` only requests an index, and does not restrict the selection.
+        let restricting = matching.into_iter().filter(|(_, value)| *value != ANY);
         Ok(Self {
             kind: Arc::clone(kind),
-            namespace: of.namespace.clone(),
-            name: of.name.clone(),
-            labels,
+            query: Query::of(of, labels, restricting),
+            indexed,
             shown_labels: of.labels.clone(),
-            // `*` only requests an index, and does not restrict the selection.
-            matching: matching
-                .filter(|(_, value)| *value != ANY)
-                .map(|(path, value)| (path, value.clone()))
-                .collect(),
         })
     }
 
@@ -78,23 +77,19 @@ impl Declared {
     pub fn could_hold(&self, object: &ObjectRef) -> bool {
         object.cluster.is_empty()
             && matches_kind(&self.kind, &object.kind)
-            && self
-                .namespace
-                .as_ref()
-                .is_none_or(|namespace| Some(namespace) == object.namespace.as_ref())
-            && self.name.as_ref().is_none_or(|name| *name == object.name)
+            && self.is_at(object.namespace.as_deref(), Some(&object.name))
     }
 
     /// Returns whether the selection has no condition on labels and fields.
     pub fn unconditional(&self) -> bool {
-        self.labels.is_empty() && self.matching.is_empty()
+        self.query.labels().is_empty() && self.query.matching().next().is_none()
     }
 
     /// Returns whether an object of a fitting kind and name has the labels and fields of the
     /// selection.
     pub fn holds(&self, object: &Value) -> bool {
-        self.labels.matches_object(object)
-            && self.matching.iter().all(|(path, wanted)| path.holds(object, wanted))
+        self.query.labels().matches_object(object)
+            && self.query.matching().all(|(path, wanted)| path.holds(object, wanted))
     }
 
     /// Returns whether every object of `narrower` is in this selection, judged by the two
@@ -104,27 +99,29 @@ impl Declared {
         // The cheapest checks come first: most declarations are of another kind.
         narrower.cluster.is_empty()
             && matches_kind(&self.kind, &narrower.kind)
-            && self
-                .namespace
-                .as_ref()
-                .is_none_or(|namespace| Some(namespace) == narrower.namespace.as_ref())
-            && self.name.as_ref().is_none_or(|name| Some(name) == narrower.name.as_ref())
-            && self.labels.covers(labels)
-            && self.matching.iter().all(|(path, value)| {
+            && self.is_at(narrower.namespace.as_deref(), narrower.name.as_deref())
+            && self.query.labels().covers(labels)
+            && self.query.matching().all(|(path, value)| {
                 let path = path.to_string();
                 narrower.matching.iter().any(|(key, wanted)| wanted == value && *key == path)
             })
+    }
+
+    /// Returns whether all objects of this namespace and name fit; `None`: of all.
+    fn is_at(&self, namespace: Option<&str>, name: Option<&str>) -> bool {
+        let fits = |declared: Option<&str>, of: Option<&str>| declared.is_none() || declared == of;
+        fits(self.query.namespace.as_deref(), namespace) && fits(self.query.name.as_deref(), name)
     }
 }
 
 impl Display for Declared {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", display_kind(&self.kind))?;
-        write_place(formatter, self.namespace.as_deref(), self.name.as_deref())?;
-        if !self.labels.is_empty() {
+        write_place(formatter, self.query.namespace.as_deref(), self.query.name.as_deref())?;
+        if !self.query.labels().is_empty() {
             write!(formatter, " with labels `{}`", self.shown_labels)?;
         }
-        for (path, value) in &self.matching {
+        for (path, value) in self.query.matching() {
             write!(formatter, " with `{path}` = `{value}`")?;
         }
         Ok(())

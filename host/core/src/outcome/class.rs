@@ -21,7 +21,6 @@ pub enum Class {
 }
 
 impl Class {
-    /// Returns the class of a kind.
     pub fn of(kind: &Kind) -> Self {
         match (kind.group.as_str(), kind.kind.as_str()) {
             ("", "Namespace") => Self::Namespace,

@@ -39,7 +39,6 @@ pub enum Fault {
     /// More bytes than are allowed.
     #[error("{bytes} bytes are too large, at most {limit} are allowed")]
     TooLarge {
-        /// The number of bytes.
         bytes: usize,
         /// The maximum number of bytes.
         limit: usize,

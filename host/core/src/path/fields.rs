@@ -49,7 +49,6 @@ pub enum Extent {
 /// The part of a value that was selected; borrows it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part<'a> {
-    /// The whole value.
     Whole(&'a Value),
     /// Some entries of a map.
     Map(Vec<(&'a str, Self)>),

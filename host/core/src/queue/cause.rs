@@ -11,11 +11,9 @@ pub enum Cause {
     Start,
     /// An object changed.
     Object {
-        /// The kind of the object.
         kind: Arc<Kind>,
         /// The namespace of the object; `None` if it is cluster-scoped.
         namespace: Option<Arc<str>>,
-        /// The name of the object.
         name: Arc<str>,
         /// The change of the object.
         what: What,
@@ -69,9 +67,7 @@ pub enum What {
 pub enum Role {
     /// The object is the one that the key reconciles.
     Reconciled,
-    /// The object was read.
     Read,
-    /// The object was written.
     Written,
     /// The object is to be pruned.
     Prunable,
@@ -113,14 +109,14 @@ impl fmt::Display for Cause {
             Self::KindKnown(kind) => write!(to, "{} is served now", display_kind(kind)),
             Self::KindUnknown(kind) => write!(to, "{} is no longer served", display_kind(kind)),
             Self::Complete(kind) => write!(to, "{} can be read now", display_kind(kind)),
-            Self::Moved(kind) => write!(to, "{} is watched anew", display_kind(kind)),
+            Self::Moved(kind) => write!(to, "{} has another watch", display_kind(kind)),
             Self::Overrun => to.write_str("too many changes during the run"),
             Self::Requeue => to.write_str("requeue"),
             Self::Resync => to.write_str("resync"),
-            Self::Confirmation => to.write_str("once more, with nothing changed"),
+            Self::Confirmation => to.write_str("another run without a change"),
             Self::Retry => to.write_str("retry"),
             Self::Cancelled => to.write_str("the last run was cancelled"),
-            Self::Coalesced => to.write_str("changes taken together"),
+            Self::Coalesced => to.write_str("changes within the minimum interval"),
             Self::Asked => to.write_str("asked for"),
             Self::NewVersion => to.write_str("new version"),
             Self::Rights => to.write_str("other rights"),

@@ -172,7 +172,7 @@ impl Reads {
     }
 
     /// Drops all dependencies of the run but the one on its object.
-    pub fn let_go(&mut self) {
+    pub fn drop_all_but_object(&mut self) {
         self.dependencies.retain(|of| matches!(of.depends_on, DependsOn::Reconciled { .. }));
         self.waits.clear();
         self.records.clear();
@@ -205,12 +205,10 @@ impl Reads {
         self.object
     }
 
-    /// Returns whether a Secret was read.
     pub fn saw_secret(&self) -> bool {
         self.saw_secret
     }
 
-    /// Returns the Secrets that were read.
     pub fn secrets(&self) -> impl Iterator<Item = &Entry> {
         let secrets = self.answered.iter().filter(|(kind, _)| record::is_secret(kind));
         secrets.map(|(_, entry)| &**entry)

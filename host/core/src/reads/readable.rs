@@ -1,7 +1,7 @@
 //! The reads that a processor's description declares: the objects and fields that it may read, and
 //! the watches that this needs.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -58,11 +58,7 @@ struct Remembered {
 #[derive(Debug)]
 pub(super) struct Part {
     of: Declared,
-    kind: Arc<Kind>,
     scope: Scope,
-    query: Query,
-    /// The paths in `matching`.
-    paths: BTreeSet<Path>,
     pub(super) fields: Arc<Fields>,
     /// The declared fields, and those that the host itself reads.
     pub(super) kept: Arc<Fields>,
@@ -78,7 +74,6 @@ pub(super) struct Part {
 /// the whole declared scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// The kind to be watched.
     pub kind: Kind,
     /// The candidate scopes, widest first: the first that the account may watch is used.
     pub scopes: Vec<Scope>,
@@ -112,7 +107,7 @@ impl Readable {
             let scope = watched(&reconciler.of);
             let wanted = Wanted {
                 fields: part.kept.as_ref().clone(),
-                matching: part.paths(),
+                matching: part.of.indexed.clone(),
                 written: true,
             };
             readable.want(&reconciler.of.kind, scope, wanted);
@@ -127,12 +122,9 @@ impl Readable {
             let part = Part::new(&format!("writes[{index}].of"), &write.of)?;
             let needed =
                 fields_of(&["metadata.labels", "metadata.ownerReferences", "metadata.finalizers"]);
-            let needed = part
-                .paths()
-                .into_iter()
-                .map(|path| Fields::of([path]))
-                .fold(needed, |all, path| all.union(&path));
-            let wanted = Wanted { fields: needed, matching: part.paths(), written: true };
+            let needed = needed.union(&Fields::of(part.of.indexed.iter().cloned()));
+            let wanted =
+                Wanted { fields: needed, matching: part.of.indexed.clone(), written: true };
             let scope = scope(&write.of);
             readable.want(&write.of.kind, scope.clone(), wanted.clone());
             readable.written.push(DeclaredWrite { of: part.of, scope, wanted });
@@ -158,10 +150,10 @@ impl Readable {
         let mut holding = Vec::new();
         for part in self.parts.iter().filter(|part| !part.finalizers.is_empty()) {
             let Some(name) = part.reconciler.as_deref() else { continue };
-            if stores.is_unknown(&part.kind) {
+            if stores.is_unknown(&part.of.kind) {
                 continue;
             }
-            let entries = stores.selected(&part.kind, &part.query.anywhere())?;
+            let entries = stores.selected(&part.of.kind, &part.of.query.anywhere())?;
             let held = entries.into_iter().filter(|entry| part.holds_finalizer(entry));
             holding.extend(held.map(|entry| (name, entry)));
         }
@@ -199,19 +191,17 @@ impl Readable {
         let mut abandoned = Vec::new();
         for part in former.parts.iter().filter(|part| !part.finalizers.is_empty()) {
             // The two versions may read the kind in different API versions.
-            let is_same =
-                |kind: &Kind| (&kind.group, &kind.kind) == (&part.kind.group, &part.kind.kind);
-            let still = self.parts.iter().filter(|still| is_same(&still.kind));
+            let still = self.parts.iter().filter(|still| still.of.kind.is_same(&part.of.kind));
             let still: Vec<&String> = still.flat_map(|still| &still.finalizers).collect();
             let dropped: Vec<&String> =
                 part.finalizers.iter().filter(|name| !still.contains(name)).collect();
             if dropped.is_empty() {
                 continue;
             }
-            let known = stores.selected(&part.kind, &part.query.anywhere());
+            let known = stores.selected(&part.of.kind, &part.of.query.anywhere());
             for entry in known.iter().flatten() {
                 if let Some(name) = dropped.iter().find(|name| entry.holds_finalizer(name)) {
-                    abandoned.push(((*name).clone(), entry.reference(&part.kind)));
+                    abandoned.push(((*name).clone(), entry.reference(&part.of.kind)));
                 }
             }
         }
@@ -250,7 +240,10 @@ impl Readable {
         let conditional = fitting.iter().filter(|at| !open.contains(at));
         let granted: Vec<_> = conditional
             .filter_map(|at| {
-                Some((Some(&self.parts.get(*at)?.query), self.fields(&[*at], asked, shown).ok()?))
+                Some((
+                    Some(&self.parts.get(*at)?.of.query),
+                    self.fields(&[*at], asked, shown).ok()?,
+                ))
             })
             .collect();
         if granted.is_empty() {
@@ -386,27 +379,17 @@ fn scope(of: &Selection) -> Scope {
 impl Part {
     fn new(place: &str, of: &Selection) -> Result<Self, grant::Invalid> {
         let declared = Declared::parse(place, of)?;
-        let malformed = |field: &str, reason: String| grant::Invalid::Malformed {
-            place: format!("{place}.{field}"),
+        let fields = Fields::parse(&of.fields).map_err(|invalid| grant::Invalid::Malformed {
+            place: format!("{place}.fields"),
             value: of.fields.join(", "),
-            reason,
-        };
-        let fields = Fields::parse(&of.fields)
-            .map_err(|invalid| malformed("fields", invalid.to_string()))?;
+            reason: invalid.to_string(),
+        })?;
         let fields = Arc::new(fields);
-        // `*` stands for any value.
-        let matching = of.matching.iter().filter(|(_, value)| value != "*").cloned().collect();
-        let query = Query::new(&Selection { matching, ..of.clone() })
-            .map_err(|reason| malformed("labels", reason))?;
-        let paths = of.matching.iter().filter_map(|(path, _)| path.parse().ok()).collect();
         Ok(Self {
             of: declared,
-            kind: of.kind.clone(),
             scope: scope(of),
-            query,
             kept: Arc::clone(&fields),
             fields,
-            paths,
             reconciler: None,
             finalizers: Vec::new(),
             triggered_by_status: false,
@@ -415,7 +398,7 @@ impl Part {
 
     /// Returns whether an object is in the selection.
     pub(super) fn selects(&self, entry: &Entry) -> bool {
-        self.query.matches(entry)
+        self.of.query.matches(entry)
     }
 
     /// Returns whether an object holds one of the reconciler's finalizers.
@@ -424,15 +407,11 @@ impl Part {
     }
 
     fn wanted(&self) -> Wanted {
-        let (fields, matching) = (self.kept.as_ref().clone(), self.paths());
+        let (fields, matching) = (self.kept.as_ref().clone(), self.of.indexed.clone());
         Wanted { fields, matching, written: false }
     }
 
-    fn paths(&self) -> BTreeSet<Path> {
-        self.paths.clone()
-    }
-
     fn may_match(&self, path: &Path) -> bool {
-        self.fields.covers(path) || self.paths.contains(path)
+        self.fields.covers(path) || self.of.indexed.contains(path)
     }
 }

@@ -33,7 +33,6 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// The key that ran.
     pub key: Key,
     /// The number of consecutive failed runs before this one.
     pub attempt: u32,
@@ -125,7 +124,6 @@ pub struct SnapshotPosition {
 pub enum Question {
     /// A question for one object.
     Get {
-        /// The object.
         of: ObjectRef,
         /// The fields; if empty, all that are declared.
         fields: Arc<[String]>,
@@ -156,7 +154,6 @@ pub struct Asked {
 /// An object that a run wrote or found up to date.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteRecord {
-    /// The object.
     pub of: ObjectRef,
     /// The field manager.
     pub manager: Arc<str>,
@@ -241,7 +238,6 @@ impl Record {
 // === impl Question ===
 
 impl Question {
-    /// Returns the kind that is asked for.
     pub fn kind(&self) -> &Kind {
         match self {
             Self::Get { of, .. } => &of.kind,

@@ -360,14 +360,14 @@ fn uids_are_found_however_much_was_read() {
 }
 
 #[test]
-fn a_run_that_keeps_too_much_lets_go_of_all_but_its_object() {
+fn a_run_that_keeps_too_much_drops_all_but_its_object() {
     let mut view = view(vec![all("Thing")]);
     view.reconciled(&reference("Rule", "r"), "r").unwrap();
     view.get(&reference("Thing", "a"), &[]).unwrap();
     view.asked_with(1000);
     let mut reads = view.finish();
     assert!(reads.kept_bytes() >= 1000 && reads.dependencies().len() == 2);
-    reads.let_go();
+    reads.drop_all_but_object();
     let left: Vec<_> = reads.dependencies().iter().map(|of| of.kind.kind.clone()).collect();
     assert_eq!(left, ["Rule"]);
     assert!(reads.records().is_empty());

@@ -13,7 +13,6 @@ use crate::{
 
 /// A version of a processor that can be called: a component, or a native function.
 pub trait Call: Send + Sync {
-    /// Returns the digest of the module.
     fn digest(&self) -> ModuleDigest;
 
     /// Returns the digests of all code that a call runs: the module and its libraries.
@@ -92,7 +91,6 @@ pub struct Usage {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CallError {
-    /// The cause of the error.
     pub fault: Fault,
     /// The reason in one word, for metrics.
     pub reason: &'static str,
@@ -119,11 +117,9 @@ pub enum Fault {
 pub struct Line {
     /// The level passed to `log.write`; info for standard output, warn for standard error.
     pub level: Level,
-    /// The text of the line.
     pub message: String,
     /// Named values, of `log.write` only.
     pub fields: Vec<(String, String)>,
-    /// The origin of the line.
     pub source: Source,
 }
 
@@ -155,7 +151,6 @@ impl ModuleDigest {
         of
     }
 
-    /// Returns the bytes of the digest.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }

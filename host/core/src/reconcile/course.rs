@@ -239,7 +239,7 @@ mod tests {
         let record = course.record(&run, &mut reads);
         assert_eq!((record.refused, record.memory, record.attempt), (1, 7, 3));
         assert_eq!(record.ending, Ending::Failure);
-        let report = Report::of(&run, course, (Vec::new(), 4));
+        let report = Report::new(&run).with_course(course, (Vec::new(), 4));
         let dropped = "1 lines of log were over the limit";
         let denied = "4 more reads or writes were denied";
         assert_eq!(report.notes, [dropped, "first", "waits", dropped, "second", denied]);
@@ -260,7 +260,7 @@ mod tests {
         let cases = [
             (said, None, "said"),
             (refused, Some(later), "apply of Thing g/v1 `default/a` failed (403): no"),
-            (stale, None, "`default/b` was deleted or made anew since it was read"),
+            (stale, None, "`default/b` was deleted or created again since it was read"),
             (round(""), None, "too much"),
         ];
         for (first, second, expected) in cases {

@@ -57,7 +57,7 @@ impl Ended {
 /// Describes the failure of a run that read objects which were deleted or recreated since.
 pub(super) fn gone_meanwhile(gone: &[ObjectRef]) -> String {
     let names: Vec<String> = gone.iter().map(display_ref).collect();
-    format!("{} was deleted or made anew since it was read", names.join(", "))
+    format!("{} was deleted or created again since it was read", names.join(", "))
 }
 
 /// Returns the requeue delay of the key; `None` if there is none, or if the back-off decides.

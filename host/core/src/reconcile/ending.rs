@@ -43,7 +43,7 @@ impl Reconciler {
         };
         let ending = self.version.settings.ending;
         if ending.is_some() && !known.held {
-            return Decision::Leave("left as it is: its processor is to go".to_owned());
+            return Decision::Leave("not reconciled: its processor is being deleted".to_owned());
         }
         if ending == Some(Ending::Release) {
             return Decision::Release(value);
@@ -81,7 +81,7 @@ impl Reconciler {
 
     /// Removes the finalizers that the processor may have put on the object, and changes nothing
     /// else.
-    pub(super) async fn let_go(&self, turn: &mut Turn<'_>) -> Course {
+    pub(super) async fn remove_finalizers(&self, turn: &mut Turn<'_>) -> Course {
         let declared = self.description(turn.key).map(|of| of.finalizers.clone());
         let plan = Plan {
             finalizers: Some(Finalizers {

@@ -44,7 +44,6 @@ pub struct Version {
     pub processor: Arc<str>,
     /// The version that the description states.
     pub version: String,
-    /// The digest of the module.
     pub digest: ModuleDigest,
     /// The interfaces that libraries answer, and the digests of the libraries.
     pub libraries: Arc<[(String, ModuleDigest)]>,
@@ -53,7 +52,6 @@ pub struct Version {
 /// The report of one reconcile, for people and for metrics.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// The key that was run.
     pub key: Key,
     /// The version of the processor that ran; `None` if the processor was removed before the run
     /// could begin.
@@ -160,10 +158,8 @@ impl Report {
         self.record.read_bytes()
     }
 
-    /// Builds the report of a run from what its steps returned, and from the denied reads.
-    ///
-    /// The version, the kind, the duration and the record are left empty.
-    pub(super) fn of(run: &Run, course: Course, denials: (Vec<Denial>, usize)) -> Self {
+    /// Returns the report with the results of the run's steps, and with the denied reads.
+    pub(super) fn with_course(self, course: Course, denials: (Vec<Denial>, usize)) -> Self {
         let mut report = Self {
             notes: course.notes(),
             failure: course.failure(),
@@ -171,7 +167,7 @@ impl Report {
             again: delay(&course.done),
             cancelled: course.is_cancelled(),
             trapped: course.rounds().filter_map(Round::trapped).collect(),
-            ..Self::new(run)
+            ..self
         };
         for Round { call, carried, .. } in course.first.into_iter().chain(course.second) {
             let Carried { written, withheld, denied } = carried;

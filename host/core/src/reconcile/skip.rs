@@ -53,7 +53,7 @@ impl Reconciler {
         let held = self.parts.records.held(&run.key);
         let is_former = held.as_ref().is_some_and(|held| held.is_former);
         let is_known = held.is_some() && !is_former;
-        // Later changes, which the verification did not see, are found by `ran` at the end.
+        // Later changes, which the verification did not see, are found by `Dispatch::end`.
         let began = is_former.then(|| self.parts.dispatch.begin(run));
         if !self.parts.skips || !is_due(run, is_known) {
             return Err(NotSkipped { began, why: None });
@@ -259,10 +259,9 @@ fn is_due(run: &Run, is_known: bool) -> bool {
 
 /// Returns whether the run has applied the object itself.
 fn is_written(record: &Record, pruned: &Pruned, entry: &Entry) -> bool {
-    let kind = &pruned.of.kind;
     record.wrote.iter().any(|wrote| {
         wrote.manager == pruned.manager
-            && (&wrote.of.kind.group, &wrote.of.kind.kind) == (&kind.group, &kind.kind)
+            && wrote.of.kind.is_same(&pruned.of.kind)
             && wrote.of.namespace.as_deref() == entry.namespace()
             && *wrote.of.name == *entry.name()
     })

@@ -39,20 +39,30 @@ impl Query {
     pub fn new(selection: &Selection) -> Result<Self, String> {
         let labels =
             LabelSelector::parse(&selection.labels).map_err(|invalid| invalid.to_string())?;
-        let condition = |(path, value): &(String, String)| {
-            let path: Path =
-                path.parse().map_err(|invalid: crate::path::Invalid| invalid.to_string())?;
-            let term = hashed(Term::Path(&path, value));
-            Ok(Condition { term, value: value.as_str().into(), path })
+        let path = |(path, value): &'_ (String, String)| match path.parse::<Path>() {
+            Ok(path) => Ok((path, value.clone())),
+            Err(invalid) => Err(invalid.to_string()),
         };
-        let matching: Result<Box<[Condition]>, String> =
-            selection.matching.iter().map(condition).collect();
-        Ok(Self {
+        let matching = selection.matching.iter().map(path).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::of(selection, labels, matching))
+    }
+
+    /// Creates a query from a selection whose labels and paths were parsed.
+    pub fn of<V: AsRef<str>>(
+        selection: &Selection,
+        labels: LabelSelector,
+        matching: impl IntoIterator<Item = (Path, V)>,
+    ) -> Self {
+        let condition = |(path, value): (Path, V)| {
+            let value = value.as_ref();
+            Condition { term: hashed(Term::Path(&path, value)), value: value.into(), path }
+        };
+        Self {
             namespace: selection.namespace.as_deref().map(Into::into),
             name: selection.name.as_deref().map(Into::into),
             labels,
-            matching: matching?,
-        })
+            matching: matching.into_iter().map(condition).collect(),
+        }
     }
 
     /// Creates a query for one object.

@@ -55,7 +55,7 @@ impl World {
         let began = self.triggers.begin(key);
         let mut view = self.view();
         read(&mut view);
-        self.triggers.ran(began, &mut view.finish())
+        self.triggers.end(began, &mut view.finish())
     }
 
     fn newer(&mut self, mut object: Value) -> Value {
@@ -214,7 +214,7 @@ fn what_changes_while_a_run_is_under_way_is_told_at_its_end() {
     world.upsert(thing("a"));
     world.upsert(thing("b"));
     assert_eq!(world.queued(), [""; 0], "it runs");
-    let causes = world.triggers.ran(began, &mut view.finish());
+    let causes = world.triggers.end(began, &mut view.finish());
     assert_eq!(
         causes.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["Thing g/v1 default/a created"]
@@ -233,7 +233,7 @@ fn a_change_that_the_run_has_seen_does_not_trigger_it_however_late_it_is_handed_
     let mut view = world.view();
     get("a", "spec.x")(&mut view);
     assert_eq!(world.queued(), [""; 0]);
-    assert_eq!(world.triggers.ran(began, &mut view.finish()), []);
+    assert_eq!(world.triggers.end(began, &mut view.finish()), []);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn two_calls_of_one_run_count_with_the_earlier_state_that_they_saw() {
     get("b", "spec.x")(&mut second);
     reads.merge(second.finish());
     world.queued();
-    assert_eq!(world.triggers.ran(began, &mut reads).len(), 1);
+    assert_eq!(world.triggers.end(began, &mut reads).len(), 1);
     world.upsert(thing("b"));
     assert_eq!(world.queued(), ["k"]);
 }
@@ -320,7 +320,7 @@ fn a_write_that_the_watch_shows_before_its_answer_is_an_own_write_too() {
     get("a", "spec.x")(&mut view);
     world.shown_and_wrote(sent.clone(), &key("own"), &sent);
     assert_eq!(world.queued(), ["other"]);
-    assert_eq!(world.triggers.ran(began, &mut view.finish()), []);
+    assert_eq!(world.triggers.end(began, &mut view.finish()), []);
 
     // The same of a deletion.
     world.run(&key("other"), get("a", "spec.x"));
@@ -330,7 +330,7 @@ fn a_write_that_the_watch_shows_before_its_answer_is_an_own_write_too() {
     world.delete(sent.clone());
     world.stores.deleted(&kind("Thing"), Some("default"), "a", None, &key("own"));
     assert_eq!(world.queued(), ["other"]);
-    assert_eq!(world.triggers.ran(began, &mut view.finish()), []);
+    assert_eq!(world.triggers.end(began, &mut view.finish()), []);
 
     // A concurrent change by another writer still triggers the key.
     let began = world.triggers.begin(&key("own"));
@@ -339,7 +339,7 @@ fn a_write_that_the_watch_shows_before_its_answer_is_an_own_write_too() {
     world.shown_and_wrote(sent.clone(), &key("own"), &sent);
     world.upsert(with(sent.clone(), "spec/x", json!(2)));
     world.queued();
-    assert_eq!(world.triggers.ran(began, &mut view.finish()).len(), 1);
+    assert_eq!(world.triggers.end(began, &mut view.finish()).len(), 1);
 }
 
 /// A key whose reconciler is triggered by the status writes its own finalizers or status: first the
@@ -384,7 +384,7 @@ fn own_finalizers_and_own_status_are_no_news_unless_they_came_out_otherwise() {
             view.reconciled(&reference("Rule", "a"), "r").unwrap();
             world.write(is_shown_first, answer.clone(), &key("a"), sent);
             assert_eq!(world.queued(), [""; 0], "{case}: it runs");
-            let news = world.triggers.ran(began, &mut view.finish());
+            let news = world.triggers.end(began, &mut view.finish());
             assert_eq!(news.len(), count, "{case}, shown first: {is_shown_first}: {news:?}");
         }
     }
@@ -438,7 +438,7 @@ fn what_a_run_wrote_triggers_when_somebody_else_changes_or_deletes_it() {
         let mut reads = world.view().finish();
         reads.wrote(&reference("Thing", "a"), "mortise/m", ours(&a));
         world.queued();
-        let causes = world.triggers.ran(began, &mut reads);
+        let causes = world.triggers.end(began, &mut reads);
         assert_eq!(causes, [], "its own write");
     };
     write(&mut world);
@@ -465,7 +465,7 @@ fn what_must_be_absent_triggers_when_it_comes_back_and_nothing_else_of_the_objec
     let of = reference("Thing", "a");
     world.stores.must_be_absent(&of, "mortise/m", &["spec.old".parse().unwrap()]);
     reads.wrote(&of, "mortise/m", ours(&applied("a", "mortise/m", 1)));
-    assert_eq!(world.triggers.ran(began, &mut reads), []);
+    assert_eq!(world.triggers.end(began, &mut reads), []);
     let cases = [
         ("another field", spec("spec/other", 2), 1, 0),
         ("the field", spec("spec/old", 1), 1, 1),
@@ -494,7 +494,7 @@ fn drift_that_a_run_has_mended_itself_does_not_run_it_again_but_later_drift_does
         let mut reads = world.view().finish();
         reads.wrote(&reference("Thing", "a"), "mortise/m", ours(&a));
         world.queued();
-        world.triggers.ran(began, &mut reads).len()
+        world.triggers.end(began, &mut reads).len()
     };
     assert_eq!(ended(None), 0);
     assert_eq!(ended(Some(applied("a", "mortise/m", 3))), 1);
@@ -512,7 +512,7 @@ fn an_object_that_would_be_pruned_triggers_and_others_in_the_selection_do_not() 
         "mortise/m",
         ours(&applied("wanted", "mortise/m", 1)),
     );
-    assert_eq!(world.triggers.ran(began, &mut reads), []);
+    assert_eq!(world.triggers.end(began, &mut reads), []);
     let cases = [
         ("of others", labels(applied("a", "mortise/other", 1)), 0),
         ("not in the selection", applied("b", "mortise/m", 1), 0),
@@ -602,7 +602,7 @@ fn a_kind_that_comes_or_goes_triggers_those_that_read_it() {
     late(&mut view);
     world.stores.set_unknown(&kind("Late"), &Scope::default());
     assert_eq!(world.queued(), ["k"], "unknown");
-    let causes = world.triggers.ran(began, &mut view.finish());
+    let causes = world.triggers.end(began, &mut view.finish());
     assert_eq!(causes, [Cause::KindUnknown(Arc::new(kind("Late")))]);
 }
 
@@ -617,7 +617,7 @@ fn what_was_read_from_a_store_that_is_no_more_is_read_again() {
     get("a", "spec.x")(&mut view);
     world.stores.close(&kind("Thing"), &Scope::default());
     assert_eq!(world.queued(), ["k"]);
-    let causes = world.triggers.ran(began, &mut view.finish());
+    let causes = world.triggers.end(began, &mut view.finish());
     assert_eq!(causes, [Cause::Moved(Arc::new(kind("Thing")))]);
 }
 
@@ -642,7 +642,7 @@ fn a_removed_reconciler_takes_its_keys_along_and_no_others() {
     world.upsert(thing("a"));
     world.upsert(object("Rule", "new", 0));
     assert_eq!(world.queued(), ["k", "new"], "those of the other reconciler");
-    assert_eq!(world.triggers.ran(began, &mut view.finish()), [], "it leaves nothing behind");
+    assert_eq!(world.triggers.end(began, &mut view.finish()), [], "it leaves nothing behind");
     assert_eq!(world.triggers.keys_of("p").len(), 1);
 }
 
@@ -837,7 +837,7 @@ impl Model {
             Step::Ask { key, question, get } => self.ask(key, question, get),
             Step::End(number) => {
                 if let Some((began, view, answers)) = self.running.remove(&number) {
-                    if !self.world.triggers.ran(began, &mut view.finish()).is_empty() {
+                    if !self.world.triggers.end(began, &mut view.finish()).is_empty() {
                         self.queued.insert(number.to_string());
                     }
                     self.ended.insert(number, answers);
@@ -936,7 +936,7 @@ proptest! {
             }
             model.step(&Step::HandOn);
             let (began, view, _) = model.running.remove(&0).unwrap();
-            model.world.triggers.ran(began, &mut view.finish()).is_empty()
+            model.world.triggers.end(began, &mut view.finish()).is_empty()
         };
         prop_assert_eq!(outcome(false), outcome(true));
     }

@@ -90,7 +90,7 @@ impl KeyConflicts {
         }
         let (object, fields, names) = (display_ref(object), listed(fields), listed(names));
         let message = format!(
-            "two reconciles want one object: {names} has set {fields} of {object} otherwise, and what was there first stays"
+            "two reconciles want one object: {names} has set other values in {fields} of {object}, which are kept"
         );
         state.open.insert(
             wanted,
@@ -134,7 +134,7 @@ impl KeyConflict {
     fn warning(&self) -> String {
         let Self { by, object, fields, .. } = self;
         format!(
-            "two reconciles want one object: `{by}` wants {fields} of {object} otherwise, and is refused"
+            "two reconciles want one object: `{by}` wants other values in {fields} of {object}, and is refused"
         )
     }
 }

@@ -124,7 +124,7 @@ impl Run<'_> {
         let resource = self.resource(&candidate.of).await?;
         for round in 1.. {
             if self.is_applied_by_others(&candidate).await {
-                return self.let_go(&resource, &candidate).await;
+                return self.release_fields(&resource, &candidate).await;
             }
             if candidate.is_deleting {
                 return Ok(());
@@ -175,7 +175,11 @@ impl Run<'_> {
     }
 
     /// Gives up our fields of an object: the fields that others have applied stay.
-    async fn let_go(&mut self, resource: &Resource, candidate: &Candidate) -> Result<(), Stop> {
+    async fn release_fields(
+        &mut self,
+        resource: &Resource,
+        candidate: &Candidate,
+    ) -> Result<(), Stop> {
         let of = &candidate.of;
         let object = named(of, Some(&candidate.uid));
         for manager in [self.managers.initial.clone(), self.managers.apply.clone()] {

@@ -149,7 +149,6 @@ fn options(deletion: &Deletion, preconditions: Preconditions<'_>) -> Value {
     delete_options(policy, deletion.grace_period, preconditions)
 }
 
-/// Returns a `DeleteOptions`.
 pub(super) fn delete_options(
     policy: &str,
     grace_period: Option<u32>,

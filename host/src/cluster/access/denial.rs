@@ -81,7 +81,6 @@ impl Denials {
         (held, of.by_key.values().map(|of| of.more).sum())
     }
 
-    /// Forgets the denials of a key.
     pub(crate) fn forget(&self, key: &Key) {
         forget(&mut self.0.lock(), key);
     }
@@ -94,7 +93,7 @@ impl Denials {
 
 fn forget(all: &mut HashMap<Arc<str>, OfProcessor>, key: &Key) {
     if let Some(of) = all.get_mut(key.processor()) {
-        of.let_go(key);
+        of.forget(key);
         if of.by_key.is_empty() {
             all.remove(key.processor());
         }
@@ -119,7 +118,7 @@ impl OfProcessor {
                 held.keys += 1;
             }
         }
-        self.let_go(key);
+        self.forget(key);
         let room =
             (MAX_DENIALS_PER_KEY - held.len()).min(MAX_DENIALS.saturating_sub(self.held.len()));
         unknown.truncate(room);
@@ -133,7 +132,7 @@ impl OfProcessor {
         unknown.into_iter().cloned().collect()
     }
 
-    fn let_go(&mut self, key: &Key) {
+    fn forget(&mut self, key: &Key) {
         for lack in self.by_key.remove(key).unwrap_or_default().held {
             let Some(held) = self.held.get_mut(&lack) else { continue };
             held.keys -= 1;

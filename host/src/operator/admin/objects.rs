@@ -44,7 +44,6 @@ const MAX_KEYS: usize = 1000;
 /// The parts of a host that the endpoints for single objects report on.
 #[derive(Clone)]
 pub struct Objects {
-    /// The host.
     pub host: Arc<Host>,
     /// The last reports of the host.
     pub reports: Reports,

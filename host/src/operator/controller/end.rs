@@ -25,7 +25,7 @@ impl Controller {
         }
         if let Err(fault) = self.prepare_end(newest).await {
             self.waits = Some(format!(
-                "is being deleted, and what it holds cannot be seen to: {}; mend that, or take the finalizer {FINALIZER} away by hand",
+                "is being deleted, and its finalizers on other objects cannot be handled: {}; fix that, or remove the finalizer {FINALIZER} by hand",
                 fault.message
             ));
             return Err(fault);
@@ -100,7 +100,7 @@ fn ending_text(held: &[Key], is_observing: bool) -> String {
     let names = names.join(", ");
     let advice = if is_observing { "; nothing is written while spec.mode is Observe" } else { "" };
     format!(
-        "is being deleted: {} objects hold its finalizers still ({names}{more}){advice}",
+        "is being deleted: {} objects still hold its finalizers ({names}{more}){advice}",
         held.len()
     )
 }

@@ -11,7 +11,7 @@ use mortise_core::grant::rights::Account;
 use tokio::{sync::watch as latest, time::Instant};
 
 use super::{
-    Controller, MAX_REST, Newest, Running,
+    Controller, MAX_PAUSE_AFTER_LOAD, Newest, Running,
     modules::{Named, Origins},
 };
 use crate::{
@@ -149,7 +149,7 @@ impl Controller {
             () = self.consent_withdrawn(&recipe.account) => Err(Fault::superseded()),
             () = self.shared.stop.cancelled() => Err(Fault::superseded()),
         };
-        self.rests_until = Some(Instant::now() + start.elapsed().min(MAX_REST));
+        self.rests_until = Some(Instant::now() + start.elapsed().min(MAX_PAUSE_AFTER_LOAD));
         loaded
     }
 
@@ -283,7 +283,7 @@ impl Controller {
         let Some(former) = running.former.take() else { return };
         let former = former.at_pace(pace);
         if let Err(fault) = self.bring_back(&former).await {
-            tracing::error!(processor = %self.name, error = fault.message, "the former version does not come back");
+            tracing::error!(processor = %self.name, error = fault.message, "the former version is not restored");
             let former = &former.loaded.description.version;
             let fault = Fault::stays_broken(&broken, verdict, former, &fault);
             self.refuse(&fault);

@@ -87,7 +87,7 @@ fn fault() -> Fault {
     Fault {
         reason: "ModuleNotFound",
         message: "there is none".into(),
-        former: crate::operator::Former::GoesOn,
+        former: crate::operator::Former::KeepsRunning,
         passes: true,
     }
 }
@@ -131,7 +131,7 @@ fn a_processor_that_runs_says_what_and_how_many() {
         "reconciles": [{"name": "rules", "group": "x.dev", "version": "v1", "kind": "Rule", "finalizers": ["x.dev/rule"]}],
         "counts": {"objects": 3, "failing": 0},
         "conditions": [
-            {"type": "Loaded", "status": "True", "reason": "Loaded", "message": "api-rule 2.3.0 is at work"},
+            {"type": "Loaded", "status": "True", "reason": "Loaded", "message": "api-rule 2.3.0 is loaded"},
             {"type": "Synced", "status": "True", "reason": "Synced", "message": "all 3 objects are reconciled"},
             {"type": "Ready", "status": "True", "reason": "Runs", "message": "runs"},
         ],
@@ -254,7 +254,11 @@ fn what_the_spec_says_is_said_by_the_condition_that_it_concerns() {
             State::Runs,
             (
                 "Loaded",
-                ("False", "ModuleNotFound", "there is none; the former version 2.3.0 goes on"),
+                (
+                    "False",
+                    "ModuleNotFound",
+                    "there is none; the former version 2.3.0 keeps running",
+                ),
             ),
         ),
         (
@@ -447,7 +451,7 @@ fn an_artifact_is_named_by_its_digest_and_kept_while_it_comes_again() {
     let why = "`example.com` does not answer: no address".to_owned();
     let away = vec![(tagged.clone(), Away { since: at("2026-01-02T01:00:00Z"), why })];
     let status = compute(&Known { away, ..known(None, Some(running.clone()), &runs) });
-    let expected = "api-rule 2.3.0 is at work; since 2026-01-02T01:00:00Z nobody says what `example.com/a:1` names: `example.com` does not answer: no address";
+    let expected = "api-rule 2.3.0 is loaded; `example.com/a:1` has not been resolved since 2026-01-02T01:00:00Z: `example.com` does not answer: no address";
     assert_eq!(said(&status, "Loaded"), ("True", "RegistryUnavailable", expected));
 
     // The next host starts with the artifact that ran last, as long as that may be pulled.
@@ -456,9 +460,9 @@ fn an_artifact_is_named_by_its_digest_and_kept_while_it_comes_again() {
     assert_eq!(comes.module, runs.module);
     let expected = "`example.com/a:1` is being pulled";
     assert_eq!(said(&comes, "Loaded"), ("Unknown", "Pulling", expected));
-    let goes_on = compute(&known(Some(&pulling), Some(running), &runs));
-    let expected = "`example.com/a:1` is being pulled; the former version 2.3.0 goes on";
-    assert_eq!(said(&goes_on, "Loaded"), ("Unknown", "Pulling", expected));
+    let pulled = compute(&known(Some(&pulling), Some(running), &runs));
+    let expected = "`example.com/a:1` is being pulled; the former version 2.3.0 keeps running";
+    assert_eq!(said(&pulled, "Loaded"), ("Unknown", "Pulling", expected));
     let lasting = Fault::new("ImageInvalid", "it is none");
     assert_eq!(compute(&known(Some(&lasting), None, &comes)).module, None);
 }

@@ -105,7 +105,6 @@ impl Answers {
         }
     }
 
-    /// Returns the bytes of all answers.
     pub(in crate::wasm) fn bytes(&self) -> usize {
         self.core.lock().bytes
     }

@@ -153,7 +153,7 @@ async fn while_it_only_observes_nothing_is_given_up_and_the_condition_says_so() 
     assert_eq!(status, "False");
     assert_eq!(
         message,
-        "is being deleted: 1 objects hold its finalizers still (secret-copies a/c); nothing is written while spec.mode is Observe"
+        "is being deleted: 1 objects still hold its finalizers (secret-copies a/c); nothing is written while spec.mode is Observe"
     );
     assert!(place.has_copy());
     place.edit("copies", json!({"mode": "Reconcile"})).await;
@@ -170,12 +170,12 @@ async fn one_whose_module_is_gone_waits_and_says_what_to_do() {
     let (_, message) = place.reason("copies", "Ready", "ModuleNotFound").await;
     assert!(
         message.starts_with(
-            "is being deleted, and what it holds cannot be seen to: there is no module `copy.wasm`"
+            "is being deleted, and its finalizers on other objects cannot be handled: there is no module `copy.wasm`"
         ),
         "{message}"
     );
     assert!(
-        message.ends_with("or take the finalizer mortise.dev/processor away by hand"),
+        message.ends_with("or remove the finalizer mortise.dev/processor by hand"),
         "{message}"
     );
     place.put("copy.wasm", SECRET_COPY);

@@ -36,7 +36,7 @@ async fn another_configuration_is_put_to_work_and_all_runs_on_it() {
     place.puppet("rules", &makes("2").version("2.0.0"), &json!({})).await;
     place.until_object(CONFIG_MAP, "a-made", "the second", holds("2")).await;
     let (_, message) = place.reason("rules", "Loaded", "Loaded").await;
-    assert_eq!(message, "puppet 2.0.0 is at work");
+    assert_eq!(message, "puppet 2.0.0 is loaded");
     let processor = place.until("rules", "the status of the new version", |processor| {
         let module = processor.status.as_ref().and_then(|status| status.module.as_ref());
         module.is_some_and(|module| module.version == "2.0.0")
@@ -56,7 +56,7 @@ async fn where_a_new_module_is_not_there_the_former_goes_on_until_it_is() {
     assert_eq!(status, "False");
     assert_eq!(
         message,
-        "there is no module `next.wasm` in the folder of modules; it holds: puppet.wasm; the former version 1.0.0 goes on"
+        "there is no module `next.wasm` in the folder of modules; it holds: puppet.wasm; the former version 1.0.0 keeps running"
     );
     assert_eq!(place.reason("rules", "Ready", "FormerVersion").await.0, "True");
     place.apply(&[played("b")]).await;

@@ -14,7 +14,10 @@ use mortise_tests::rebuilt;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::*;
+use super::{
+    swaps::{makes, played, tried_and},
+    *,
+};
 use crate::registry::fake::{self, Answer, Fake, Request};
 
 const REPOSITORY: &str = "team/puppet";
@@ -158,7 +161,7 @@ impl Scene {
 
     /// Waits until a registry says nothing about this tag, for this reason, and what runs goes on.
     async fn until_away(&self, name: &str, image: &str, why: &str) {
-        let says = format!("nobody says what `{image}` names: ");
+        let says = format!("`{image}` has not been resolved since ");
         let found = |processor: &Processor| {
             condition(processor, "Loaded").is_some_and(|loaded| {
                 loaded.reason == "RegistryUnavailable"
@@ -238,11 +241,9 @@ async fn a_registry_that_is_away_changes_nothing_and_the_condition_says_since_wh
     let (status, message) = scene.place.reason("rules", "Loaded", "RegistryUnavailable").await;
     assert_eq!(status, "True");
     let image = scene.fake.image(":stable");
-    assert!(message.starts_with("puppet 1.0.0 is at work; since 2"), "{message}");
-    assert!(
-        message.contains(&format!("nobody says what `{image}` names: `127.0.0.1` does not")),
-        "{message}"
-    );
+    let says = format!("puppet 1.0.0 is loaded; `{image}` has not been resolved since 2");
+    assert!(message.starts_with(&says), "{message}");
+    assert!(message.contains(": `127.0.0.1` does not"), "{message}");
     assert_eq!(scene.place.reason("rules", "Ready", "Runs").await.0, "True");
 
     // A version that ran before is gone back to without the registry.
@@ -506,7 +507,7 @@ async fn what_is_wrong_with_a_new_version_is_said_and_the_former_goes_on() {
             message.contains(says) && message.contains(&format!("`{image}`: ")),
             "{name}: {message}"
         );
-        assert!(message.ends_with("; the former version 1.0.0 goes on"), "{name}: {message}");
+        assert!(message.ends_with("; the former version 1.0.0 keeps running"), "{name}: {message}");
         let (status, _) = scene.place.reason("rules", "Ready", "FormerVersion").await;
         assert_eq!(status, "True", "{name}");
         scene.fake.behave();
@@ -515,6 +516,39 @@ async fn what_is_wrong_with_a_new_version_is_said_and_the_former_goes_on() {
     }
     scene.place.edit("rules", json!({"module": {"image": scene.fake.image(":2")}})).await;
     scene.until_runs("rules", &two, second).await;
+}
+
+#[tokio::test]
+async fn a_version_from_a_registry_that_breaks_on_most_objects_is_rolled_back() {
+    let scene = Scene::new().await;
+    let (one, two) = (module(""), module("2"));
+    let (first, second) = (scene.fake.push("1", &one), scene.fake.push("2", &two));
+    scene.place.apply(&tried_and(&["b1", "b2", "b3", "b4"])).await;
+    let plays = |play: &Play| json!({"config": play.config()});
+    scene.processor("rules", &scene.fake.image(":1"), &plays(&makes("1.0.0"))).await;
+    scene.until_runs("rules", &one, first).await;
+    scene.place.reason("rules", "Synced", "Synced").await;
+
+    scene.fake.forget();
+    let bad = makes("2.0.0").script(json!({"panics": "no such rule"}));
+    scene.processor("rules", &scene.fake.image(":2"), &plays(&bad)).await;
+    let message = scene.place.refused("rules", "RolledBack").await;
+    assert!(message.contains("2.0.0") && message.contains("no such rule"), "{message}");
+    let found = scene.place.processors().get("rules").await.unwrap().status.unwrap();
+    let image = found.module.unwrap().image.unwrap();
+    assert!(image.ends_with(&format!(":1@{first}")), "{image} runs");
+    scene.place.apply(&[played("b5")]).await;
+    scene.place.until_made_by("b5", "1.0.0").await;
+    let seen = scene.fake.seen();
+    let is_of_first = |digest: Digest| {
+        let digest = digest.to_string();
+        seen.iter().any(|seen| seen.target.ends_with(&digest))
+    };
+    assert!(![first, Digest::of(&one)].into_iter().any(is_of_first), "it is still here: {seen:?}");
+
+    scene.processor("rules", &scene.fake.image(":2"), &plays(&makes("2.0.0"))).await;
+    scene.until_runs("rules", &two, second).await;
+    scene.place.until_made_by("b5", "2.0.0").await;
 }
 
 #[tokio::test]
@@ -534,7 +568,7 @@ async fn a_folder_without_room_keeps_what_runs_and_takes_the_next_once_there_is_
     assert_eq!(status, "False", "{message}");
     let says = format!("`{image}`: the folder of modules has room for ");
     assert!(message.starts_with(&says) && message.contains("(--max-modules-mib)"), "{message}");
-    assert!(message.ends_with("; the former version 1.0.0 goes on"), "{message}");
+    assert!(message.ends_with("; the former version 1.0.0 keeps running"), "{message}");
     assert_eq!(scene.place.reason("rules", "Ready", "FormerVersion").await.0, "True");
 
     // Nobody names the first any more.
@@ -786,7 +820,9 @@ async fn a_version_under_a_tag_that_asks_for_more_waits_until_it_may() {
     assert_eq!(status, "False");
     let (head, rules) = message.split_once('\n').unwrap();
     assert!(
-        head.starts_with("the former version 0.1.0 goes on; the ServiceAccount `rules` lacks "),
+        head.starts_with(
+            "the former version 0.1.0 keeps running; the ServiceAccount `rules` lacks "
+        ),
         "{head}"
     );
     assert_eq!(scene.place.reason("rules", "Ready", "FormerVersion").await.0, "True");

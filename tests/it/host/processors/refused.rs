@@ -367,6 +367,8 @@ async fn a_processor_of_another_definition_of_the_kind_is_told_which_field_is_wr
     place
         .change("mortise.dev/v1alpha1/Processor", "was-well", json!({"spec": {"suspend": "yes"}}))
         .await;
-    place.raw_reason("was-well", "Loaded", "SpecInvalid", "the former version 1.0.0 goes on").await;
+    place
+        .raw_reason("was-well", "Loaded", "SpecInvalid", "the former version 1.0.0 keeps running")
+        .await;
     assert_eq!(place.host.status().len(), 1);
 }

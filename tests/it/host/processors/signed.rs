@@ -48,16 +48,29 @@ impl Key {
         json!({"verification": {"keys": [self.pem]}})
     }
 
-    /// Signs an artifact in a registry.
-    async fn sign(&self, fake: &Fake, tag: &str, format: Format) {
+    /// Signs an artifact in a registry; returns the signature.
+    async fn sign(&self, fake: &Fake, tag: &str, format: Format) -> Signature {
+        self.sign_and_change(fake, tag, format, |signature| signature).await
+    }
+
+    /// Signs an artifact in a registry with a signature that is changed before it is pushed;
+    /// returns it.
+    async fn sign_and_change(
+        &self,
+        fake: &Fake,
+        tag: &str,
+        format: Format,
+        change: impl Fn(Signature) -> Signature,
+    ) -> Signature {
         let reference: Reference = fake.image(&format!(":{tag}")).parse().unwrap();
         let registries = Registries::build(oci::Options::default()).unwrap();
         let repository = registries.repository(&reference, None, true);
         let document = repository.manifest(tag).await.unwrap();
         let signature =
             Signature::of_manifest(document.digest, &reference, format, &self.private).unwrap();
-        let of = Descriptor::of(MANIFEST, &document.bytes);
+        let (of, signature) = (Descriptor::of(MANIFEST, &document.bytes), change(signature));
         signature::push(&repository, &of, &signature).await.unwrap();
+        signature
     }
 
     /// Writes the signature of a file beside it.
@@ -107,7 +120,7 @@ async fn a_file_is_loaded_only_with_its_signature_beside_it() {
             .unwrap();
         let (status, message) = place.reason("rules", "Loaded", "SignatureMissing").await;
         assert_eq!(status, "False");
-        assert!(message.ends_with("; the former version 1.0.0 goes on"), "{message}");
+        assert!(message.ends_with("; the former version 1.0.0 keeps running"), "{message}");
     }
 }
 
@@ -158,6 +171,72 @@ async fn a_signature_of_another_artifact_is_none() {
     scene.place.unsigned("rules", &says).await;
 }
 
+/// Changes the text that a signature signs.
+fn changed(signature: Signature) -> Signature {
+    match signature {
+        Signature::Simple { payload, signature } => {
+            Signature::Simple { payload: payload + " ", signature }
+        }
+        Signature::Bundle(text) => {
+            let mut bundle: Value = serde_json::from_str(&text).unwrap();
+            let payload = &mut bundle["dsseEnvelope"]["payload"];
+            let mut text = STANDARD.decode(payload.as_str().unwrap()).unwrap();
+            text.push(b' ');
+            *payload = STANDARD.encode(text).into();
+            Signature::Bundle(bundle.to_string())
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_signature_that_was_changed_in_the_registry_lets_no_version_in() {
+    let scene = Scene::new().await;
+    let key = Key::new();
+    let (one, two) = (module(""), module("2"));
+    let first = scene.fake.push("1", &one);
+    key.sign(&scene.fake, "1", Format::Bundle).await;
+    let edit = async |tag: &str| {
+        let image = scene.fake.image(&format!(":{tag}"));
+        scene.place.edit("rules", json!({"module": {"image": image}})).await;
+    };
+    scene.processor("rules", &scene.fake.image(":1"), &key.verification()).await;
+    scene.until_runs("rules", &one, first).await;
+    for (tag, format) in [("bundle", Format::Bundle), ("tag", Format::Tag)] {
+        let component = module(tag);
+        let next = scene.fake.push(tag, &component);
+        key.sign_and_change(&scene.fake, tag, format, changed).await;
+        edit(tag).await;
+        let says = format!("@{next}`: it has one signature, and it is by none of the keys; ");
+        let is_said = |processor: &Processor| {
+            condition(processor, "Loaded").is_some_and(|loaded| loaded.message.contains(&says))
+        };
+        scene.place.until("rules", &says, is_said).await;
+        scene.place.refused("rules", "SignatureMissing").await;
+        let blob = format!("/blobs/{}", Digest::of(&component));
+        let is_pulled = scene.fake.seen().iter().any(|seen| seen.target.ends_with(&blob));
+        assert!(!is_pulled, "{tag}");
+    }
+    edit("1").await;
+    scene.until_runs("rules", &one, first).await;
+
+    // The tag moves to a version whose signature has other bytes than its digest says.
+    let second = scene.fake.push("next", &two);
+    let signature = key.sign(&scene.fake, "next", Format::Bundle).await;
+    let Signature::Bundle(text) = signature else { panic!("it is a bundle") };
+    let blob = Digest::of(text.as_bytes());
+    let flip = |bytes: &mut Vec<u8>| bytes[0] ^= 1;
+    scene.fake.tamper(blob, flip);
+    scene.fake.copy("next", "1");
+    let message = scene.place.refused("rules", "ImageDiffers").await;
+    let says = format!("sent the blob {blob} with the digest sha256:");
+    assert!(message.contains(&says), "{message}");
+    let found = scene.place.processors().get("rules").await.unwrap().status.unwrap();
+    let image = found.module.unwrap().image.unwrap();
+    assert!(image.ends_with(&format!("@{first}")), "{image} runs");
+    scene.fake.tamper(blob, flip);
+    scene.until_runs("rules", &two, second).await;
+}
+
 #[tokio::test]
 async fn what_is_in_the_cache_is_loaded_only_if_it_is_signed() {
     let scene = Scene::new().await;
@@ -172,7 +251,7 @@ async fn what_is_in_the_cache_is_loaded_only_if_it_is_signed() {
     scene.place.unsigned("rules", "it has no signature").await;
     scene.place.edit("free", key.verification()).await;
     let (_, message) = scene.place.reason("free", "Loaded", "SignatureMissing").await;
-    assert!(message.ends_with("; the former version 1.0.0 goes on"), "{message}");
+    assert!(message.ends_with("; the former version 1.0.0 keeps running"), "{message}");
     key.sign(&scene.fake, "1", Format::Bundle).await;
     scene.until_runs("rules", &one, first).await;
 
@@ -242,14 +321,14 @@ async fn a_version_comes_back_only_if_it_is_signed_as_required_now() {
         place.puppet("rules", &bad, &second).await;
         if comes_back {
             let (_, message) = place.reason("rules", "Loaded", "RolledBack").await;
-            assert!(message.ends_with("the former version 1.0.0 goes on"), "{message}");
+            assert!(message.ends_with("the former version 1.0.0 keeps running"), "{message}");
         } else {
             place.until_at_work_are(&["2.0.0"]).await;
             place.reason("rules", "Synced", "ObjectsFail").await;
             let (status, message) = place.reason("rules", "Loaded", "SignatureMissing").await;
             assert_eq!(status, "False", "{message}");
             assert!(message.starts_with("version 2.0.0 broke on 4 of the first "), "{message}");
-            let says = "and version 1.0.0 does not come back: `/modules/puppet.wasm`: ";
+            let says = "and version 1.0.0 is not restored: `/modules/puppet.wasm`: ";
             assert!(message.contains(says), "{message}");
             place.until_idle().await;
             place.until_at_work_are(&["2.0.0"]).await;

@@ -51,7 +51,7 @@ impl Place {
         found.data["data"]["version"].as_str().unwrap().to_owned()
     }
 
-    async fn until_made_by(&self, name: &str, version: &str) {
+    pub(super) async fn until_made_by(&self, name: &str, version: &str) {
         let is_by =
             |found: Option<&Value>| found.is_some_and(|found| found["data"]["version"] == version);
         let (what, name) = (format!("{name} by {version}"), format!("{name}-made"));
@@ -83,9 +83,9 @@ impl Place {
         let (status, message) = self.reason(name, "Loaded", reason).await;
         assert_eq!(status, "False");
         // Rules stand at the end.
-        let goes_on = message.starts_with("the former version 1.0.0 goes on; ")
-            || message.ends_with("; the former version 1.0.0 goes on");
-        assert!(goes_on, "{message}");
+        let keeps_running = message.starts_with("the former version 1.0.0 keeps running; ")
+            || message.ends_with("; the former version 1.0.0 keeps running");
+        assert!(keeps_running, "{message}");
         let (status, message_of_ready) = self.reason(name, "Ready", "FormerVersion").await;
         assert_eq!(status, "True");
         assert!(message_of_ready.contains(&format!("({reason})")), "{message_of_ready}");
@@ -128,7 +128,7 @@ async fn a_version_that_breaks_when_it_is_tried_is_refused_and_leaves_nothing_be
     // A better version.
     place.puppet("rules", &makes("3.0.0"), &json!({})).await;
     place.until_made_by("a", "3.0.0").await;
-    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 3.0.0 is at work");
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 3.0.0 is loaded");
     assert_eq!(place.versions(), ["1.0.0", "3.0.0"]);
 }
 
@@ -167,7 +167,7 @@ async fn a_version_whose_conversions_lose_a_field_is_refused_and_the_object_is_n
     place.apply(&[converts("forget")]).await;
     let (status, message) = place.reason("rules", "Loaded", "TrialFailed").await;
     assert_eq!(status, "False");
-    let expected = "version 0.1.0 breaks Rule example.com/v1 `a/noted` on the way to example.com/v2 and back: `spec.note` is not as it was; the former version 0.1.0 goes on";
+    let expected = "version 0.1.0 breaks Rule example.com/v1 `a/noted` on the way to example.com/v2 and back: `spec.note` is not as it was; the former version 0.1.0 keeps running";
     assert_eq!(message, expected);
     let (status, message) = place.reason("rules", "Ready", "FormerVersion").await;
     assert_eq!(status, "True");
@@ -175,7 +175,7 @@ async fn a_version_whose_conversions_lose_a_field_is_refused_and_the_object_is_n
 
     // An annotation that is added is no loss.
     place.apply(&[converts("annotate")]).await;
-    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "hooks 0.1.0 is at work");
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "hooks 0.1.0 is loaded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,7 +258,7 @@ async fn a_version_that_breaks_on_most_objects_is_taken_back() {
     place.puppet("rules", &bad, &json!({})).await;
     let message = place.refused("rules", "RolledBack").await;
     assert!(
-        message.starts_with("version 2.0.0 was taken back: it broke on 4 of the first ")
+        message.starts_with("version 2.0.0 was rolled back: it broke on 4 of the first ")
             && message.contains("objects that it was called for; the first, a/rules/objects:a/b"),
         "{message}"
     );
@@ -305,7 +305,8 @@ async fn a_version_does_not_come_back_as_an_account_that_the_host_may_no_longer_
     let (status, message) = place.reason("rules", "Loaded", "AccountNotGranted").await;
     assert_eq!(status, "False", "{message}");
     assert!(message.starts_with("version 2.0.0 broke on 4 of the first "), "{message}");
-    let says = "and version 1.0.0 does not come back: this host may not act as the ServiceAccount `former`";
+    let says =
+        "and version 1.0.0 is not restored: this host may not act as the ServiceAccount `former`";
     assert!(message.contains(says), "{message}");
     place.until_idle().await;
     place.until_at_work_are(&["2.0.0"]).await;
@@ -334,7 +335,7 @@ async fn a_version_that_breaks_on_half_of_the_objects_or_after_its_minute_stays(
                 .is_some_and(|of| of.message.starts_with("7 of 10 objects fail"))
         })
         .await;
-    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 2.0.0 is at work");
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 2.0.0 is loaded");
 }
 
 #[tokio::test(start_paused = true)]
@@ -343,10 +344,10 @@ async fn behind_a_version_that_is_not_known_yet_stands_the_last_that_is() {
     let place = Place::with_first(&tried_and(&["b1", "b2", "b3", "b4"])).await;
     let suspended = json!({"suspend": true});
     place.puppet("rules", &makes("2.0.0"), &suspended).await;
-    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 2.0.0 is at work");
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 2.0.0 is loaded");
     let bad = makes("3.0.0").script(json!({"panics": "no"}));
     place.puppet("rules", &bad, &suspended).await;
-    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 3.0.0 is at work");
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 3.0.0 is loaded");
     place.puppet("rules", &bad, &json!({"suspend": false})).await;
     place.refused("rules", "RolledBack").await;
     place.until_idle().await;
@@ -361,7 +362,7 @@ async fn a_spec_that_is_changed_again_and_again_is_put_to_work_once() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     place.until_made_by("a", "11.0.0").await;
-    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 11.0.0 is at work");
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 11.0.0 is loaded");
     place.reason("rules", "Synced", "Synced").await;
     assert_eq!(place.versions(), ["1.0.0", "11.0.0"], "one swap, not ten");
     let report = |version: &str| {
@@ -409,7 +410,7 @@ async fn a_field_that_no_store_has_is_listed_beside_what_serves() {
     place.apply(&[played("b")]).await;
     place.until_made_by("b", "1.0.0").await;
     place.until_made_by("b", "2.0.0").await;
-    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 2.0.0 is at work");
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 2.0.0 is loaded");
     assert_eq!(place.tap.lists("pods"), lists + 1);
     assert_eq!(place.reason("rules", "Ready", "Runs").await.0, "True");
 }
@@ -436,7 +437,7 @@ async fn a_version_that_reconciles_another_kind_waits_for_it_and_leaves_what_was
     place.apply(&[refused::widgets()]).await;
     place.apply(&[object(WIDGET, "w", &json!({}))]).await;
     place.until_made_by("w", "2.0.0").await;
-    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 2.0.0 is at work");
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 2.0.0 is loaded");
     let synced = place.reason("rules", "Synced", "Synced").await;
     assert_eq!(synced.1, "all 1 objects are reconciled", "of the new kind");
     let status = place.processors().get("rules").await.unwrap().status.unwrap();
@@ -562,7 +563,7 @@ async fn of_two_that_are_swapped_at_once_neither_waits_for_the_other() {
     assert_eq!(place.maker("a").await, "1.0.0", "the slow one lists still");
     place.until_made_by("a", "2.0.0").await;
     for name in ["rules", "other"] {
-        assert!(place.reason(name, "Loaded", "Loaded").await.1.ends_with(" 2.0.0 is at work"));
+        assert!(place.reason(name, "Loaded", "Loaded").await.1.ends_with(" 2.0.0 is loaded"));
         place.reason(name, "Synced", "Synced").await;
     }
     // Each object has run on its new version by now; neither loses a later change.

@@ -36,7 +36,6 @@ pub struct Figures {
 pub struct Pace {
     /// The number of threads that called at the same time.
     pub threads: usize,
-    /// The number of calls.
     pub calls: usize,
     /// The median duration: half of the calls took less.
     pub median_microseconds: f64,

@@ -27,7 +27,6 @@ const VERB_WIDTH: usize = 12;
 /// A line that Cargo or the compiler wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Line {
-    /// A line of progress.
     Progress(String),
     /// An error or a warning, with colours; may span several lines.
     Message(String),

@@ -52,7 +52,6 @@ impl Kubeconfig {
         Ok(Self { path, _folder: folder })
     }
 
-    /// Returns the path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

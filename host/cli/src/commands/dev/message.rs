@@ -60,7 +60,6 @@ pub(super) struct Running {
 pub(super) struct Ran {
     /// The time at which the reconcile ended.
     pub(super) at: Timestamp,
-    /// The report of the reconcile.
     pub(super) report: Report,
     /// The objects that the reconcile wrote.
     pub(super) written: BeforeAfter,

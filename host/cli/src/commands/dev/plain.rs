@@ -98,9 +98,9 @@ fn text(scene: &Scene, message: &Message) -> Option<String> {
         Message::Note(note) => Some(format!("{DIM}{note}{DIM:#}")),
         Message::Building(of) => Some(format!("{DIM}building {}{DIM:#}", guest(of))),
         Message::Failed(of, message) => {
-            let goes_on = "the former version goes on; save a file to try again";
+            let advice = "the former version keeps running; save a file to try again";
             Some(format!(
-                "{RED}{}:{RED:#} {} {DIM}({goes_on}){DIM:#}",
+                "{RED}{}:{RED:#} {} {DIM}({advice}){DIM:#}",
                 guest(of),
                 print::indented(message)
             ))

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 use crate::local;
 
-/// The port of the Service.
 const SERVICE_PORT: u16 = 443;
 /// The match condition of a mutating hook, in CEL: all requests but those for objects that are
 /// being deleted, so that finalizers can be removed while no host answers.

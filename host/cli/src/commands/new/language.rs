@@ -21,7 +21,6 @@ macro_rules! repository {
     };
 }
 
-/// The contract.
 const CONTRACT: [(&str, &str); 8] = [
     repository!("wit/admission.wit"),
     repository!("wit/clock.wit"),

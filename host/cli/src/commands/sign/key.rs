@@ -14,7 +14,7 @@ use serde::Deserialize;
 /// The PEM labels of encrypted keys that cosign has used.
 const ENCRYPTED: [&str; 2] = ["ENCRYPTED SIGSTORE PRIVATE KEY", "ENCRYPTED COSIGN PRIVATE KEY"];
 /// The maximum memory of the key derivation (scrypt): 128 bytes times N times r.
-const MAX_MEMORY: u64 = 256 << 20;
+const MAX_DERIVATION_MEMORY_BYTES: u64 = 256 << 20;
 
 #[derive(Deserialize)]
 struct Encrypted {
@@ -80,7 +80,7 @@ fn decrypt(encrypted: &Encrypted, password: &str) -> anyhow::Result<Vec<u8>> {
     let Costs { n, block, parallel } = kdf.params;
     let memory = n.saturating_mul(block.into()).saturating_mul(128);
     anyhow::ensure!(
-        n.is_power_of_two() && n > 1 && memory <= MAX_MEMORY && parallel == 1,
+        n.is_power_of_two() && n > 1 && memory <= MAX_DERIVATION_MEMORY_BYTES && parallel == 1,
         "its password takes too much to check"
     );
     let unfit = || anyhow::anyhow!("its password cannot be checked");

@@ -112,7 +112,7 @@ impl Chosen {
     }
 
     fn is_of_kind(&self, kind: &Kind) -> bool {
-        self.kinds.iter().any(|known| known.group == kind.group && known.kind == kind.kind)
+        self.kinds.iter().any(|known| known.is_same(kind))
     }
 }
 

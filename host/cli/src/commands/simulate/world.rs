@@ -7,10 +7,7 @@ use std::{
 
 use anyhow::Context as _;
 use mortise_core::{
-    contract::{
-        Description, Kind, display_kind,
-        hooks::{Converted, serve_converted},
-    },
+    contract::{self, Description, Kind, display_kind, hooks::serve_converted},
     write::Clock,
 };
 use mortise_embedded_api::EmbeddedApi;
@@ -27,7 +24,6 @@ use crate::{
     local, print,
 };
 
-/// The seed of uids.
 const UID_SEED: u64 = 0;
 
 /// A cluster in memory, with a record of the objects that the user gave.
@@ -141,12 +137,12 @@ impl World {
 
     /// Returns the objects of converted kinds in those of their versions in which
     /// [`World::visible`] does not show them.
-    pub fn in_other_versions(&self, converted: &[Converted]) -> Vec<InVersion> {
+    pub fn in_other_versions(&self, hooks: &contract::hooks::Hooks) -> Vec<InVersion> {
         let mut all = Vec::new();
         // In their stored form: a conversion to another version may lose fields.
         for object in self.stored() {
             let kind = local::kind_of(&object);
-            let of = converted.iter().find(|of| of.group == kind.group && of.kind == kind.kind);
+            let of = hooks.converted(&kind.group, &kind.kind);
             let shown = self.api.preferred_version(&kind.group, &kind.kind);
             let versions = of.map_or(&[][..], |of| &of.versions).iter();
             let others = versions.filter(|version| {

@@ -135,9 +135,15 @@ fn the_cluster_has_to_be_named_and_known() {
         "dead",
         "apiVersion: v1\nkind: Config\ncurrent-context: there\ncontexts: [{name: there, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n",
     );
+    write(
+        "proxied",
+        "apiVersion: v1\nkind: Config\ncurrent-context: there\ncontexts: [{name: there, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1', proxy-url: 'http://proxy:3128'}}]\n",
+    );
     let run = |arguments: &[&str]| {
         let mut command = bare();
         command.env_remove("KUBERNETES_SERVICE_HOST");
+        // It is the proxy for registries.
+        command.env("HTTPS_PROXY", "http://127.0.0.1:2");
         refused(
             command.arg("run").args(["--modules", folder.path().to_str().unwrap()]).args(arguments),
         )
@@ -152,6 +158,7 @@ fn the_cluster_has_to_be_named_and_known() {
         &["no context is called `here`", "`there`"],
     );
     holds(&of("dead"), &["http://127.0.0.1:1", "refused"]);
+    holds(&of("proxied"), &["proxied`", "`http://proxy:3128`", "without a proxy"]);
     holds(
         &run(&["--kubeconfig", &path("dead"), "--lease-seconds", "5", "--leader-elect"]),
         &["--lease-renew-seconds 10", "--lease-seconds 5"],

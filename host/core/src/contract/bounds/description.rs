@@ -6,8 +6,8 @@ use super::{
 };
 use crate::contract::{Description, GrantedRule, Kind, Reconciler, Selection};
 
-/// The wildcard for any kind or group.
-const ANY: &str = "*";
+/// The wildcard for any kind, group or resource.
+const WILDCARD: &str = "*";
 
 /// Refuses a description with more entries, or longer texts, than the host keeps. The message names
 /// the place and the bound.
@@ -100,7 +100,7 @@ pub(super) fn check_kind(place: &str, of: &Kind) -> Result<(), String> {
         ("version", version, version.is_empty() || text::is_version(version), "such as `v1`"),
         ("kind", kind, kind.is_empty() || text::is_kind_name(kind), "such as `ConfigMap`, or `*`"),
     ];
-    match parts.iter().find(|(_, text, is_right, _)| !is_right && *text != ANY) {
+    match parts.iter().find(|(_, text, is_right, _)| !is_right && *text != WILDCARD) {
         Some((part, text, _, accepted)) => {
             Err(wrong(&format!("{place}.kind.{part}"), text, accepted))
         }
@@ -137,7 +137,7 @@ fn check_grant(place: &str, rule: &GrantedRule) -> Result<(), String> {
         (
             "api-groups",
             api_groups,
-            |text| text == ANY || text::is_group(text),
+            |text| text == WILDCARD || text::is_group(text),
             "\"\", `*`, or a DNS subdomain",
         ),
         ("resources", resources, is_resource, "such as `pods`, `pods/log`, `*/scale` or `*`"),
@@ -171,14 +171,14 @@ fn is_grant_text(text: &str) -> bool {
 }
 
 fn is_resource(text: &str) -> bool {
-    let is_part = |part: &str| part == ANY || text::is_subdomain(part);
-    let (resource, below) = text.split_once('/').unwrap_or((text, ANY));
+    let is_part = |part: &str| part == WILDCARD || text::is_subdomain(part);
+    let (resource, below) = text.split_once('/').unwrap_or((text, WILDCARD));
     is_part(resource) && is_part(below)
 }
 
 fn is_url(text: &str) -> bool {
     let start = text.strip_suffix('*').unwrap_or(text);
-    is_grant_text(text) && !start.contains('*') && (text == ANY || text.starts_with('/'))
+    is_grant_text(text) && !start.contains('*') && (text == WILDCARD || text.starts_with('/'))
 }
 
 fn check_paths<'a>(

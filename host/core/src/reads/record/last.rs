@@ -84,12 +84,10 @@ impl Records {
         self.work.notify_one();
     }
 
-    /// Forgets all keys of a reconciler.
     pub fn forget_reconciler(&self, processor: &str, reconciler: &str) {
         self.forget_all(|key| &**key.processor() == processor && &**key.reconciler() == reconciler);
     }
 
-    /// Forgets all keys of a processor.
     pub fn forget_processor(&self, processor: &str) {
         self.forget_all(|key| &**key.processor() == processor);
     }

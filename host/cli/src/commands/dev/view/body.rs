@@ -233,7 +233,7 @@ fn builds(model: &Model) -> Vec<Line<'static>> {
         ]));
         lines.extend(how.lines().skip(1).map(|line| Line::styled(line.to_owned(), style)));
         if matches!(guest.build, Build::Failed(_)) && guest.running.is_some() {
-            lines.push(Line::styled("the former version goes on", DIM));
+            lines.push(Line::styled("the former version keeps running", DIM));
         }
         lines.extend(guest.lines.iter().map(|line| styled::compiler(line)));
         lines.push(Line::default());

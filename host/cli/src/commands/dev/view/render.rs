@@ -118,9 +118,7 @@ fn processor<'a>(model: &Model, guest: &'a Guest, is_wide: bool) -> Row<'a> {
 fn health(guest: &Guest) -> Span<'_> {
     let status = guest.status.as_ref();
     match &guest.build {
-        Build::Failed(_) if guest.running.is_some() => {
-            Span::styled("former goes on, see Build", RED)
-        }
+        Build::Failed(_) if guest.running.is_some() => Span::styled("former runs, see Build", RED),
         Build::Failed(_) => Span::styled("does not build", RED),
         Build::Building if guest.progress.is_empty() => Span::styled("building", YELLOW),
         Build::Building => Span::styled(guest.progress.to_lowercase(), YELLOW),

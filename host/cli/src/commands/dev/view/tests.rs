@@ -159,8 +159,8 @@ fn a_build_error_is_shown_until_it_is_mended() {
     let text = screen(&mut model, 90, 12);
     for part in [
         "\n`greeter` does not build\n",
-        "former goes on, see Build",
-        "\nthe former version goes on\n",
+        "former runs, see Build",
+        "\nthe former version keeps running\n",
         "error[E0425]",
         "src/lib.rs:3:5",
         "1a2b3c4d",
