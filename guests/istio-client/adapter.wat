@@ -1,7 +1,7 @@
 ;; WASI preview 1 for the renderer, without WASI: everything is answered here, so the component
 ;; imports nothing. It needs no memory of its own: Go takes itself for the only one that grows it.
 ;;
-;; The answers are the same in every run: one argument, no environment, a clock that counts, random
+;; The answers are the same in every run: one argument, one variable, a clock that counts, random
 ;; bytes from a fixed seed, no files but three. Standard input is a text that the guest sets.
 (module
   (import "env" "memory" (memory 0))
@@ -27,11 +27,17 @@
     (i32.store align=1 (local.get $text) (i32.const 0x69747369)) ;; itsi, the last byte first
     (i32.store16 offset=4 align=1 (local.get $text) (i32.const 0x6f)) ;; o, 0
     (i32.const 0))
+
+  ;; === Environment: `GOGC=200`. An instance lives for one call, so garbage matters less than the
+  ;; time to collect it: half the collections take 5 MiB more, a quarter (400) would take 30 MiB.
   (func (export "environ_sizes_get") (param $count i32) (param $size i32) (result i32)
-    (i32.store (local.get $count) (i32.const 0))
-    (i32.store (local.get $size) (i32.const 0))
+    (i32.store (local.get $count) (i32.const 1))
+    (i32.store (local.get $size) (i32.const 9))
     (i32.const 0))
-  (func (export "environ_get") (param i32 i32) (result i32)
+  (func (export "environ_get") (param $pointers i32) (param $text i32) (result i32)
+    (i32.store (local.get $pointers) (local.get $text))
+    (i64.store align=1 (local.get $text) (i64.const 0x3030323d43474f47)) ;; the last byte first
+    (i32.store8 offset=8 (local.get $text) (i32.const 0))
     (i32.const 0))
 
   ;; === Time and chance

@@ -33,11 +33,11 @@ pub enum Command {
     /// Runs the Processors of a cluster.
     #[command(after_long_help = help::RUN)]
     Run(Box<RunArgs>),
-    /// Makes machine code of a component, within limits: what `run` starts for each module.
+    /// Compiles a component to machine code, within limits; `run` starts it for each module.
     #[command(after_long_help = help::COMPILE)]
     Compile(ChildArgs),
-    /// Checks a configuration against a schema, within limits: what `run` starts for each processor
-    /// that declares one.
+    /// Checks a configuration against a schema, within limits; `run` starts it for each processor
+    /// that declares a schema.
     #[command(hide = true, after_long_help = help::CHECK_CONFIG)]
     CheckConfig(ChildArgs),
 }

@@ -121,7 +121,7 @@ pub fn open(path: Option<&Path>) -> anyhow::Result<Option<CacheDir>> {
         Err(error) if error.is_unwritable() => {
             tracing::warn!(
                 error = error_chain::whole(&error),
-                "nothing is kept for the next start"
+                "the cache is not used: its folder cannot be created"
             );
             Ok(None)
         }

@@ -16,7 +16,7 @@ mod work;
 
 pub use hooks::{Hooking, NoAnswer, Port};
 pub(crate) use hooks::{is_converted, log_lines};
-pub use mortise_core::reconcile::{Ending, Mode, Settings, Version};
+pub use mortise_core::reconcile::{Mode, Removal, Settings, Version};
 pub use options::{Bounds, Drive, Options, Skip};
 pub use probation::{Trust, Verdict};
 pub use registry::LastFailure;
@@ -165,7 +165,7 @@ impl Host {
         for prepared in prepared {
             host.put(prepared);
         }
-        let dispatch = Arc::clone(&host.shared.dispatch);
+        let dispatch = Arc::clone(&host.shared.parts.dispatch);
         host.spawn(async move { dispatch.pump().await });
         host.spawn(host.work(report));
         if let Some(file) = &host.shared.record_file {
@@ -219,12 +219,12 @@ impl Host {
     fn watching(&self, crds: latest::Receiver<u64>) -> watch::Context {
         let shared = Arc::clone(&self.shared);
         let (cluster, access) = (shared.cluster.clone(), shared.access.clone());
-        let (stores, metrics) = (shared.dispatch.stores().clone(), shared.metrics.clone());
+        let (stores, metrics) = (shared.parts.dispatch.stores().clone(), shared.metrics.clone());
         let grown = Arc::new(move |watch: &Watch| shared.grown(watch));
         watch::Context { cluster, stores, crds, metrics, access, grown }
     }
 
-    /// Dispatches runs once the lease is held, with [`Drive::Host`]. Ends after [`Host::stop`] was
+    /// Runs keys once the lease is held, with [`Drive::Host`]. Ends after [`Host::stop`] was
     /// called and the last run has ended.
     fn work(
         &self,
@@ -237,7 +237,7 @@ impl Host {
             match drive {
                 Drive::Host => tokio::select! {
                     () = begin_nothing.cancelled() => {}
-                    () = lease.held() => shared.dispatch(report, begin_nothing.clone()).await?,
+                    () = lease.held() => shared.run_keys(report, begin_nothing.clone()).await?,
                 },
                 // The caller runs the keys: only wait for `stop`.
                 Drive::Caller => {}
@@ -315,26 +315,26 @@ impl Host {
 
     /// Takes all keys that are ready to run, with [`Drive::Caller`].
     pub fn take_ready(&self) -> Vec<Run> {
-        self.shared.dispatch.feed();
-        std::iter::from_fn(|| self.shared.dispatch.queue().try_next()).collect()
+        self.shared.parts.dispatch.feed();
+        std::iter::from_fn(|| self.shared.parts.dispatch.queue().try_next()).collect()
     }
 
     /// Returns the keys that are ready to run, sorted, for a caller that takes them one by one with
     /// [`Host::take`].
     pub fn ready(&self) -> Vec<Key> {
-        self.shared.dispatch.feed();
-        self.shared.dispatch.queue().ready()
+        self.shared.parts.dispatch.feed();
+        self.shared.parts.dispatch.queue().ready()
     }
 
     /// Takes one key if it is ready to run, with [`Drive::Caller`].
     pub fn take(&self, key: &Key) -> Option<Run> {
-        self.shared.dispatch.queue().take_key(key)
+        self.shared.parts.dispatch.queue().take_key(key)
     }
 
     /// Advances the queue's clock after [`Host::stand_still`]: retries, requeues and resyncs become
     /// due. The time that calls are given is [`Options::now`].
     pub fn advance(&self, by: std::time::Duration) {
-        self.shared.dispatch.queue().advance(by);
+        self.shared.parts.dispatch.queue().advance(by);
     }
 
     /// Runs one key, with [`Drive::Caller`].
@@ -345,12 +345,12 @@ impl Host {
     /// Stops the queue's clock: delayed keys become due by [`Host::advance`] only. Changes still
     /// queue keys at once.
     pub fn stand_still(&self) {
-        self.shared.dispatch.queue().stand_still();
+        self.shared.parts.dispatch.queue().stand_still();
     }
 
     /// Ends a run without running its key. The key is queued again when a change triggers it.
-    pub fn leave(&self, run: &Run) {
-        self.shared.dispatch.abandon(&run.key);
+    pub fn abandon(&self, run: &Run) {
+        self.shared.parts.dispatch.abandon(&run.key);
     }
 
     /// Returns the object that a key stands for; `None` if its processor or reconciler is not
@@ -366,7 +366,7 @@ impl Host {
 
     /// Returns the queue's entries that `is_chosen` accepts, sorted by key.
     pub fn keys(&self, is_chosen: impl Fn(&queue::Entry) -> bool) -> Vec<queue::Entry> {
-        self.shared.dispatch.queue().entries(is_chosen)
+        self.shared.parts.dispatch.queue().entries(is_chosen)
     }
 
     /// Returns the options that the host was started with.
@@ -380,7 +380,7 @@ impl Host {
     }
 
     pub fn queue(&self) -> &Queue {
-        self.shared.dispatch.queue()
+        self.shared.parts.dispatch.queue()
     }
 
     pub fn watch_source(&self) -> Source<Vec<Watch>> {
@@ -401,27 +401,27 @@ impl Host {
 
     /// Returns a counter that changes with each event that a store has taken in.
     pub fn progress(&self) -> latest::Receiver<u64> {
-        self.shared.dispatch.stores().progress()
+        self.shared.parts.dispatch.stores().progress()
     }
 
     /// Returns whether no key is ready and none runs. Delayed keys do not count.
     pub fn is_idle(&self) -> bool {
-        self.shared.dispatch.queue().is_idle()
+        self.shared.parts.dispatch.queue().is_idle()
     }
 
     /// Returns whether all first lists are complete and the queue is settled; see
     /// [`queue::Queue::is_settled`].
     pub fn is_settled(&self) -> bool {
-        self.shared.dispatch.feed();
-        self.is_listed() && self.shared.dispatch.queue().is_settled()
+        self.shared.parts.dispatch.feed();
+        self.is_listed() && self.shared.parts.dispatch.queue().is_settled()
     }
 
     /// Waits until the host is settled.
     pub async fn settled(&self) {
         let mut progress = self.progress();
         loop {
-            self.shared.dispatch.feed();
-            self.shared.dispatch.queue().settled().await;
+            self.shared.parts.dispatch.feed();
+            self.shared.parts.dispatch.queue().settled().await;
             progress.mark_unchanged();
             if self.is_settled() {
                 return;
@@ -433,14 +433,14 @@ impl Host {
     }
 
     fn is_listed(&self) -> bool {
-        let stores = self.shared.dispatch.stores();
+        let stores = self.shared.parts.dispatch.stores();
         self.watches().iter().all(|watch| stores.is_settled(&watch.kind, &watch.scope))
     }
 
     /// Returns whether the stores hold exactly these objects of the watched kinds, compared by
     /// namespace, name and resource version.
     pub fn holds(&self, objects: &[Value]) -> bool {
-        let stores = self.shared.dispatch.stores();
+        let stores = self.shared.parts.dispatch.stores();
         self.watches().iter().all(|watch| {
             let there: BTreeSet<_> =
                 objects.iter().filter_map(|object| watch.version_of(object)).collect();
@@ -456,7 +456,7 @@ impl Host {
 
     /// Returns the stores of the watched objects.
     pub fn stores(&self) -> &Stores {
-        self.shared.dispatch.stores()
+        self.shared.parts.dispatch.stores()
     }
 }
 

@@ -68,7 +68,7 @@ pub enum LogFormat {
     /// Lines for people.
     #[default]
     Text,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 

@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::Command};
 
 use mortise_tests::{go, guest};
 
-use crate::registry::Desk;
+use crate::registry::Setup;
 
 const TESTS: &str = "the tests of it::cosign";
 
@@ -20,7 +20,7 @@ struct Cosign {
 }
 
 impl Cosign {
-    fn all(desk: &Desk) -> Option<[Self; 2]> {
+    fn all(setup: &Setup) -> Option<[Self; 2]> {
         let versions = [
             ("cosign-2", "github.com/sigstore/cosign/v2/cmd/cosign@v2.6.5"),
             ("cosign-3", "github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3"),
@@ -29,10 +29,10 @@ impl Cosign {
         let [Some(two), Some(three)] = built else { return None };
         let of = |program: PathBuf, has_config: bool| Self {
             program,
-            folder: desk.folder.path().to_owned(),
+            folder: setup.folder.path().to_owned(),
             has_config,
-            authority: desk.registry.authority(),
-            docker: desk.registry.docker_config(),
+            authority: setup.registry.authority(),
+            docker: setup.registry.docker_config(),
         };
         let cosigns = [of(two, false), of(three, true)];
         let [_, three] = &cosigns;
@@ -102,30 +102,30 @@ impl Cosign {
 #[test]
 #[ignore = "builds cosign 2 and 3 from their Go modules"]
 fn cosign_and_mortise_verify_what_the_other_has_signed() {
-    let Some(desk) = Desk::open(TESTS) else { return };
-    let Some(cosigns) = Cosign::all(&desk) else { return };
+    let Some(setup) = Setup::open(TESTS) else { return };
+    let Some(cosigns) = Cosign::all(&setup) else { return };
     let [two, _] = &cosigns;
     two.run(&["generate-key-pair", "--output-key-prefix", "key"]);
-    let at = |name: &str| desk.folder.path().join(name).to_str().unwrap().to_owned();
+    let at = |name: &str| setup.folder.path().join(name).to_str().unwrap().to_owned();
     let (key, public, file) = (at("key.key"), at("key.pub"), at("idle.wasm"));
     std::fs::copy(guest("tests/guests/idle").unwrap(), &file).unwrap();
     for (number, cosign) in cosigns.iter().enumerate() {
         let format = if cosign.has_config { "bundle" } else { "tag" };
         // Theirs is verified here.
         let push = |name: &str| {
-            let reference = desk.reference(&format!("{name}/v{number}:1"));
-            desk.well(&["push", &file, &reference, "--revision", name]).trim().to_owned()
+            let reference = setup.reference(&format!("{name}/v{number}:1"));
+            setup.well(&["push", &file, &reference, "--revision", name]).trim().to_owned()
         };
         let reference = push("theirs");
         cosign.sign(&reference);
-        desk.well(&["verify", &reference, "--key", &public]);
+        setup.well(&["verify", &reference, "--key", &public]);
         cosign.sign_file("idle.wasm");
-        desk.well(&["verify", &file, "--key", &public]);
+        setup.well(&["verify", &file, "--key", &public]);
         // And ours there.
         let reference = push("ours");
-        desk.well(&["sign", &reference, "--key", &key, "--format", format]);
+        setup.well(&["sign", &reference, "--key", &key, "--format", format]);
         cosign.verify(&reference);
-        desk.well(&["sign", &file, "--key", &key, "--format", format]);
+        setup.well(&["sign", &file, "--key", &key, "--format", format]);
         cosign.verify_file("idle.wasm");
     }
 }

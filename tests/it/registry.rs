@@ -34,8 +34,8 @@ pub(crate) const PASSWORD: &str = "mortise";
 /// The annotation with the permissions that a processor declares.
 const PERMISSIONS: &str = "dev.mortise.permissions";
 
-/// A registry, and what `mortise` is started with to reach it.
-pub(crate) struct Desk {
+/// A registry, and a folder for the files of `mortise`, which is started with access to it.
+pub(crate) struct Setup {
     pub(crate) registry: Registry,
     pub(crate) folder: tempfile::TempDir,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Said {
     error: String,
 }
 
-impl Desk {
+impl Setup {
     /// Starts a registry; `None` where there is no program for it.
     pub(crate) fn open(tests: &str) -> Option<Self> {
         let registry = Registry::start(tests)?;
@@ -142,34 +142,34 @@ fn module(folder: &str) -> PathBuf {
 
 #[test]
 fn what_is_pushed_is_pulled_and_inspected() {
-    let Some(desk) = Desk::open(TESTS) else { return };
-    let (file, reference) = (module("guests/secret-copy"), desk.reference("team/secret-copy:1"));
+    let Some(setup) = Setup::open(TESTS) else { return };
+    let (file, reference) = (module("guests/secret-copy"), setup.reference("team/secret-copy:1"));
     let file = file.to_str().unwrap();
     let pushed =
-        desk.well(&["push", file, &reference, "--description", "copies", "--revision", "abc"]);
+        setup.well(&["push", file, &reference, "--description", "copies", "--revision", "abc"]);
     let digest = pushed.trim().strip_prefix(&format!("{reference}@")).unwrap().to_owned();
     assert_eq!(
-        desk.well(&["push", file, &reference, "--description", "copies", "--revision", "abc"]),
+        setup.well(&["push", file, &reference, "--description", "copies", "--revision", "abc"]),
         pushed
     );
 
-    let pulled = desk.path("pulled.wasm");
-    let by_digest = desk.reference(&format!("team/secret-copy@{digest}"));
+    let pulled = setup.path("pulled.wasm");
+    let by_digest = setup.reference(&format!("team/secret-copy@{digest}"));
     for reference in [&reference, &by_digest] {
-        let said = desk.well(&["pull", reference, "-o", &pulled]);
+        let said = setup.well(&["pull", reference, "-o", &pulled]);
         assert!(said.contains(&digest), "{said}");
         assert_eq!(std::fs::read(&pulled).unwrap(), std::fs::read(file).unwrap());
         std::fs::remove_file(&pulled).unwrap();
     }
     let inspection: Value =
-        serde_json::from_str(&desk.well(&["inspect", &reference, "-o", "json"])).unwrap();
+        serde_json::from_str(&setup.well(&["inspect", &reference, "-o", "json"])).unwrap();
     assert_eq!(inspection["name"], "secret-copy");
     assert_eq!(inspection["image"]["reference"], pushed.trim());
     let annotations = &inspection["image"]["annotations"];
     assert_eq!(annotations["org.opencontainers.image.description"], "copies");
     assert_eq!(annotations["org.opencontainers.image.revision"], "abc");
     assert_eq!(annotations["org.opencontainers.image.title"], "secret_copy.wasm");
-    let pushed_with = desk.annotations(&reference);
+    let pushed_with = setup.annotations(&reference);
     let permissions: Value = serde_json::from_str(&pushed_with[PERMISSIONS]).unwrap();
     assert_eq!(permissions["reconciles"][0]["kind"], "SecretCopy");
     assert_eq!(permissions["reconciles"][0], inspection["reconcilers"][0]["of"]);
@@ -178,21 +178,21 @@ fn what_is_pushed_is_pulled_and_inspected() {
         assert!(!all.is_empty() && permissions[declared] == inspection[declared], "{declared}");
     }
     assert_eq!(permissions["grants"].as_array().unwrap().len(), 0);
-    let roles = desk.well(&["inspect", &reference, "--rbac", "--crds", "crds/copy.mortise.dev"]);
+    let roles = setup.well(&["inspect", &reference, "--rbac", "--crds", "crds/copy.mortise.dev"]);
     assert!(roles.contains("resources:\n  - secrets"), "{roles}");
 
     // A library has no processor, and is pushed all the same.
     let shout = module("tests/guests/shout");
-    let reference = desk.reference("team/shout:1");
-    desk.well(&["push", shout.to_str().unwrap(), &reference]);
-    assert_eq!(desk.annotations(&reference).get(PERMISSIONS), None);
+    let reference = setup.reference("team/shout:1");
+    setup.well(&["push", shout.to_str().unwrap(), &reference]);
+    assert_eq!(setup.annotations(&reference).get(PERMISSIONS), None);
 }
 
 #[test]
 fn a_folder_with_a_mortise_toml_is_built_and_pushed_with_its_libraries() {
-    let Some(desk) = Desk::open(TESTS) else { return };
+    let Some(setup) = Setup::open(TESTS) else { return };
     let announce = module("tests/guests/announce");
-    let folder = desk.folder.path().join("announcer");
+    let folder = setup.folder.path().join("announcer");
     std::fs::create_dir(&folder).unwrap();
     std::fs::copy(&announce, folder.join("source.wasm")).unwrap();
     std::fs::copy(module("tests/guests/shout"), folder.join("shout.wasm")).unwrap();
@@ -203,16 +203,16 @@ fn a_folder_with_a_mortise_toml_is_built_and_pushed_with_its_libraries() {
         std::fs::write(folder.join("mortise.toml"), text).unwrap();
     };
     let folder = folder.to_str().unwrap();
-    let push = |reference: &str| desk.run(&["push", folder, reference, "--revision", "abc"]);
+    let push = |reference: &str| setup.run(&["push", folder, reference, "--revision", "abc"]);
     let (reference, next) =
-        (desk.reference("team/announcer:1"), desk.reference("team/announcer:2"));
+        (setup.reference("team/announcer:1"), setup.reference("team/announcer:2"));
     save("['cp', 'source.wasm', 'announcer.wasm']");
     let pushed = push(&reference).well();
     assert!(pushed.starts_with(&format!("{reference}@sha256:")), "{pushed}");
-    let pulled = desk.path("pulled.wasm");
-    desk.well(&["pull", &reference, "-o", &pulled]);
+    let pulled = setup.path("pulled.wasm");
+    setup.well(&["pull", &reference, "-o", &pulled]);
     assert_eq!(std::fs::read(&pulled).unwrap(), std::fs::read(&announce).unwrap());
-    let annotations = desk.annotations(&reference);
+    let annotations = setup.annotations(&reference);
     assert_eq!(annotations[annotation::TITLE], "announcer.wasm");
     assert_eq!(annotations[annotation::VERSION], "1.0.0", "only its library says that");
     assert!(annotations.contains_key(PERMISSIONS), "{annotations:?}");
@@ -220,30 +220,30 @@ fn a_folder_with_a_mortise_toml_is_built_and_pushed_with_its_libraries() {
     save("['false']");
     let line = push(&next).line();
     assert!(line.contains("is not built: `false` failed"), "{line}");
-    let line = desk.run(&["pull", &next]).line();
+    let line = setup.run(&["pull", &next]).line();
     assert!(line.contains("answers 404 to GET manifests/2"), "nothing is pushed: {line}");
 }
 
 #[test]
 fn who_may_not_is_told_so_in_one_line() {
-    let Some(desk) = Desk::open(TESTS) else { return };
-    let (file, reference) = (module("tests/guests/idle"), desk.reference("team/idle:1"));
+    let Some(setup) = Setup::open(TESTS) else { return };
+    let (file, reference) = (module("tests/guests/idle"), setup.reference("team/idle:1"));
     let file = file.to_str().unwrap();
     let stranger = |arguments: &[&str]| {
-        let nobody = desk.folder.path().join("nobody");
-        said(desk.command(arguments).env("DOCKER_CONFIG", nobody)).line()
+        let nobody = setup.folder.path().join("nobody");
+        said(setup.command(arguments).env("DOCKER_CONFIG", nobody)).line()
     };
     let line = stranger(&["push", file, &reference]);
     assert!(line.contains(&format!("cannot push `{reference}`")), "{line}");
     assert!(line.contains("it asks for credentials, and there are none for it"), "{line}");
     let line = stranger(&["pull", &reference]);
     assert!(line.contains(&format!("cannot pull `{reference}`")), "{line}");
-    let line = desk.run(&["pull", &reference]).line();
+    let line = setup.run(&["pull", &reference]).line();
     assert!(line.contains("answers 404 to GET manifests/1 (MANIFEST_UNKNOWN"), "{line}");
-    let line = said(desk.command(&["pull", &reference]).env_remove("MORTISE_REGISTRY_CA")).line();
+    let line = said(setup.command(&["pull", &reference]).env_remove("MORTISE_REGISTRY_CA")).line();
     assert!(line.contains("does not answer: invalid peer certificate"), "{line}");
     let digest = format!("sha256:{}", "0".repeat(64));
-    let line = desk.run(&["push", file, &desk.reference(&format!("a@{digest}"))]).line();
+    let line = setup.run(&["push", file, &setup.reference(&format!("a@{digest}"))]).line();
     assert!(
         line.contains("names a digest, which follows from what is pushed: name a tag"),
         "{line}"
@@ -276,17 +276,17 @@ async fn the_environment_names_a_proxy_and_what_is_asked_without_it() {
 
 #[test]
 fn credentials_come_from_the_helper_that_docker_names() {
-    let Some(desk) = Desk::open(TESTS) else { return };
-    let (host, reference) = (desk.registry.host(), desk.reference("team/idle:1"));
-    desk.well(&["push", module("tests/guests/idle").to_str().unwrap(), &reference]);
+    let Some(setup) = Setup::open(TESTS) else { return };
+    let (host, reference) = (setup.registry.host(), setup.reference("team/idle:1"));
+    setup.well(&["push", module("tests/guests/idle").to_str().unwrap(), &reference]);
     let given = r#"echo '{"ServerURL": "x", "Username": "user", "Secret": "secret"}'"#;
     let is_asked = format!(r#"[ "$1" = get ] && [ "$(cat)" = {host} ]"#);
-    desk.add_helper("knows", &format!("{is_asked} && {given}"));
+    setup.add_helper("knows", &format!("{is_asked} && {given}"));
     let not_found = "echo 'credentials not found in native keychain'; exit 1";
-    desk.add_helper("lacks", &format!("cat > /dev/null; {not_found}"));
+    setup.add_helper("lacks", &format!("cat > /dev/null; {not_found}"));
     // Neither reads what it is asked.
-    desk.add_helper("fails", "echo 'the keychain is locked'; exit 1");
-    desk.add_helper("babbles", "echo secret");
+    setup.add_helper("fails", "echo 'the keychain is locked'; exit 1");
+    setup.add_helper("babbles", "echo secret");
 
     let own = docker_config(&host)["auths"].clone();
     let suffices = [
@@ -296,7 +296,7 @@ fn credentials_come_from_the_helper_that_docker_names() {
         json!({"credHelpers": {&host: "lacks"}, "auths": own}),
     ];
     for config in suffices {
-        let said = desk.pull_with(&config, &reference);
+        let said = setup.pull_with(&config, &reference);
         assert_eq!(said.code, Some(0), "{config}: {said:?}");
     }
     let cases = [
@@ -307,7 +307,7 @@ fn credentials_come_from_the_helper_that_docker_names() {
     ];
     for (helper, expected) in cases {
         for config in [json!({"credHelpers": {&host: helper}}), json!({"credsStore": helper})] {
-            let line = desk.pull_with(&config, &reference).line();
+            let line = setup.pull_with(&config, &reference).line();
             assert!(line.contains(&format!("cannot pull `{reference}`: ")), "{line}");
             assert!(line.contains(expected) && !line.contains("secret"), "{line}");
         }
@@ -316,13 +316,13 @@ fn credentials_come_from_the_helper_that_docker_names() {
 
 #[test]
 fn what_the_second_of_two_modules_asks_for_more_is_shown() {
-    let Some(desk) = Desk::open(TESTS) else { return };
+    let Some(setup) = Setup::open(TESTS) else { return };
     let (idle, copy) = (module("tests/guests/idle"), module("guests/secret-copy"));
-    let reference = desk.reference("team/idle:1");
-    desk.well(&["push", idle.to_str().unwrap(), &reference]);
+    let reference = setup.reference("team/idle:1");
+    setup.well(&["push", idle.to_str().unwrap(), &reference]);
     let crds = ["--crds", "crds/copy.mortise.dev"];
     let diff = |before: &str, after: &str, rest: &[&str]| {
-        desk.run(&[&["diff", before, after][..], &crds, rest].concat())
+        setup.run(&[&["diff", before, after][..], &crds, rest].concat())
     };
     let same = diff(&reference, idle.to_str().unwrap(), &[]).well();
     assert_eq!(same.matches("  as before").count(), 4, "{same}");
@@ -346,34 +346,34 @@ fn what_the_second_of_two_modules_asks_for_more_is_shown() {
 
 #[test]
 fn what_is_signed_is_verified_in_a_registry_and_beside_a_file() {
-    let Some(desk) = Desk::open(TESTS) else { return };
+    let Some(setup) = Setup::open(TESTS) else { return };
     let idle = module("tests/guests/idle");
-    let file = desk.path("idle.wasm");
+    let file = setup.path("idle.wasm");
     std::fs::copy(idle, &file).unwrap();
-    let reference = desk.reference("team/idle:1");
-    let pushed = desk.well(&["push", &file, &reference]);
+    let reference = setup.reference("team/idle:1");
+    let pushed = setup.well(&["push", &file, &reference]);
     for what in [&reference, &file] {
-        let line = desk.run(&["verify", what, "--key", PUBLIC]).line();
+        let line = setup.run(&["verify", what, "--key", PUBLIC]).line();
         assert!(line.contains("it has no signature; one by a key of these"), "{line}");
     }
     for format in ["bundle", "tag"] {
-        assert_eq!(desk.well(&["sign", &reference, "--key", KEY, "--format", format]), pushed);
+        assert_eq!(setup.well(&["sign", &reference, "--key", KEY, "--format", format]), pushed);
         assert_eq!(
-            desk.well(&["sign", &file, "--key", KEY, "--format", format]).trim(),
+            setup.well(&["sign", &file, "--key", KEY, "--format", format]).trim(),
             format!("{file}.sig")
         );
         for what in [&reference, &file] {
-            let said = desk.well(&["verify", what, "--key", OTHER, "--key", PUBLIC]);
+            let said = setup.well(&["verify", what, "--key", OTHER, "--key", PUBLIC]);
             assert!(said.contains("is signed by "), "{said}");
-            let line = desk.run(&["verify", what, "--key", OTHER]).line();
+            let line = setup.run(&["verify", what, "--key", OTHER]).line();
             assert!(line.contains("by none of the keys"), "{line}");
         }
     }
     std::fs::write(&file, "other bytes").unwrap();
-    desk.run(&["verify", &file, "--key", PUBLIC]).line();
+    setup.run(&["verify", &file, "--key", PUBLIC]).line();
     let line =
-        said(desk.command(&["sign", &file, "--key", KEY]).env("COSIGN_PASSWORD", "x")).line();
+        said(setup.command(&["sign", &file, "--key", KEY]).env("COSIGN_PASSWORD", "x")).line();
     assert!(line.contains("its password is another one: set COSIGN_PASSWORD"), "{line}");
-    let line = desk.run(&["sign", &file, "--key", PUBLIC]).line();
+    let line = setup.run(&["sign", &file, "--key", PUBLIC]).line();
     assert!(line.contains("it holds no private key in PKCS #8"), "{line}");
 }

@@ -14,6 +14,7 @@ use std::{
     path::{Path, PathBuf},
     process::{self, Command},
     sync::OnceLock,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -33,6 +34,8 @@ use crate::go;
 
 /// The tests named in the message that Go is missing.
 const TESTS: &str = "the tests that need a control plane";
+/// Timeout that only a fault reaches.
+const SERVED_TIMEOUT: Duration = Duration::from_mins(1);
 /// The controllers that act only on deleted objects and on RBAC.
 const FEW_CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,disruption-controller,\
     clusterrole-aggregation-controller";
@@ -256,6 +259,36 @@ impl Cluster {
         let typed = Api::all(self.client().await?);
         for name in definitions.iter().filter_map(|of| of.pointer("/metadata/name")?.as_str()) {
             await_condition(typed.clone(), name, conditions::is_crd_established()).await?;
+        }
+        tokio::time::timeout(SERVED_TIMEOUT, self.served(definitions)).await?
+    }
+
+    /// Waits until the API server's discovery lists the versions of definitions, which is a moment
+    /// after they are established.
+    async fn served(&self, definitions: &[Value]) -> Result<()> {
+        let client = self.client().await?;
+        for definition in definitions {
+            let text = |value: &Value, at: &str| {
+                value.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned()
+            };
+            let (group, plural) =
+                (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
+            let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+            let served = versions
+                .into_iter()
+                .flatten()
+                .filter(|of| of.get("served") == Some(&Value::Bool(true)));
+            for version in served {
+                let version = format!("{group}/{}", text(version, "/name"));
+                let is_listed = async || match client.list_api_group_resources(&version).await {
+                    Ok(list) => list.resources.iter().any(|of| of.name == plural),
+                    Err(_) => false,
+                };
+                // Discovery cannot be watched.
+                while !is_listed().await {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
         }
         Ok(())
     }

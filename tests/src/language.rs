@@ -20,7 +20,6 @@ pub enum Language {
 // === impl Language ===
 
 impl Language {
-    /// The languages.
     pub const ALL: [Self; 2] = [Self::Python, Self::TypeScript];
 
     /// Returns the word of `mortise new --language`.

@@ -26,7 +26,6 @@ const PASSWORDS: &str = "user:$2y$04$grYn8uT7QSuiVpBG8egFtumKrOGca7At9z3.S8RrKNA
 const CERTIFICATE: &str = include_str!("../../host/src/oci/tests/tls/server.pem");
 const KEY: &str = include_str!("../../host/src/oci/tests/tls/server.key");
 const AUTHORITY: &str = include_str!("../../host/src/oci/tests/tls/ca.pem");
-/// The program.
 const PROGRAM: &str = "docker-registry";
 
 /// A registry that runs. It is ended when this is dropped.

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_with_v1beta1_rights_are_handed_on() {
+    fn only_with_v1beta1_rights_are_granted() {
         assert!(describe(&Config::default()).unwrap().grants.is_empty());
         let images =
             Images { oathkeeper: "a".into(), oathkeeper_maester: "b".into(), busybox: "c".into() };

@@ -37,7 +37,7 @@ const NOT_STARTED: &str = "Oathkeeper did not start successfully";
 const VERBS: [&str; 8] =
     ["deletecollection", "create", "delete", "get", "list", "patch", "update", "watch"];
 
-/// Returns the rules that the role of Oathkeeper Maester hands on.
+/// Returns the rules of the role of Oathkeeper Maester, which the processor grants.
 pub fn grants() -> [GrantedRule; 1] {
     [GrantedRule::new(["oathkeeper.ory.sh"], ["rules"], VERBS)]
 }

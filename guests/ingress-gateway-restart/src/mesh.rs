@@ -10,6 +10,8 @@ use crate::record::Settings;
 pub(crate) const NAME: &str = "istio";
 /// The fields that are read of it.
 pub(crate) const FIELDS: [&str; 1] = ["data.mesh"];
+/// The trust domain of a mesh for which none is set: the template's.
+const DEFAULT_TRUST_DOMAIN: &str = "cluster.local";
 
 /// Returns whether the mesh has the wanted settings. A restart before that would change nothing.
 ///
@@ -28,20 +30,21 @@ pub(crate) fn has(wanted: &Settings, host: &Host) -> Result<bool, Error> {
     }
 }
 
-/// Returns whether the settings of a mesh are the wanted ones. A trust domain that nobody asked for
-/// is the template's.
+/// Returns whether the settings of a mesh are the wanted ones.
 fn matches(mesh: &Value, wanted: &Settings) -> bool {
     let topology = |key: &str| mesh.pointer(&format!("/defaultConfig/gatewayTopology/{key}"));
     let proxies = topology("numTrustedProxies").and_then(Value::as_i64);
     let details = topology("forwardClientCertDetails").and_then(Value::as_str);
     let trust_domain = mesh.pointer("/trustDomain").and_then(Value::as_str);
+    let wanted_trust_domain = wanted.trust_domain.as_deref();
     let regexps = mesh.pointer("/defaultConfig/proxyStatsMatcher/inclusionRegexps");
     let mut regexps: Vec<&str> =
         regexps.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
     regexps.sort_unstable();
     proxies.unwrap_or_default() == wanted.num_trusted_proxies.unwrap_or_default()
         && details == wanted.forward_client_cert_details.as_deref()
-        && wanted.trust_domain.as_deref().is_none_or(|wanted| trust_domain == Some(wanted))
+        && trust_domain.unwrap_or(DEFAULT_TRUST_DOMAIN)
+            == wanted_trust_domain.unwrap_or(DEFAULT_TRUST_DOMAIN)
         && regexps == wanted.inclusion_regexps
 }
 
@@ -85,5 +88,21 @@ mod tests {
         let zero = Settings { num_trusted_proxies: Some(0), ..Settings::default() };
         assert!(matches(&default, &Settings::default()) && matches(&default, &zero));
         assert!(!matches(&mesh, &Settings::default()), "settings that were taken away");
+    }
+
+    #[test]
+    fn a_trust_domain_that_is_not_set_is_the_default_one() {
+        let cases = [
+            (json!({"trustDomain": "one.example.com"}), None, false),
+            (json!({"trustDomain": "cluster.local"}), None, true),
+            (json!({}), None, true),
+            (json!({}), Some("cluster.local"), true),
+            (json!({}), Some("one.example.com"), false),
+        ];
+        for (mesh, wanted, expected) in cases {
+            let trust_domain = wanted.map(str::to_owned);
+            let settings = Settings { trust_domain, ..Settings::default() };
+            assert_eq!(matches(&mesh, &settings), expected, "{mesh} {wanted:?}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The rules that the processor hands on: those of all roles that the library can make.
+//! The rules that the processor grants: those of all roles that the library can make.
 
 use istio::{
     api::IstioSpec,

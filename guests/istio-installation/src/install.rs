@@ -59,8 +59,8 @@ pub(crate) fn install<R: Rendering>(run: &Run) -> Result<Outcome, Stop> {
     })
 }
 
-fn failed(description: String) -> Stop {
-    Summary::error(condition::INSTALL_UNINSTALL_FAILED, description).into()
+fn failed(description: String) -> Summary {
+    Summary::error(condition::INSTALL_UNINSTALL_FAILED, description)
 }
 
 /// Returns whether the control plane was installed by somebody else: nothing says that it was this
@@ -102,15 +102,16 @@ impl Target {
         };
         let operator = merge::merge(&input).map_err(|error| {
             let description = format!("Could not merge Istio operator configuration: {error}");
-            Summary::error(condition::MISCONFIGURED, description)
+            Stop::Held(Summary::error(condition::MISCONFIGURED, description))
         })?;
         if is_of_others(run)? {
-            return Err(failed(format!(
+            let description = format!(
                 "{FAILED}: Deployment {ISTIO_NAMESPACE}/{CONTROL_PLANE} was installed by somebody else, remove that Istio first"
-            )));
+            );
+            return Err(failed(description).into());
         }
         let components = render::render::<R>(&operator, surroundings.version.as_ref(), &release)
-            .map_err(|error| failed(format!("{FAILED}: {error}")))?;
+            .map_err(|error| Stop::Held(failed(format!("{FAILED}: {error}"))))?;
         Ok(Self { tag, components, last })
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `describe`, `kind`, `grants` | the declared reads and writes; the rules that are handed on |
+//! | `describe`, `kind`, `grants` | the declared reads and writes; the rules that the processor grants |
 //! | [`config`] | the configuration |
 //! | `reconcile` | the order of checks, and what is refused |
 //! | `surroundings` | reads about the cluster |

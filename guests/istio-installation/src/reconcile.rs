@@ -25,6 +25,9 @@ pub(crate) struct Run<'a> {
 pub(crate) enum Stop {
     /// The state says why.
     Told(Summary),
+    /// The state says why, and the resource gets the finalizer, which the original adds before it
+    /// merges.
+    Held(Summary),
     /// A read has no answer.
     Read(Error),
 }
@@ -70,6 +73,7 @@ pub(crate) fn reconcile<R: Rendering>(
     match outcome {
         Ok(outcome) => Ok(outcome),
         Err(Stop::Told(summary)) => Ok(run.told(summary)),
+        Err(Stop::Held(summary)) => Ok(run.told(summary).finalizers([FINALIZER])),
         Err(Stop::Read(error)) => Err(unread(&run, error)),
     }
 }

@@ -517,6 +517,27 @@ fn the_library_says_what_it_refuses() {
     settle(&stub);
     assert_eq!(describe_failure(&stub), "the trust domain is refused");
     assert_eq!(get(&stub, "v1", "Namespace", ISTIO_NAMESPACE), None);
+    // The original has added its finalizer by then.
+    assert_eq!(stub.object(&reference()).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
+    stub.delete("Istio/kyma-system/default");
+    settle(&stub);
+    assert_eq!(stub.object(&reference()), None);
+}
+
+#[test]
+fn a_resource_that_cannot_be_merged_is_held_as_by_the_original() {
+    let stub = cluster([istio()]).declared(Installation::describe(&Config::default()).unwrap());
+    let mut wrong = istio();
+    // An API server that checks the definition would refuse it.
+    let resources = json!({"limits": {"cpu": "much"}});
+    wrong["spec"] = json!({"components": {"pilot": {"k8s": {"resources": resources}}}});
+    let request = mortise_sdk::testing::request_for(&wrong);
+    let outcome = Installation::reconcile(&request, &Config::default(), &stub.host()).unwrap();
+    let status: Value = serde_json::from_str(&outcome.status.unwrap()).unwrap();
+    let reason = &status["status"]["conditions"][0]["reason"];
+    assert_eq!(reason, "IstioCustomResourceMisconfigured");
+    assert_eq!(outcome.finalizers, Some(vec![FINALIZER.to_owned()]));
+    assert!(outcome.apply.is_empty());
 }
 
 #[test]

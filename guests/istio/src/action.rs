@@ -18,18 +18,14 @@ const OF_A_JOB: &str = "pod sidecar could not be updated because it is owned by 
 /// An object by its kind, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Object {
-    /// The kind.
     pub kind: String,
-    /// The namespace.
     pub namespace: String,
-    /// The name.
     pub name: String,
 }
 
 /// A Pod that has to be restarted by hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// The Pod.
     pub pod: Object,
     /// The reason.
     pub message: &'static str,

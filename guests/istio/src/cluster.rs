@@ -67,9 +67,7 @@ pub struct Objects<'a> {
 /// The facts about a cluster that decide on the installation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cluster {
-    /// The size.
     pub size: Size,
-    /// The provider.
     pub provider: Provider,
     /// The cluster has IPv4 and IPv6, and the flavour is experimental.
     pub dual_stack: bool,

@@ -17,7 +17,6 @@ const ZTUNNEL: &str = "ztunnel";
 pub struct Image {
     /// The registry with the path, up to the last slash.
     pub registry: String,
-    /// The name.
     pub name: String,
     /// The tag, with the digest if there is one.
     pub tag: String,

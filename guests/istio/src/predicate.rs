@@ -39,7 +39,6 @@ pub enum Phase {
 pub struct Expected {
     /// The reference of the image.
     pub image: String,
-    /// The resources.
     pub resources: SidecarResources,
     prometheus_merge: bool,
     status_port: String,

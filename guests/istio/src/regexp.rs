@@ -187,7 +187,12 @@ impl<'a> Parser<'a> {
             return Err(format!("invalid repeat count: `{operator}`"));
         }
         self.rest = rest;
-        self.repeat(before, most.unwrap_or(least))
+        self.repeat(before, most.unwrap_or(least))?;
+        if most == Some(0) {
+            // Go counts no repetitions within one that takes nothing.
+            self.group().last = Some(1);
+        }
+        Ok(())
     }
 
     fn class(&mut self) -> Result<(), String> {
@@ -200,7 +205,9 @@ impl<'a> Parser<'a> {
         if let Some(literal) = self.rest.strip_prefix("\\Q") {
             let (literal, rest) = literal.split_once("\\E").unwrap_or((literal, ""));
             self.rest = rest;
-            if !literal.is_empty() {
+            if literal.is_empty() {
+                self.group().operator = None;
+            } else {
                 self.group().item(1);
             }
             return Ok(());

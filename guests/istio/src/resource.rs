@@ -83,11 +83,12 @@ impl Plan {
 
 /// Returns the port of the API server's Pods, as far as it is known.
 ///
-/// The original takes a port with a name for port 0, which no network policy may have.
+/// The original takes a port with a name, and one that is not set, for port 0, which no network
+/// policy may have.
 fn api_port(api_server: Option<&Service>) -> i64 {
     let ports = api_server.map(|service| service.spec.ports.as_slice()).unwrap_or_default();
     let port = ports.iter().find(|port| port.name == "https");
-    port.and_then(|port| port.target_port.as_i64()).unwrap_or(443)
+    port.and_then(|port| port.target_port.as_i64()).filter(|port| *port != 0).unwrap_or(443)
 }
 
 /// Returns the labels of objects of the operator.

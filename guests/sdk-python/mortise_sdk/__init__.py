@@ -115,7 +115,7 @@ class WriteRule:
 
 @dataclass
 class GrantedRule:
-    """A rule that the processor hands on in roles that it writes or binds."""
+    """A rule that the processor grants in roles that it writes or binds."""
 
     api_groups: list[str] = field(default_factory=list)
     resources: list[str] = field(default_factory=list)

@@ -16,7 +16,8 @@ const VERSION: &str = "{version}";
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
     /// The image of sidecars; `{version}` stands for the version of the installed Istio, such as
-    /// 1.30.2. Without a value: `proxyv2` with the registry and tag of istiod's image.
+    /// 1.30.2. Without a value: the image in the injector's values, or `proxyv2` with the registry
+    /// and tag of istiod's image if they name none with a registry.
     pub proxy_image: Option<String>,
     /// Accepts experimental features in the Istio resource.
     pub experimental: bool,
@@ -82,14 +83,23 @@ impl Config {
         Duration::from_mins(self.resync_minutes.into())
     }
 
-    /// Returns the image of sidecars, given that of istiod and its version.
+    /// Returns the image of sidecars, given the one that the injector's values name, that of istiod,
+    /// and its version.
     ///
     /// # Errors
     ///
-    /// Fails if neither the configuration nor istiod tells it.
-    pub(crate) fn image(&self, istiod: Option<&str>, version: &Version) -> Result<String, String> {
+    /// Fails if neither the configuration nor the injector nor istiod tells it.
+    pub(crate) fn image(
+        &self,
+        injected: Option<&str>,
+        istiod: Option<&str>,
+        version: &Version,
+    ) -> Result<String, String> {
         if let Some(image) = &self.proxy_image {
             return Ok(image.replace(VERSION, &version.clone().without_flavour().to_string()));
+        }
+        if let Some(image) = injected {
+            return Ok(image.to_owned());
         }
         let istiod =
             Image::parse(istiod.ok_or("there is no istiod to tell the image of sidecars")?)?;
@@ -102,18 +112,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_goes_into_the_image() {
+    fn the_image_is_configured_or_that_of_the_injector_or_told_by_istiod() {
         let version = Version::parse("1.30.2-distroless").unwrap();
-        let image = |proxy_image: Option<&str>, istiod| {
+        let image = |proxy_image: Option<&str>, injected: Option<&str>, istiod: Option<&str>| {
             let proxy_image = proxy_image.map(str::to_owned);
-            Config { proxy_image, ..Config::default() }.image(istiod, &version)
+            Config { proxy_image, ..Config::default() }.image(injected, istiod, &version)
         };
         let istiod = "example.com/istio/pilot:1.30.2-distroless@sha256:0";
         let expected = Ok("example.com/istio/proxyv2:1.30.2-distroless".to_owned());
-        assert_eq!(image(None, Some(istiod)), expected);
-        let own = image(Some("example.com/proxy-fips:{version}-1@sha256:0"), Some(istiod));
+        assert_eq!(image(None, None, Some(istiod)), expected);
+        let injected = "example.com/istio/istio-proxy-fips:1.30.2-1@sha256:0";
+        assert_eq!(image(None, Some(injected), Some(istiod)).as_deref(), Ok(injected));
+        let own = Some("example.com/proxy-fips:{version}-1@sha256:0");
+        let own = image(own, Some(injected), Some(istiod));
         assert_eq!(own.as_deref(), Ok("example.com/proxy-fips:1.30.2-1@sha256:0"));
-        assert!(image(None, None).is_err() && image(None, Some("pilot")).is_err());
+        assert!(image(None, None, None).is_err() && image(None, None, Some("pilot")).is_err());
     }
 
     #[test]

@@ -79,19 +79,28 @@ impl Mesh {
         let features = Features::read(features.as_ref()).map_err(Unknown::Failed)?;
         let mesh = map(ISTIO_NAMESPACE, MESH, MESH_FIELD)?;
         let mesh = mesh.as_ref().and_then(|mesh| mesh.data.get("mesh"));
-        let image = config.image(istiod(&pods), &version).map_err(Unknown::NotYet)?;
-        let mesh = mesh.map(String::as_str);
-        let input = predicate::Input { istio, size, features, image: &image, mesh };
-        let expected = Expected::of(&input).map_err(Unknown::NotYet)?;
-        let mesh = mesh.and_then(|text| serde_saphyr::from_str::<Value>(text).ok());
-        is_in_force(mesh.as_ref(), &istio.spec).map_err(Unknown::NotYet)?;
         let injector = map(ISTIO_NAMESPACE, INJECTOR, INJECTOR_FIELD)?;
         let values = injector.as_ref().and_then(|injector| injector.data.get("values"));
         let values = values.and_then(|text| serde_json::from_str::<Value>(text).ok());
-        injects(values.as_ref(), &expected).map_err(Unknown::NotYet)?;
+        let image = config
+            .image(injected(values.as_ref()), istiod(&pods), &version)
+            .map_err(Unknown::NotYet)?;
+        let mesh = mesh.map(String::as_str);
+        let input = predicate::Input { istio, size, features, image: &image, mesh };
+        let expected = Expected::of(&input).map_err(Unknown::Failed)?;
+        let mesh = mesh.and_then(|text| serde_saphyr::from_str::<Value>(text).ok());
+        is_in_force(mesh.as_ref(), &istio.spec).map_err(Unknown::NotYet)?;
+        injects(values.as_ref(), &expected, features).map_err(Unknown::NotYet)?;
         let settings = settings(&expected, istio, features, status_port(mesh.as_ref()));
         Ok(Self { expected, settings })
     }
+}
+
+/// Returns the image that the injector's values name. A name without a registry is completed by the
+/// injector, so it tells nothing.
+fn injected(values: Option<&Value>) -> Option<&str> {
+    let image = values?.pointer("/global/proxy/image").and_then(Value::as_str);
+    image.filter(|image| image.contains('/'))
 }
 
 /// Returns the image of istiod.
@@ -151,21 +160,21 @@ fn is_in_force(mesh: Option<&Value>, spec: &IstioSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that the injector makes sidecars with the image and resources that are expected, as far
-/// as its values tell.
-fn injects(values: Option<&Value>, expected: &Expected) -> Result<(), String> {
-    let Some(proxy) = values.and_then(|values| values.pointer("/global/proxy")) else {
-        return Ok(());
-    };
-    // A name without a registry is completed by the injector.
-    let image = proxy.get("image").and_then(Value::as_str).filter(|image| image.contains('/'));
-    if image.is_some_and(|image| image != expected.image) {
+/// Checks that the injector makes sidecars with the image and resources that are expected, and for
+/// the wanted way of redirecting traffic, as far as its values tell.
+fn injects(values: Option<&Value>, expected: &Expected, features: Features) -> Result<(), String> {
+    let cni = values.and_then(|values| values.pointer("/pilot/cni/enabled"));
+    if cni == Some(&features.disable_cni.into()) {
+        return Err("the injector makes sidecars for the other mode of CNI".to_owned());
+    }
+    if injected(values).is_some_and(|image| image != expected.image) {
         return Err(format!(
             "the injector makes sidecars of another image than {}",
             expected.image
         ));
     }
-    let Some(resources) = proxy.get("resources") else { return Ok(()) };
+    let resources = values.and_then(|values| values.pointer("/global/proxy/resources"));
+    let Some(resources) = resources else { return Ok(()) };
     let Ok(resources) = serde_json::from_value::<ContainerResources>(resources.clone()) else {
         return Ok(());
     };

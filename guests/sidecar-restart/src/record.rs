@@ -78,7 +78,6 @@ pub(crate) fn prometheus(config: &Config, port: i64) -> Value {
 // === impl Causes ===
 
 impl Causes {
-    /// Adds a cause.
     pub fn add(&mut self, cause: Cause) {
         self.0 |= 1 << cause as u8;
     }

@@ -82,7 +82,6 @@ pub struct Replacements(pub(crate) BTreeMap<Owner, (Pod, Vec<u64>)>);
 /// An owner of Pods: its namespace, kind and name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
-    /// The namespace.
     pub namespace: String,
     /// The kind; empty for a Pod without owner.
     pub kind: String,
@@ -95,7 +94,6 @@ pub struct Owner {
 pub struct Group {
     /// The phase in which they are restarted.
     pub phase: Phase,
-    /// The owner.
     pub owner: Owner,
     /// The first Pod, reduced to its name and its first owner.
     pub first: Pod,
@@ -106,9 +104,7 @@ pub struct Group {
 /// A Pod that is to be restarted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Affected {
-    /// The name.
     pub name: String,
-    /// The uid.
     pub uid: Option<String>,
     /// The time of its creation, in Unix time in milliseconds.
     pub created: Option<u64>,

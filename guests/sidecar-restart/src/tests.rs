@@ -3,7 +3,10 @@ mod fixture;
 use std::{collections::BTreeMap, time::Duration};
 
 use istio::{action::RESTARTED_AT, last_applied};
-use mortise_sdk::{Action, ObjectRef, WriteFailure, testing::Stub};
+use mortise_sdk::{
+    Action, ObjectRef, WriteFailure,
+    testing::{Stub, request_for},
+};
 use serde_json::{Value, json};
 
 use self::fixture::{
@@ -129,13 +132,7 @@ fn the_settings_that_the_original_applied_restart_nothing() {
 
 #[test]
 fn nothing_is_restarted_before_the_injector_makes_what_is_expected() {
-    let values = |image: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "istio-sidecar-injector", "namespace": "istio-system"},
-            "data": {"values": json!({"global": {"proxy": {"image": image}}}).to_string()},
-        })
-    };
+    let values = |image: &str| injector_values(&json!({"global": {"proxy": {"image": image}}}));
     let cluster = Cluster::new([deployment("shop", "web", 1, OLD), vec![values(OLD)]].concat());
     cluster.run();
     assert_eq!(cluster.all_restarted(), BTreeMap::new());
@@ -143,6 +140,53 @@ fn nothing_is_restarted_before_the_injector_makes_what_is_expected() {
     cluster.add(values(IMAGE));
     cluster.run();
     assert_eq!(cluster.all_restarted().len(), 1);
+}
+
+#[test]
+fn nothing_is_restarted_before_the_injector_has_switched_the_cni_plugin_too() {
+    let values = |enabled: bool| injector_values(&json!({"pilot": {"cni": {"enabled": enabled}}}));
+    let mut objects = deployment("shop", "web", 1, IMAGE);
+    for pod in objects.iter_mut().filter(|object| object["kind"] == "Pod") {
+        pod["spec"]["initContainers"] = json!([{"name": "istio-validation", "image": IMAGE}]);
+    }
+    let cluster = Cluster::new([objects, vec![values(true)]].concat());
+    cluster.run();
+    cluster.add(json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "istio-features", "namespace": "kyma-system"},
+        "data": {"features": r#"{"disableCni": true}"#},
+    }));
+    assert_eq!(cluster.run().changes, [], "the injector still relies on the plugin");
+    cluster.add(values(false));
+    cluster.run();
+    assert_eq!(cluster.all_restarted().len(), 1);
+}
+
+#[test]
+fn without_a_configured_image_that_of_the_injector_counts() {
+    let image = "example.com/istio/istio-proxy-fips:1.30.2-1@sha256:0";
+    let values = injector_values(&json!({"global": {"proxy": {"image": image}}}));
+    let workloads =
+        [deployment("shop", "old", 1, OLD), deployment("shop", "new", 1, image)].concat();
+    let cluster = Cluster::new([workloads, vec![values]].concat());
+    cluster.stub.reconcile::<Sidecars>(&reference(), "{}");
+    assert_eq!(cluster.all_restarted().into_keys().collect::<Vec<_>>(), ["Deployment/shop/old"]);
+}
+
+#[test]
+fn a_quantity_that_cannot_be_read_is_an_error() {
+    let cluster = Cluster::new(deployment("shop", "web", 1, OLD));
+    let mut istio = cluster.istio();
+    // An API server that checks the definition would refuse it.
+    let resources = json!({"limits": {"cpu": "much"}});
+    istio["spec"] = json!({"components": {"proxy": {"k8s": {"resources": resources}}}});
+    let request = request_for(&istio);
+    let outcome = Sidecars::reconcile(&request, &Config::default(), &cluster.stub.host()).unwrap();
+    let status: Value = serde_json::from_str(&outcome.status.unwrap()).unwrap();
+    let condition = &status["status"]["conditions"][0];
+    assert_eq!(condition["reason"], "ProxySidecarRestartFailed");
+    let message = condition["message"].as_str().unwrap();
+    assert!(message.contains("quantities must match the regular expression"), "{message}");
 }
 
 #[test]
@@ -751,6 +795,15 @@ fn an_eviction_that_a_budget_refuses_is_tried_again() {
     let changes = cluster.run().changes;
     assert!(changes.iter().any(|change| change.action == "evict"), "{changes:?}");
     assert_eq!(cluster.run().changes, []);
+}
+
+/// Returns the `ConfigMap` with the values of the injector.
+fn injector_values(values: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "istio-sidecar-injector", "namespace": "istio-system"},
+        "data": {"values": values.to_string()},
+    })
 }
 
 /// Returns a stub that holds these objects and answers in small pages.

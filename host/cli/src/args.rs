@@ -35,40 +35,40 @@ pub enum Command {
     /// Builds a guest and runs it against a Kubernetes API in memory that kubectl can use.
     #[command(after_long_help = help::DEV)]
     Dev(DevArgs),
-    /// Reconciles given objects in memory until nothing changes any more, and prints what is there
-    /// afterwards.
+    /// Reconciles given objects in memory until nothing changes any more, and prints the result.
     #[command(after_long_help = help::SIMULATE)]
     Simulate(SimulateArgs),
-    /// Says what a processor is and what it touches, or prints the Roles that it needs.
+    /// Prints what a processor reconciles, reads and writes, or the Roles that it needs.
     #[command(after_long_help = help::INSPECT)]
     Inspect(InspectArgs),
-    /// Measures what calls of a processor cost, on given objects; two modules side by side.
+    /// Measures the cost of a processor's calls on given objects; compares two modules.
     #[command(after_long_help = help::BENCH)]
     Bench(BenchArgs),
-    /// Makes machine code of a component, within limits: what `mortise run` starts for each module.
+    /// Compiles a component to machine code, within limits; `mortise run` starts it for each
+    /// module.
     #[command(after_long_help = host_help::COMPILE)]
     Compile(ChildArgs),
-    /// Checks a configuration against a schema, within limits: what `mortise run` starts for each
-    /// processor that declares one.
+    /// Checks a configuration against a schema, within limits; `mortise run` starts it for each
+    /// processor that declares a schema.
     #[command(hide = true, after_long_help = host_help::CHECK_CONFIG)]
     CheckConfig(ChildArgs),
-    /// Prints a script with which a shell completes the command line.
+    /// Prints a completion script for a shell.
     #[command(after_long_help = help::COMPLETION)]
     Completion(CompletionArgs),
-    /// Makes a guest that builds, passes its tests and runs in `mortise dev`.
+    /// Creates a guest that builds, passes its tests and runs in `mortise dev`.
     #[command(after_long_help = help::NEW)]
     New(NewArgs),
     /// Runs a guest's cases against its component.
     #[command(after_long_help = help::TEST)]
     Test(TestArgs),
-    /// Puts a component into a registry.
+    /// Pushes a component to a registry.
     #[command(after_long_help = help::PUSH)]
     Push(PushArgs),
-    /// Gets a component from a registry.
+    /// Pulls a component from a registry.
     #[command(after_long_help = help::PULL)]
     Pull(PullArgs),
-    /// Shows what the second of two modules asks for that the first did not, and the other way
-    /// round.
+    /// Compares two modules: their permissions, the rules that they grant, their kinds, imports and
+    /// sizes.
     #[command(after_long_help = help::DIFF)]
     Diff(DiffArgs),
     /// Signs a component in a registry, or a file, as cosign does.
@@ -104,11 +104,12 @@ pub struct PushArgs {
     /// The description of the component; the one in the guest's Cargo.toml if absent.
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
-    /// The revision of the sources; that of the git checkout that holds the module, if there is
-    /// one, if absent.
+    /// The revision of the sources; if absent, that of the git checkout that holds the module, if
+    /// there is one.
     #[arg(long, value_name = "TEXT")]
     pub revision: Option<String>,
-    /// The processor's configuration: a YAML or JSON file. What it declares may depend on it.
+    /// The processor's configuration: a YAML or JSON file. The processor's declarations may depend
+    /// on it.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The options of the call that asks the module what it declares.
@@ -166,7 +167,7 @@ pub struct LibraryFile {
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Debug, clap::Args)]
 pub struct DevArgs {
-    /// The guests' folders: those that hold their Cargo.toml or mortise.toml.
+    /// The folders of the guests, each with a Cargo.toml or mortise.toml.
     #[arg(required_unless_present = "api_only", value_name = "GUEST_DIR")]
     pub guests: Vec<PathBuf>,
     /// The port on 127.0.0.1; a free one if absent.
@@ -182,11 +183,11 @@ pub struct DevArgs {
     /// Folders of CRDs that are installed besides those that the guest names; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub crds: Vec<PathBuf>,
-    /// The processor's configuration: a YAML or JSON file; of several guests `PACKAGE=FILE` for
+    /// The processor's configuration: a YAML or JSON file; for several guests, `PACKAGE=FILE` for
     /// each.
     #[arg(long, value_name = "FILE")]
     pub config: Vec<String>,
-    /// The file or folder whose objects are there at the start, as they were stored, with their
+    /// The file or folder of the objects that exist at the start, as they were stored, with their
     /// status; the examples are not applied.
     #[arg(long, value_name = "DIR")]
     pub load: Option<PathBuf>,
@@ -194,15 +195,15 @@ pub struct DevArgs {
     /// with --show-secrets.
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
-    /// Makes a Pod for each replica of Deployments, `StatefulSets` and `DaemonSets`, and marks all
-    /// of these ready, as the controllers and a kubelet would.
+    /// Creates a Pod for each replica of Deployments, `StatefulSets` and `DaemonSets`, and marks
+    /// all of these ready, as the controllers and a kubelet would.
     #[arg(long)]
     pub ready: bool,
-    /// Prints lines, instead of the live view; so it does where standard output is no terminal.
+    /// Prints lines instead of the live view; the default if standard output is not a terminal.
     #[arg(long)]
     pub plain: bool,
-    /// Answers `/livez`, `/readyz` and `/metrics` of the host there: `127.0.0.1:9090`, say; nowhere
-    /// if absent.
+    /// The address of the host's `/livez`, `/readyz` and `/metrics`, such as `127.0.0.1:9090`; not
+    /// served if absent.
     #[arg(long, value_name = "ADDR", value_parser = value::address, conflicts_with = "api_only")]
     pub listen: Option<SocketAddr>,
     /// Starts the API alone, with the objects of --apply and --load.
@@ -223,7 +224,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "FILE")]
     pub module: PathBuf,
     /// The objects that exist: files of YAML documents, JSON objects or JSON lists, or folders of
-    /// such.
+    /// such files.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     pub objects: Vec<PathBuf>,
     /// The processor's configuration: a YAML or JSON file.
@@ -235,12 +236,12 @@ pub struct SimulateArgs {
     /// The time of all calls (RFC 3339); the present time if absent.
     #[arg(long, value_name = "TIME", value_parser = value::time)]
     pub now: Option<jiff::Timestamp>,
-    /// A kind that is unknown, as if its CRD were not installed: one that the processor declares,
-    /// or whose CRD is at hand; may be repeated. Objects of it are left out.
+    /// A kind to treat as unknown, as if its CRD were not installed: one that the processor
+    /// declares, or whose CRD is given; may be repeated. Its objects are left out.
     #[arg(long, value_name = "PLURAL.GROUP")]
     pub missing_kind: Vec<String>,
-    /// Loads the objects past the validation of their CRDs, as objects stored under an older schema
-    /// are.
+    /// Loads the objects without the validation of their CRDs, like objects that were stored under
+    /// an older schema.
     #[arg(long)]
     pub no_validate: bool,
     /// Reconciles only this object; its kind may be the plural, in any case.
@@ -274,18 +275,19 @@ pub struct InspectArgs {
     /// reference to an artifact.
     #[arg(value_name = "FILE|REF")]
     pub module: PathBuf,
-    /// The processor's configuration: a YAML or JSON file. What it declares may depend on it.
+    /// The processor's configuration: a YAML or JSON file. The processor's declarations may depend
+    /// on it.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Prints the Roles that it needs and no more, as YAML that can be applied.
+    /// Prints the minimal Roles of the processor, as YAML that can be applied.
     #[arg(long)]
     pub rbac: bool,
     /// The account that the roles are bound to.
     #[arg(long, value_name = "NAMESPACE/NAME", requires = "rbac")]
     pub service_account: Option<Account>,
-    /// Prints the objects by which an API server asks a host for the hooks of this Processor, as
-    /// YAML: a Service, what the definitions of its kinds say of conversion, and configurations of
-    /// webhooks. Each needs a `caBundle`.
+    /// Prints the objects that configure the webhooks of this Processor, as YAML: a Service, the
+    /// conversion of the CRDs of its kinds, and webhook configurations. Each but the Service needs
+    /// a `caBundle`.
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = place, conflicts_with = "rbac")]
     pub webhooks: Option<Account>,
     /// The Service of the webhooks.
@@ -297,7 +299,7 @@ pub struct InspectArgs {
         default_value = "mortise/mortise-webhooks"
     )]
     pub service: Account,
-    /// Folders of CRDs, which say the plurals of kinds, besides those that a guest names; may be
+    /// Folders of CRDs, for the plurals of kinds, besides those that a guest names; may be
     /// repeated.
     #[arg(long, value_name = "DIR")]
     pub crds: Vec<PathBuf>,
@@ -322,10 +324,10 @@ pub struct DiffArgs {
     /// The module that replaces it.
     #[arg(value_name = "FILE|REF")]
     pub after: PathBuf,
-    /// The configuration of both: a YAML or JSON file. What they declare may depend on it.
+    /// The configuration of both modules: a YAML or JSON file. Their declarations may depend on it.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Folders of CRDs, which say the plurals of kinds, besides those that a guest names; may be
+    /// Folders of CRDs, for the plurals of kinds, besides those that a guest names; may be
     /// repeated.
     #[arg(long, value_name = "DIR")]
     pub crds: Vec<PathBuf>,
@@ -343,12 +345,12 @@ pub struct DiffArgs {
 /// `mortise sign`.
 #[derive(Debug, clap::Args)]
 pub struct SignArgs {
-    /// The component: a reference to an artifact, or a file. The signature of FILE goes to
+    /// The component: a reference to an artifact, or a file. The signature of FILE is written to
     /// FILE.sig.
     #[arg(value_name = "REF|FILE")]
     pub what: PathBuf,
-    /// The private key: cosign's, whose password `COSIGN_PASSWORD` holds, or one of ECDSA on P-256
-    /// in PKCS #8 (PEM).
+    /// The private key: one of cosign, with its password in `COSIGN_PASSWORD`, or an ECDSA key on
+    /// P-256 in PKCS #8 (PEM).
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
     /// The password of the key.
@@ -362,12 +364,11 @@ pub struct SignArgs {
     pub client: RegistryClientArgs,
 }
 
-/// The format of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SignatureFormat {
-    /// Cosign 3's: a bundle, which refers to the artifact.
+    /// The format of cosign 3: a bundle, which refers to the artifact.
     Bundle,
-    /// Cosign 2's: under the tag `sha256-….sig`; of a file the plain signature.
+    /// The format of cosign 2: the tag `sha256-….sig`; for a file, the plain signature.
     Tag,
 }
 
@@ -395,18 +396,18 @@ pub struct CompletionArgs {
 /// `mortise bench`.
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
-    /// The processor, a WebAssembly component or the folder of a guest, which is built; and one
-    /// that it is compared with.
+    /// The processor: a WebAssembly component, or the folder of a guest, which is built; and a
+    /// second one to compare it with.
     #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
     pub modules: Vec<PathBuf>,
     /// The objects that exist: files of YAML documents, JSON objects or JSON lists, or folders of
-    /// such.
+    /// such files.
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     pub objects: Vec<PathBuf>,
     /// Calls only this object; its kind may be the plural, in any case.
     #[arg(long, value_name = "KIND/NAMESPACE/NAME")]
     pub only: Option<String>,
-    /// The configuration of both: a YAML or JSON file.
+    /// The configuration of both modules: a YAML or JSON file.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Folders of CRDs; may be repeated.
@@ -415,11 +416,11 @@ pub struct BenchArgs {
     /// The time of all calls (RFC 3339); the present time if absent.
     #[arg(long, value_name = "TIME", value_parser = value::time)]
     pub now: Option<jiff::Timestamp>,
-    /// Loads the objects past the validation of their CRDs, as objects stored under an older schema
-    /// are.
+    /// Loads the objects without the validation of their CRDs, like objects that were stored under
+    /// an older schema.
     #[arg(long)]
     pub no_validate: bool,
-    /// The time to measure, in all, in seconds; each object is called once at least.
+    /// The total time to measure, in seconds; each object is called at least once.
     #[arg(long, value_name = "N", value_parser = value::count, default_value_t = 4)]
     pub seconds: u32,
     /// The format of the output; text for people if absent.
@@ -442,21 +443,20 @@ pub enum Structured {
 /// `mortise new`.
 #[derive(Debug, clap::Args)]
 pub struct NewArgs {
-    /// The guest's name, as users will know it: `my-guest`.
+    /// The name by which users will know the guest: `my-guest`.
     pub name: String,
-    /// The kind that it reconciles: GROUP/VERSION/KIND, or VERSION/KIND for the core group; a kind
-    /// of its own, named as the guest, if absent.
+    /// The kind to reconcile: GROUP/VERSION/KIND, or VERSION/KIND for the core group; a new kind
+    /// with the guest's name if absent.
     #[arg(long, value_name = "KIND")]
     pub kind: Option<String>,
-    /// The folder to make; one of the guest's name in the current folder if absent.
+    /// The folder to create; if absent, one with the guest's name in the current folder.
     #[arg(long, value_name = "DIR")]
     pub path: Option<PathBuf>,
-    /// The language that it is written in.
+    /// The language of the guest.
     #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
     pub language: NewLanguage,
 }
 
-/// A language of new guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum NewLanguage {
     /// A crate that depends on mortise-sdk.
@@ -473,7 +473,7 @@ pub struct TestArgs {
     /// The guest's folder, which is built, or a WebAssembly component.
     #[arg(value_name = "GUEST_DIR|FILE.wasm")]
     pub target: PathBuf,
-    /// The folder that holds a folder for each case; that of the guest if absent.
+    /// The folder that holds a folder for each case; the guest's own if absent.
     #[arg(long, value_name = "DIR")]
     pub cases: Option<PathBuf>,
     /// Files or folders of CRDs besides those that the guest names; may be repeated.
@@ -482,13 +482,13 @@ pub struct TestArgs {
     /// Runs only the cases whose names hold this text.
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
-    /// Writes what came out into expected.yaml where it differs.
+    /// Writes the results to expected.yaml where they differ.
     #[arg(long)]
     pub update: bool,
     /// The format of the result; lines for people if absent.
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<TestOutput>,
-    /// The file that --output goes to; standard output if absent.
+    /// The file to write --output to; standard output if absent.
     #[arg(long, value_name = "FILE", requires = "output")]
     pub output_file: Option<PathBuf>,
     /// The libraries of the component, and the limits of its calls.

@@ -164,7 +164,7 @@ impl Webhooks for Hooks {
             let decision = match self.ask(&hooking, &hook, review, object) {
                 Ok(decision) => decision,
                 Err(message) if hook.on_failure == Otherwise::LetPass => {
-                    tracing::warn!(hook = name(), message, "a hook failed, and lets pass");
+                    tracing::warn!(hook = name(), message, "a hook failed, the request is allowed");
                     continue;
                 }
                 Err(message) => return Err(Refused::Failed { hook: name(), message }),

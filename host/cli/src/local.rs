@@ -42,7 +42,6 @@ pub struct Parts {
     pub module: PathBuf,
     /// The limits of one call.
     pub limits: Limits,
-    /// The files of the libraries.
     pub libraries: Vec<LibraryFile>,
 }
 

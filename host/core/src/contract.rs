@@ -116,7 +116,7 @@ pub struct WriteRule {
     pub fields: Vec<String>,
 }
 
-/// A rule of a role that a processor hands on, as RBAC's `PolicyRule`.
+/// A rule that a processor grants in a role, as RBAC's `PolicyRule`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GrantedRule {
     pub api_groups: Vec<String>,

@@ -2,8 +2,7 @@
 //!
 //! *Guarantee.* No change that affects a key is lost between its runs. A key is given out by
 //! [`Queue::next`] or [`Queue::take_key`], to one run at a time. The run goes through these steps,
-//! in this order; a key that is skipped because its record still holds goes from the first to the
-//! last:
+//! in this order:
 //!
 //! 1. [`Dispatch::feed`] hands the stores' changes to the triggers, which queue the keys that have
 //!    read or written what changed. Events are handed on in the order of the stores.
@@ -13,6 +12,12 @@
 //! 4. [`Dispatch::end`] feeds the run's own writes, registers what it has read and written, and
 //!    returns the changes after its snapshots: if there are any, the key must run again.
 //! 5. [`Dispatch::done`] gives the key back to the queue, after all that the run triggered.
+//!
+//! A key whose record still holds is skipped. If the record is of this start, only `done` follows:
+//! the key's dependencies stay registered during the verification, and a change queues the running
+//! key, which runs after `done`. If the record is of a former start, the key has no registered
+//! dependencies: `begin` and `end` enclose the verification like a run, and `end` registers what it
+//! has read.
 
 use std::collections::BTreeSet;
 
@@ -62,55 +67,6 @@ impl Dispatch {
     /// cost grows with that number.
     pub fn count_of(&self, processor: &str) -> usize {
         self.triggers.lock().count_of(processor)
-    }
-
-    /// Replaces the reconcilers of a processor's former version, and queues all keys: those of the
-    /// objects in the stores, and those of the former version. `gone` names the former reconcilers
-    /// that the new version lacks; `None` if there is no former version.
-    ///
-    /// `swap` is called after the keys of `gone` are dropped and before the others are queued. The
-    /// triggers are locked meanwhile: no run begins or ends and no change triggers keys. Of the
-    /// dispatch, `swap` may call [`Dispatch::queue`] and [`Dispatch::stores`] only.
-    pub fn put<T>(
-        &self,
-        processor: &str,
-        registrations: Vec<Registration>,
-        gone: Option<&[&str]>,
-        swap: impl FnOnce() -> T,
-    ) -> T {
-        let mut triggers = self.triggers.lock();
-        for gone in gone.unwrap_or_default() {
-            triggers.remove_reconciler(processor, gone);
-            self.queue.remove_reconciler(processor, gone);
-        }
-        let swapped = swap();
-        let mut keys = BTreeSet::from_iter(triggers.keys_of(processor));
-        for registration in registrations {
-            keys.extend(triggers.add_reconciler(registration, &self.stores));
-        }
-        for key in &keys {
-            if gone.is_some() {
-                self.queue.renew(key, Cause::NewVersion, Priority::Background);
-            } else {
-                self.queue.add(key, Cause::Start, Priority::Change);
-            }
-        }
-        swapped
-    }
-
-    /// Drops all keys of a processor. Runs in progress leave no dependencies behind.
-    pub fn remove(&self, processor: &str) {
-        self.triggers.lock().remove_processor(processor);
-        self.queue.remove_processor(processor);
-    }
-
-    /// Queues all keys of a processor after the rights of its account changed, and resets their
-    /// failures.
-    pub fn rights_changed(&self, processor: &str) {
-        let triggers = self.triggers.lock();
-        for key in triggers.keys_of(processor) {
-            self.queue.renew(&key, Cause::Rights, Priority::Resync);
-        }
     }
 
     /// Queues the keys that the stores' changes trigger.
@@ -166,6 +122,55 @@ impl Dispatch {
     /// Gives a key back without running it. A change queues it again.
     pub fn abandon(&self, key: &Key) {
         self.queue.done(key, Done::Success { requeue: None });
+    }
+
+    /// Replaces the reconcilers of a processor's former version, and queues all keys: those of the
+    /// objects in the stores, and those of the former version. `gone` names the former reconcilers
+    /// that the new version lacks; `None` if there is no former version.
+    ///
+    /// `swap` is called after the keys of `gone` are dropped and before the others are queued. The
+    /// triggers are locked meanwhile: no run begins or ends and no change triggers keys. Of the
+    /// dispatch, `swap` may call [`Dispatch::queue`] and [`Dispatch::stores`] only.
+    pub fn put<T>(
+        &self,
+        processor: &str,
+        registrations: Vec<Registration>,
+        gone: Option<&[&str]>,
+        swap: impl FnOnce() -> T,
+    ) -> T {
+        let mut triggers = self.triggers.lock();
+        for gone in gone.unwrap_or_default() {
+            triggers.remove_reconciler(processor, gone);
+            self.queue.remove_reconciler(processor, gone);
+        }
+        let swapped = swap();
+        let mut keys = BTreeSet::from_iter(triggers.keys_of(processor));
+        for registration in registrations {
+            keys.extend(triggers.add_reconciler(registration, &self.stores));
+        }
+        for key in &keys {
+            if gone.is_some() {
+                self.queue.renew(key, Cause::NewVersion, Priority::Background);
+            } else {
+                self.queue.add(key, Cause::Start, Priority::Change);
+            }
+        }
+        swapped
+    }
+
+    /// Drops all keys of a processor. Runs in progress leave no dependencies behind.
+    pub fn remove(&self, processor: &str) {
+        self.triggers.lock().remove_processor(processor);
+        self.queue.remove_processor(processor);
+    }
+
+    /// Queues all keys of a processor after the rights of its account changed, and resets their
+    /// failures.
+    pub fn rights_changed(&self, processor: &str) {
+        let triggers = self.triggers.lock();
+        for key in triggers.keys_of(processor) {
+            self.queue.renew(&key, Cause::Rights, Priority::Resync);
+        }
     }
 }
 

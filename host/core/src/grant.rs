@@ -52,7 +52,6 @@ pub struct Grant {
 /// The objects of one reconciler.
 #[derive(Debug)]
 pub struct DeclaredReconciler {
-    /// The reconciler's name.
     pub name: String,
     /// The objects.
     pub of: Declared,

@@ -92,13 +92,10 @@ struct Listing {
     answering: Answering,
 }
 
-/// A selection without its kind and fields, and the query that was parsed from it.
+/// A selection, and the query that was parsed from it.
 #[derive(Debug)]
 struct Listed {
-    namespace: Option<String>,
-    name: Option<String>,
-    labels: String,
-    matching: Vec<(String, String)>,
+    of: Selection,
     query: Arc<Query>,
 }
 
@@ -457,17 +454,12 @@ fn can_answer(shape: &Shape, query: &Query, fields: &Fields) -> bool {
 
 impl Listed {
     fn new(of: &Selection) -> Result<Self, String> {
-        Ok(Self {
-            query: Arc::new(Query::new(of)?),
-            namespace: of.namespace.clone(),
-            name: of.name.clone(),
-            labels: of.labels.clone(),
-            matching: of.matching.clone(),
-        })
+        Ok(Self { of: of.clone(), query: Arc::new(Query::new(of)?) })
     }
 
+    /// Returns whether a selection has the same query, whatever its kind and fields.
     fn is_of(&self, other: &Selection) -> bool {
-        let Self { namespace, name, labels, matching, query: _ } = self;
+        let Selection { namespace, name, labels, matching, .. } = &self.of;
         (namespace, name, labels, matching)
             == (&other.namespace, &other.name, &other.labels, &other.matching)
     }

@@ -10,9 +10,9 @@ mod carry_out;
 mod course;
 mod dependencies;
 mod done;
-mod ending;
 mod living;
 mod mask;
+mod removal;
 mod report;
 mod settings;
 mod skip;
@@ -23,7 +23,7 @@ pub use call::{
 };
 pub use done::Ended;
 pub use report::{Report, Version};
-pub use settings::{Ending, Mode, Settings};
+pub use settings::{Mode, Removal, Settings};
 pub use trial::Tried;
 
 use std::sync::Arc;
@@ -35,10 +35,9 @@ use self::{
     carry_out::{Answered, Planned, Turn},
     course::Course,
     dependencies::Dependencies,
-    ending::Decision,
     living::Living,
+    removal::Decision,
     report::why,
-    skip::NotSkipped,
 };
 use crate::{
     contract::{self, Description, ObjectRef, Request},
@@ -247,15 +246,30 @@ impl Reconciler {
         };
         let kind = reference.kind.clone();
         let span = report::span(&run.key, &kind, Some(self.version.call.digest()));
-        let skip = self.skip(run, &reference);
-        let NotSkipped { began, why } = match skip.instrument(span.clone()).await {
-            Ok(skipped) => return skipped,
-            Err(not_skipped) => not_skipped,
+        let held = self.parts.records.held(&run.key);
+        // No dependencies are registered for a record of a former start: its verification begins
+        // and ends like a run.
+        let is_former = held.as_ref().is_some_and(|held| held.is_former);
+        let began = is_former.then(|| self.parts.dispatch.begin(run));
+        let verification = self.verify_due(run, &reference, held);
+        let why = match verification.instrument(span.clone()).await {
+            Ok(mut verified) => {
+                let causes = if let (Some(began), Some(reads)) = (began, &mut verified.reads) {
+                    self.parts.dispatch.end(began, reads)
+                } else {
+                    Vec::new()
+                };
+                return span.in_scope(|| self.skip(run, &reference, verified, causes));
+            }
+            Err(why) => why,
         };
         let began = began.unwrap_or_else(|| self.parts.dispatch.begin(run));
         // Boxed, as the future is large: a skipped key need not carry it.
         let reconcile = Box::pin(self.reconcile(run, reference.clone()));
         let (course, mut reads) = reconcile.instrument(span.clone()).await;
+        // `reads` is emptied step by step. First its size is counted, and it is cut if it is too
+        // large, since `end` registers the dependencies and `record` takes the reads and writes.
+        // Last, when the report has all its texts, the Secrets that were read are masked in them.
         let course = self.keep_dependencies(&run.key, course, &mut reads);
         let causes = self.parts.dispatch.end(began, &mut reads);
         let demands = reads.take_demands(&self.version.readable);
@@ -299,7 +313,7 @@ impl Reconciler {
 
     fn dependencies_limit(&self) -> String {
         format!(
-            "what the runs of processor `{}` read and wrote takes more than {} MiB to keep: it has to ask with fewer or shorter texts",
+            "the recorded reads and writes of processor `{}` take more than {} MiB of memory: it must read with fewer or shorter arguments",
             self.version.description.name,
             dependencies::MAX_DEPENDENCY_BYTES >> 20
         )

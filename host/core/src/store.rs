@@ -183,7 +183,7 @@ impl Stores {
             store.tables.lock().close();
             self.publish([Event::Closed(Arc::clone(&of_kind.kind), store.id)]);
         }
-        self.moved();
+        self.notify_progress();
     }
 
     /// Records that the cluster serves a kind.
@@ -193,7 +193,7 @@ impl Stores {
         if before != Some(true) {
             self.publish([Event::Known(Arc::clone(&of_kind.kind))]);
         }
-        self.moved();
+        self.notify_progress();
     }
 
     /// Records that the cluster does not serve a kind, as the watch of a scope reported. Drops the
@@ -209,14 +209,14 @@ impl Stores {
         if before != Some(false) {
             self.publish([Event::Unknown(Arc::clone(&of_kind.kind))]);
         }
-        self.moved();
+        self.notify_progress();
     }
 
     /// Records why the objects of a kind could not be listed or watched. The known objects are
     /// still served.
     pub fn set_unavailable(&self, kind: &Kind, why: &str) {
         self.kept_kind(kind).state.lock().unavailable = Some(why.into());
-        self.moved();
+        self.notify_progress();
     }
 
     /// Returns whether the cluster is known not to serve a kind.
@@ -430,7 +430,7 @@ impl Stores {
         self.record(kind, store, &mut tables, changes, &Source::Watch);
         drop(tables);
         self.wake();
-        self.moved();
+        self.notify_progress();
     }
 
     /// Records changes as events, and wakes no task. Returns whether readers see any.
@@ -472,7 +472,7 @@ impl Stores {
         self.0.arrived.notify_one();
     }
 
-    fn moved(&self) {
+    fn notify_progress(&self) {
         self.0.progress.send_modify(|number| *number += 1);
     }
 }

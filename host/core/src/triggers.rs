@@ -8,7 +8,7 @@
 //! the snapshots. Later events meet the registered dependencies, which carry the same numbers, so
 //! that no change counts twice.
 //!
-//! *Assumption.* `begin` is called before the view of a run is made, and events are handed on in
+//! *Assumption.* `begin` is called before the view of a run is made, and events are passed on in
 //! the order of the stores.
 
 mod compare;

@@ -48,11 +48,15 @@ const HOST: [&[&str]; 8] = [
 /// Crates that core must not link: those of the network, of WebAssembly, and of Kubernetes' client.
 const FOREIGN: [&str; 6] = ["axum", "hyper", "kube", "kube-client", "reqwest", "wasmtime"];
 
+/// Features of tokio that core must not turn on: those of the runtime and of I/O.
+const RUNTIME: [&str; 6] = ["fs", "io-util", "net", "process", "rt", "rt-multi-thread"];
+
 fn cargo(arguments: &[&str]) -> String {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(arguments)
         .args(["--offline", "--locked"])
+        .env("CARGO_TERM_COLOR", "never")
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
@@ -84,6 +88,17 @@ fn core_links_neither_network_nor_webassembly() {
     assert!(names.contains("serde_json"), "the tree is read: {tree}");
     let found: Vec<&str> = FOREIGN.into_iter().filter(|name| names.contains(name)).collect();
     assert!(found.is_empty(), "mortise-core depends on {found:?}");
+}
+
+#[test]
+fn core_links_tokio_without_its_runtime() {
+    let tree = cargo(&["tree", "-p", "mortise-core", "-e", "features,normal", "--prefix", "none"]);
+    // Such a line is `tokio feature "sync"`, with `(*)` behind it when it comes again.
+    let of_tokio = tree.lines().filter_map(|line| line.strip_prefix("tokio feature \""));
+    let features: BTreeSet<&str> = of_tokio.filter_map(|rest| rest.split('"').next()).collect();
+    assert!(features.contains("sync"), "the tree is read: {tree}");
+    let found: Vec<&str> = RUNTIME.into_iter().filter(|name| features.contains(name)).collect();
+    assert!(found.is_empty(), "mortise-core turns on {found:?} of tokio");
 }
 
 #[test]

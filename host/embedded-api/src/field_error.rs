@@ -47,7 +47,6 @@ pub(crate) enum Shown {
     Raw(String),
 }
 
-/// An error of one field.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FieldError {
     pub(crate) kind: Kind,

@@ -306,7 +306,6 @@ fn validate_common(metadata: &Value, path: &FieldPath<'_>, errors: &mut Vec<Fiel
     }
 }
 
-/// Validates labels.
 pub(crate) fn validate_labels(
     labels: &Map<String, Value>,
     path: &FieldPath<'_>,
@@ -320,7 +319,6 @@ pub(crate) fn validate_labels(
     errors
 }
 
-/// Validates annotations.
 pub(crate) fn validate_annotations(
     annotations: &Map<String, Value>,
     path: &FieldPath<'_>,

@@ -14,14 +14,16 @@ pub struct RegistryArgs {
     /// ones.
     #[arg(long, env = "MORTISE_REGISTRY_CA", value_name = "FILE")]
     pub registry_ca: Option<PathBuf>,
-    /// Registries that are asked without TLS, and so without credentials, separated by commas.
-    /// Those of this machine are if they speak no TLS.
+    /// Registries that are accessed without TLS, and so without credentials, separated by commas.
+    /// Registries of this machine need not be named: if they do not speak TLS, they are accessed
+    /// without it.
     #[arg(long, env = "MORTISE_PLAIN_HTTP", value_name = "HOST", value_delimiter = ',', value_parser = value::registry)]
     pub plain_http: Vec<String>,
-    /// The proxy by which registries are asked: `http://proxy.example.com:3128`.
+    /// The proxy for registries: `http://proxy.example.com:3128`.
     #[arg(long, env = "HTTPS_PROXY", hide_env_values = true, value_name = "URL")]
     pub https_proxy: Option<String>,
-    /// Hosts that are asked without the proxy, with all below these domains, separated by commas.
+    /// Hosts that are accessed without the proxy, and domains with all hosts below them, separated
+    /// by commas.
     #[arg(
         long,
         env = "NO_PROXY",

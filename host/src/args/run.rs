@@ -29,12 +29,12 @@ pub struct RunArgs {
     /// The namespace whose Processors are run; those of all namespaces if absent.
     #[arg(long, env = "MORTISE_NAMESPACE", value_name = "NAMESPACE")]
     pub namespace: Option<String>,
-    /// The folder that a Processor's `spec.module.path` is looked for in.
+    /// The folder in which a Processor's `spec.module.path` is looked up.
     #[arg(long, env = "MORTISE_MODULES", value_name = "DIR")]
     pub modules: PathBuf,
-    /// The signatures that all modules need, whatever a Processor says: a YAML file of `rules`,
-    /// each with a `prefix` of images or of paths below /modules/, and `keys` in PEM or
-    /// `unsigned: true`. What no rule covers is not loaded.
+    /// The signatures that all modules need, in addition to those of `spec.verification`: a YAML
+    /// file of `rules`, each with a `prefix` of images or of paths below /modules/, and `keys` in
+    /// PEM or `unsigned: true`. A module that no rule covers is not loaded.
     #[arg(long, env = "MORTISE_REQUIRE_SIGNATURES", value_name = "FILE")]
     pub require_signatures: Option<PathBuf>,
     /// The time after which a tag in `spec.module.image` is resolved again, in seconds.
@@ -47,7 +47,7 @@ pub struct RunArgs {
     )]
     pub image_interval_seconds: u32,
     /// The disk space of modules from registries in --cache, in MiB. Modules that Processors name,
-    /// run or may roll back to stay; the others are removed, the least recently used first.
+    /// run or may roll back to are kept; the others are removed, the least recently used first.
     #[arg(
         long,
         env = "MORTISE_MAX_MODULES_MIB",
@@ -59,18 +59,18 @@ pub struct RunArgs {
     /// The options of the registry client.
     #[command(flatten)]
     pub registry: RegistryArgs,
-    /// Answers `/livez`, `/readyz` and `/metrics` there; port 0: a free one.
+    /// The address of `/livez`, `/readyz` and `/metrics`; port 0: a free one.
     #[arg(long, env = "MORTISE_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8080", value_parser = value::address)]
     pub listen: SocketAddr,
-    /// Answers there what names objects: `/host`, `/processors`, `/keys`, `/reports`, `/records`
-    /// and `/watches`, as JSON. Whoever reaches it may read that.
+    /// The address of the pages that name objects, as JSON: `/host`, `/processors`, `/keys`,
+    /// `/reports`, `/records` and `/watches`. Everyone who reaches this address can read them.
     #[arg(long, env = "MORTISE_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8081", value_parser = value::address)]
     pub admin: SocketAddr,
-    /// Answers there, over TLS, the conversions and admissions that the API server asks for; port
-    /// 0: a free one. Not served if absent.
+    /// The address of the webhooks for conversion and admission, over TLS; port 0: a free one. Not
+    /// served if absent.
     #[arg(long, env = "MORTISE_WEBHOOKS", value_name = "ADDR", value_parser = value::address, requires = "webhook_certificate")]
     pub webhooks: Option<SocketAddr>,
-    /// The Secret with the certificate of the webhooks: `tls.crt` and `tls.key`. It is read anew
+    /// The Secret with the certificate of the webhooks: `tls.crt` and `tls.key`. It is read again
     /// when it changes.
     #[arg(
         long,
@@ -80,8 +80,8 @@ pub struct RunArgs {
         requires = "webhooks"
     )]
     pub webhook_certificate: Option<NamespacedName>,
-    /// Serves a path of stored configurations as one of this host:
-    /// `/convert=/convert/kyma-system/api-rule`. Can be given several times.
+    /// Serves the path OLD, which stored configurations name, as the path NEW of this host:
+    /// `/convert=/convert/kyma-system/api-rule`; may be repeated.
     #[arg(
         long = "webhook-path",
         env = "MORTISE_WEBHOOK_PATHS",
@@ -90,8 +90,8 @@ pub struct RunArgs {
         requires = "webhooks"
     )]
     pub webhook_paths: Vec<Alias>,
-    /// The number of threads, on which processors and all else of the host run; the number of CPUs
-    /// that the host may use if absent.
+    /// The number of threads for processors and the rest of the host; the number of CPUs that the
+    /// host may use if absent.
     #[arg(
         long,
         env = "MORTISE_WORKERS",
@@ -99,10 +99,10 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u16).range(1..=1024)
     )]
     pub workers: Option<u16>,
-    /// The format of the log: lines for people, or one JSON object a line.
+    /// The format of the log: lines for people, or one JSON object per line.
     #[arg(long, env = "MORTISE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
-    /// Reconciles every object, until no key is ready to run, and ends.
+    /// Reconciles every object until no key is ready to run, then ends.
     #[arg(long, env = "MORTISE_ONCE")]
     pub once: bool,
     /// The time for running calls and their writes to end on shutdown, in seconds.
@@ -128,8 +128,9 @@ pub struct RunArgs {
         value_parser = value::compile_seconds()
     )]
     pub compile_seconds: u32,
-    /// The maximum number of watches of one processor, of what it declares and reads; a watch that
-    /// several share counts for each. Past it the processor's reads are answered as unavailable.
+    /// The maximum number of watches for the declarations and reads of one processor; a watch that
+    /// several processors share counts for each. Above it, the processor's reads are answered as
+    /// unavailable.
     #[arg(
         long,
         env = "MORTISE_MAX_WATCHES",
@@ -138,8 +139,9 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=100_000)
     )]
     pub max_watches: u32,
-    /// The maximum size of the objects that are kept for one processor, in MiB; objects that are
-    /// kept for several count for each. Past it the processor's reads are answered as unavailable.
+    /// The maximum size of the objects that are stored for one processor, in MiB; objects that are
+    /// stored for several processors count for each. Above it, the processor's reads are answered
+    /// as unavailable.
     #[arg(
         long,
         env = "MORTISE_MAX_STORE_MIB",
@@ -148,9 +150,9 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=1 << 20)
     )]
     pub max_store_mib: u32,
-    /// The memory of all calls together, in MiB. One processor's calls get no more of it than is
-    /// left for others. If absent: the memory limit of the container, less that of two compilers
-    /// and 256 MiB for the host itself, 256 at least; 1024 where there is no limit.
+    /// The memory of all calls together, in MiB. The calls of one processor get no more of it than
+    /// is left for others. If absent: the memory limit of the container, minus that of two
+    /// compilers and 256 MiB for the host itself, at least 256; 1024 if the container has no limit.
     #[arg(
         long,
         env = "MORTISE_CALL_MEMORY_MIB",
@@ -158,8 +160,7 @@ pub struct RunArgs {
         value_parser = value::mebibytes()
     )]
     pub call_memory_mib: Option<u32>,
-    /// The most memory of a call that a Processor gets, in MiB, whatever its `spec.limits.memory`
-    /// asks for.
+    /// The maximum of `spec.limits.memory`, and of that of a library, in MiB.
     #[arg(
         long,
         env = "MORTISE_MAX_MEMORY_MIB",
@@ -168,8 +169,7 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=4096)
     )]
     pub max_memory_mib: u32,
-    /// The most time of a call that a Processor gets, in seconds, whatever its
-    /// `spec.limits.deadline` asks for.
+    /// The maximum of `spec.limits.deadline`, and of that of a library, in seconds.
     #[arg(
         long,
         env = "MORTISE_MAX_DEADLINE_SECONDS",
@@ -178,8 +178,7 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=600)
     )]
     pub max_deadline_seconds: u32,
-    /// The most calls at the same time that a Processor gets, whatever its
-    /// `spec.limits.concurrency` asks for.
+    /// The maximum of `spec.limits.concurrency`.
     #[arg(
         long,
         env = "MORTISE_MAX_CONCURRENCY",
@@ -189,7 +188,7 @@ pub struct RunArgs {
     )]
     pub max_concurrency: u32,
     /// Writes only while this host holds a Lease, so that several hosts can run: one leads, the
-    /// others are ready to.
+    /// others stand by.
     #[arg(long, env = "MORTISE_LEADER_ELECT")]
     pub leader_elect: bool,
     /// The name of the Lease, and its times.
@@ -200,7 +199,7 @@ pub struct RunArgs {
 /// The options of the Lease.
 #[derive(Debug, clap::Args)]
 pub struct LeaseArgs {
-    /// The namespace of the Lease; our own if absent: the pod's, or the context's.
+    /// The namespace of the Lease; if absent, that of the pod, or of the context.
     #[arg(long, env = "MORTISE_LEASE_NAMESPACE", value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
     /// The name of the Lease.

@@ -41,7 +41,7 @@ impl Trim<'_> {
             Ok(entries) => entries,
             Err(error) => {
                 let directory = dir.path().display();
-                warn!(%directory, %error, "a folder of the cache cannot be looked through");
+                warn!(%directory, %error, "cannot list a folder of the cache");
                 return 0;
             }
         };
@@ -98,6 +98,6 @@ pub fn used(file: &File) {
     let at = |nanoseconds| Timespec { tv_sec: 0, tv_nsec: nanoseconds };
     let times = Timestamps { last_access: at(UTIME_OMIT), last_modification: at(UTIME_NOW) };
     if let Err(error) = futimens(file, &times) {
-        debug!(%error, "the use of a file of the cache is not noted");
+        debug!(%error, "cannot set the time of the last use of a cache file");
     }
 }

@@ -351,9 +351,9 @@ impl Lease {
             Ok(Ok(false)) => debug!(lease = self.title(), "there is no Lease of ours to release"),
             Ok(Err(error)) => {
                 let error = cluster::cause_of(&error);
-                warn!(lease = self.title(), error, "the Lease is not released, it runs out");
+                warn!(lease = self.title(), error, "cannot release the Lease: it will expire");
             }
-            Err(_) => warn!(lease = self.title(), "the Lease is not released, it runs out"),
+            Err(_) => warn!(lease = self.title(), "cannot release the Lease: it will expire"),
         }
     }
 

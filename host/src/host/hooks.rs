@@ -118,7 +118,7 @@ impl Host {
     /// the state of the port changes.
     pub fn hooks_served_at(&self, port: Port) {
         *self.shared.hooks.port.lock() = Some(port);
-        self.shared.moved();
+        self.shared.notify_activity();
     }
 
     /// Returns the number of versions that wait only for lists whose objects this host converts:
@@ -149,7 +149,7 @@ impl HostState {
             config,
             readable: Arc::clone(readable),
             rights,
-            stores: self.dispatch.stores().clone(),
+            stores: self.parts.dispatch.stores().clone(),
             now: Arc::clone(&self.parts.now),
             calls: self.hooks.calls.clone(),
         };

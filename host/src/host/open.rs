@@ -38,7 +38,7 @@ pub(super) struct Opened {
 impl HostState {
     /// Carries out the steps of a plan: closes, narrows, hands over and opens watches.
     pub(super) fn carry_out(&self, steps: Steps) {
-        let stores = self.dispatch.stores();
+        let stores = self.parts.dispatch.stores();
         for watch in &steps.closed {
             stores.close(&watch.kind, &watch.scope);
         }
@@ -90,7 +90,7 @@ impl HostState {
     /// Closes or narrows a store that has grown, if a version that it is kept for exceeds its
     /// bounds.
     pub(super) fn grown(&self, watch: &Watch) {
-        let stores = self.dispatch.stores();
+        let stores = self.parts.dispatch.stores();
         let is_past = {
             let mut watches = self.watches.lock();
             let held = |Watch { kind, scope }: &Watch, alone: Option<&Fields>| match alone {
@@ -101,7 +101,7 @@ impl HostState {
             steps.map(|steps| self.carry_out(steps)).is_some()
         };
         if is_past {
-            self.moved();
+            self.notify_activity();
         }
     }
 
@@ -115,7 +115,7 @@ impl HostState {
                 steps.map(|steps| self.carry_out(steps)).is_some()
             };
             if is_first {
-                self.moved();
+                self.notify_activity();
             }
         }
     }
@@ -138,8 +138,8 @@ impl HostState {
             let processor = &active.version.processor;
             tracing::info!(%processor, "the rights of its account have changed");
             active.log_missing_rights();
-            self.dispatch.rights_changed(processor);
-            self.moved();
+            self.parts.dispatch.rights_changed(processor);
+            self.notify_activity();
         }
     }
 

@@ -46,6 +46,6 @@ impl super::work::HostState {
     /// exists.
     fn is_alive(&self, identity: &str) -> bool {
         let key = self.parts.writer.key_behind(identity);
-        key.is_some_and(|key| self.dispatch.knows(&key))
+        key.is_some_and(|key| self.parts.dispatch.knows(&key))
     }
 }

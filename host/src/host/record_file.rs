@@ -44,8 +44,8 @@ const MAX_FILE_BYTES: u64 = 1 << 30;
 const RECORDS_PER_TURN: usize = 64;
 /// The delay between a change and the write, which includes all changes made meanwhile.
 ///
-/// Bounds the runs to repeat after a kill, and the bytes written: for 5,000 keys that change all the
-/// time, 17 MB every 30 s.
+/// Bounds the runs to repeat after a kill, and the bytes written: for 5,000 keys that change all
+/// the time, 17 MB every 30 s.
 const WRITE_DELAY: Duration = Duration::from_secs(30);
 /// The time after which records of a former start are dropped if their keys were not verified:
 /// every key that exists has been verified by then, so the others are of objects or processors that

@@ -56,7 +56,7 @@ pub struct ProcessorStatus {
     /// The declared rights that the account lacks, as messages such as `may not patch services in
     /// all namespaces`. Kinds that the cluster does not serve are left out.
     pub missing_rights: Vec<String>,
-    /// The rules that the processor hands on and that its account does not hold.
+    /// The rules that the processor grants and that its account does not hold.
     pub not_held: Vec<GrantedRule>,
     /// The kinds that the processor reconciles and whose declared scope its account may not watch,
     /// each with its scope. No object of them is reconciled.
@@ -104,7 +104,7 @@ impl Host {
     /// grows with the number of its keys, not with that of others: each processor's status is
     /// computed about once a second.
     pub fn status_of(&self, processor: &str) -> Option<ProcessorStatus> {
-        let objects = self.shared.dispatch.count_of(processor);
+        let objects = self.shared.parts.dispatch.count_of(processor);
         let registry = self.shared.registry.lock();
         Some(self.status_with(registry.get(processor)?, objects, &registry))
     }
@@ -168,17 +168,17 @@ impl Host {
     /// Queues keys to run in the background; their earlier failures do not count any more.
     pub fn run_again(&self, keys: &[Key]) {
         for key in keys {
-            self.shared.dispatch.queue().renew(key, Cause::NewVersion, Priority::Background);
+            self.shared.parts.dispatch.queue().renew(key, Cause::NewVersion, Priority::Background);
         }
     }
 
     fn status_with(&self, active: &Active, objects: usize, registry: &Registry) -> ProcessorStatus {
-        let share = self.shared.dispatch.queue().share_of(&active.version.processor);
+        let share = self.shared.parts.dispatch.queue().share_of(&active.version.processor);
         let tally = active.tally();
         let rights = active.rights.as_ref();
         let (denied, more) = self.shared.denials.of_processor(&active.version.processor);
         let more_denied = (more > 0).then(|| format!("and {more} more that are not kept"));
-        let is_missing = |kind: &&Kind| self.shared.dispatch.stores().is_unknown(kind);
+        let is_missing = |kind: &&Kind| self.shared.parts.dispatch.stores().is_unknown(kind);
         ProcessorStatus {
             version: Arc::clone(&active.version),
             since: active.since,

@@ -83,7 +83,7 @@ impl Host {
         let claim = Claim { shared: &self.shared, user: Some(prepared.active.id), processor };
         if claim.is_first() {
             self.shared.hooks.begin(prepared);
-            self.shared.moved();
+            self.shared.notify_activity();
         }
         prepared.ask_rights().await;
         let watches = self.open([prepared]);
@@ -107,13 +107,13 @@ impl Host {
             tenant.iter().for_each(Tenant::close);
             over
         };
-        self.shared.dispatch.remove(name);
+        self.shared.parts.dispatch.remove(name);
         self.shared.parts.records.forget_processor(name);
         self.shared.hooks.remove(name);
         self.shared.denials.forget_processor(name);
         self.shared.metrics.forget_processor(name);
         self.shared.release(over);
-        self.shared.moved();
+        self.shared.notify_activity();
         tracing::info!(processor = name, "removed");
         Ok(())
     }
@@ -213,7 +213,7 @@ impl Host {
             let over = shared.registry.lock().put(put);
             shared.hooks.put(&name, hooking);
             let concurrency = self.limit(&name, &settings, &reconcilers);
-            if settings.ending.is_some() {
+            if settings.removal.is_some() {
                 // The outcomes of running calls are not needed any more, but their keys are, to
                 // handle the finalizers.
                 tenant.cancel_calls();
@@ -222,7 +222,7 @@ impl Host {
             over
         });
         shared.release(over);
-        shared.moved();
+        shared.notify_activity();
         tracing::info!(processor = %name, version = version.version, digest = %version.digest, "swapped in");
         for (interface, digest) in version.libraries.iter() {
             tracing::info!(processor = %name, %interface, %digest, "calls a library");
@@ -235,7 +235,7 @@ impl Host {
     pub fn set_pace(&self, processor: &Arc<str>, concurrency: usize, rate: Option<u32>) {
         if self.options.drive == Drive::Host {
             let limits = queue::Limits { concurrency, rate: rate.map(f64::from) };
-            self.shared.dispatch.queue().set_processor(processor, limits);
+            self.shared.parts.dispatch.queue().set_processor(processor, limits);
             if let Some(active) = self.shared.registry.lock().get(processor) {
                 let_begin(active.processor.tenant(), concurrency);
             }
@@ -259,7 +259,7 @@ impl Host {
                 rate: settings.rate.map(f64::from),
             }
         };
-        self.shared.dispatch.queue().set_processor(name, limits);
+        self.shared.parts.dispatch.queue().set_processor(name, limits);
         for reconciler in reconcilers {
             let interval = if is_driven {
                 Duration::ZERO
@@ -267,7 +267,7 @@ impl Host {
                 Duration::from_millis(reconciler.min_interval)
             };
             let of = reconciler.name.as_str().into();
-            self.shared.dispatch.queue().set_min_interval(name, &of, interval);
+            self.shared.parts.dispatch.queue().set_min_interval(name, &of, interval);
         }
         limits.concurrency
     }

@@ -59,10 +59,10 @@ pub enum NotSwapped {
     )]
     RightsMissing { version: String, account: Account, missing: Vec<Question> },
 
-    /// The account does not hold rules that the version hands on; rules that the former version
-    /// hands on and that are not held either do not count.
+    /// The account does not hold rules that the version grants; rules that the former version
+    /// grants and that are not held either do not count.
     #[error(
-        "the ServiceAccount `{}` does not hold in all namespaces what version {version} hands on; the rules of a ClusterRole for it:\n{}",
+        "the ServiceAccount `{}` does not hold in all namespaces the rules that version {version} grants; the rules of a ClusterRole for it:\n{}",
         account.name,
         granted::lines(rules)
     )]
@@ -179,7 +179,7 @@ impl Host {
     /// version are not tried: they prove nothing about the new one.
     async fn try_out(&self, former: &Active, new: &Prepared) -> Result<Probation, NotSwapped> {
         let broken = former.broken();
-        let stores = self.shared.dispatch.stores();
+        let stores = self.shared.parts.dispatch.stores();
         let of_reconcilers = new.registrations.iter().map(|of| of.ranked_keys(stores, rank));
         let of_reconcilers: Vec<Vec<Key>> = of_reconcilers.collect();
         let (mut tried, mut broke) = (0, Vec::new());

@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use jiff::Timestamp;
 use mortise_core::{
     contract::Kind,
-    dispatch::Dispatch,
     grant::rights::Rights as _,
     queue::Run,
-    reconcile::{Parts, Report},
+    reconcile::{Ended, Parts, Report},
 };
 use parking_lot::Mutex;
 use tokio::{
@@ -38,13 +38,12 @@ use crate::{
 /// The longest time that runs wait for the first lists of the kinds that they read.
 const FIRST_LISTS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The state that the tasks of a host share. Lock order: that of `dispatch`, `registry`, `watches`;
-/// each is held for a few lines.
+/// The state that the tasks of a host share. Lock order: that of `parts.dispatch`, `registry`,
+/// `watches`; each is held for a few lines.
 pub(super) struct HostState {
     pub(super) parts: Parts,
     /// The writer of the record file; `None` if no record outlives this start.
     pub(super) record_file: Option<Arc<tokio::sync::Mutex<RecordFile>>>,
-    pub(super) dispatch: Arc<Dispatch>,
     /// The cluster, with the host's own rights.
     pub(super) cluster: Cluster,
     pub(super) metrics: Metrics,
@@ -81,7 +80,6 @@ impl HostState {
             record_file,
             opened,
             denials: Denials::default(),
-            dispatch: Arc::clone(&parts.dispatch),
             cluster: cluster.clone(),
             metrics,
             access: Access::new(cluster),
@@ -95,8 +93,8 @@ impl HostState {
         }
     }
 
-    /// Notifies `activity`: the status of a processor may have changed.
-    pub(super) fn moved(&self) {
+    /// Notifies those that wait for `activity`: the status of a processor may have changed.
+    pub(super) fn notify_activity(&self) {
         self.activity.send_modify(|count| *count += 1);
     }
 
@@ -112,7 +110,7 @@ impl HostState {
 
     /// Runs the keys that are ready until `stop`, then waits for the running ones: a call is never
     /// dropped.
-    pub(super) async fn dispatch(
+    pub(super) async fn run_keys(
         self: Arc<Self>,
         reports: mpsc::Sender<Report>,
         stop: CancellationToken,
@@ -130,7 +128,7 @@ impl HostState {
                         let _ = reports.send(report).await;
                     }
                 }
-                run = self.dispatch.queue().next() => {
+                run = self.parts.dispatch.queue().next() => {
                     let shared = Arc::clone(&self);
                     runs.spawn(async move { shared.run(run).await });
                 }
@@ -147,7 +145,7 @@ impl HostState {
     /// their keys run again when the list is complete. While the only missing lists are those whose
     /// objects this host converts, the caller counts as [`Waiting`](super::hooks::Waiting).
     pub(super) async fn listed(&self, watches: &[Watch]) {
-        let stores = self.dispatch.stores();
+        let stores = self.parts.dispatch.stores();
         let (mut progress, mut activity) = (stores.progress(), self.activity.subscribe());
         let complete = async {
             let mut waits = None;
@@ -178,44 +176,66 @@ impl HostState {
         let active = self.registry.lock().begin(run.key.processor(), Instant::now());
         let Some(active) = active else {
             // The processor was removed after the queue gave the key out.
-            self.dispatch.abandon(&run.key);
+            self.parts.dispatch.abandon(&run.key);
             return Report::new(&run);
         };
-        let (report, again) = active.reconciler.run(&mut run).await;
-        if active.reconciler.object_of(&run.key).is_some() {
-            self.metrics.ended(&report);
-        }
-        self.demand(active.id, again.demands);
-        if let Some(rights) = &active.rights {
-            for denial in &report.denied {
-                self.metrics.denied(run.key.processor(), denial, &active.kinds);
-            }
-            self.denials.keep(&run.key, rights.account(), &report.denied);
-        }
+        let (report, ended) = active.reconciler.run(&mut run).await;
         let at = (self.parts.now)();
-        if !report.skipped && !report.cancelled && active.called(&report, at, Instant::now()) {
+        self.count(&active, &report);
+        self.judge(&active, &report, at);
+        self.give_back(&active, &report, at, ended);
+        report
+    }
+
+    /// Counts a run, and the reads and writes that were denied to it.
+    fn count(&self, active: &Active, report: &Report) {
+        if active.reconciler.object_of(&report.key).is_some() {
+            self.metrics.ended(report);
+        }
+        let Some(rights) = &active.rights else { return };
+        for denial in &report.denied {
+            self.metrics.denied(report.key.processor(), denial, &active.kinds);
+        }
+        self.denials.keep(&report.key, rights.account(), &report.denied);
+    }
+
+    /// Judges the version by a run's calls. A skipped or cancelled run is no evidence.
+    fn judge(&self, active: &Active, report: &Report, at: Timestamp) {
+        let is_evidence = !report.skipped && !report.cancelled;
+        if is_evidence && active.called(report, at, Instant::now()) {
             self.verdicts.send_modify(|count| *count += 1);
         }
-        let over = {
-            let mut registry = self.registry.lock();
-            if !registry.has_key_of(&report) {
-                // Its reconciler was removed while it ran.
-                self.parts.records.forget(&report.key);
-                self.denials.forget(&report.key);
-            }
-            let over = registry.end(&active, &report, at);
-            if registry.get(report.key.processor()).is_none() {
-                // The processor was removed during the run, which has added metrics since.
-                self.metrics.forget_processor(report.key.processor());
-            }
-            over
-        };
+    }
+
+    /// Opens the watches that a run needs, ends it on its version, and gives its key back to the
+    /// queue.
+    fn give_back(&self, active: &Active, report: &Report, at: Timestamp, ended: Ended) {
+        let Ended { done, causes, demands, confirm } = ended;
+        self.demand(active.id, demands);
+        let over = self.end_run(active, report, at);
         // Before `done` lets the queue give the key out again: from then on, no watch is open only
         // for an ended version.
         self.release(over);
-        self.dispatch.done(&run.key, again.done, again.causes, again.confirm);
-        self.moved();
-        report
+        self.parts.dispatch.done(&report.key, done, causes, confirm);
+        self.notify_activity();
+    }
+
+    /// Ends a run on its version, and forgets what the run kept or counted for a reconciler or a
+    /// processor that was removed meanwhile. Returns the version if it was replaced or removed, and
+    /// this was its last run.
+    fn end_run(&self, active: &Active, report: &Report, at: Timestamp) -> Option<User> {
+        let mut registry = self.registry.lock();
+        if !registry.has_key_of(report) {
+            // Its reconciler was removed while it ran.
+            self.parts.records.forget(&report.key);
+            self.denials.forget(&report.key);
+        }
+        let over = registry.end(active, report, at);
+        if registry.get(report.key.processor()).is_none() {
+            // The processor was removed during the run, which has added metrics since.
+            self.metrics.forget_processor(report.key.processor());
+        }
+        over
     }
 
     /// Closes the watches that only this version needed: it was replaced or removed, and its last

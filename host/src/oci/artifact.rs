@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use super::{Digest, Error};
 
@@ -186,6 +186,13 @@ impl Artifact {
     }
 }
 
+/// A manifest that names others.
+#[derive(Deserialize)]
+struct List {
+    #[serde(rename = "manifests")]
+    _manifests: IgnoredAny,
+}
+
 /// Parses the manifest of a component.
 ///
 /// # Errors
@@ -193,14 +200,14 @@ impl Artifact {
 /// Fails for any other manifest, and names its kind.
 pub fn parse(manifest: &[u8]) -> Result<Parts, Error> {
     let none = |found: String| Err(Error::NotWasm { found });
-    let parsed: serde_json::Value = match serde_json::from_slice(manifest) {
-        Ok(parsed) => parsed,
-        Err(_) => return none("its manifest is no JSON".to_owned()),
-    };
-    if parsed.get("manifests").is_some() {
+    // Not parsed into a tree, which would take many times the memory of a hostile text.
+    if serde_json::from_slice::<IgnoredAny>(manifest).is_err() {
+        return none("its manifest is no JSON".to_owned());
+    }
+    if serde_json::from_slice::<List>(manifest).is_ok() {
         return none("it is a list of images for several platforms".to_owned());
     }
-    let Ok(manifest) = serde_json::from_value::<Manifest>(parsed) else {
+    let Ok(manifest) = serde_json::from_slice::<Manifest>(manifest) else {
         return none("its manifest is not that of an image".to_owned());
     };
     let config = &manifest.config.media_type;

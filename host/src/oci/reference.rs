@@ -1,6 +1,6 @@
 //! References to artifacts in registries: `registry.example.com/team/rules:2.3.0@sha256:…`.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, net::Ipv6Addr, num::NonZeroU16, str::FromStr};
 
 use super::Digest;
 
@@ -40,9 +40,10 @@ impl Reference {
         &self.repository
     }
 
-    /// Returns registry and repository: the name that signature policies use.
+    /// Returns registry and repository: the name that signature policies use. The port of HTTPS is
+    /// left out, so that one repository has one name.
     pub fn name(&self) -> String {
-        format!("{}/{}", self.registry, self.repository)
+        format!("{}/{}", without_default_port(&self.registry), self.repository)
     }
 
     /// Returns the tag, if one is named.
@@ -134,8 +135,22 @@ fn parse(text: &str) -> Result<Reference, &'static str> {
     if tag.is_none() && digest.is_none() {
         return Err("names neither a tag nor a digest");
     }
+    Ok(Reference { registry: canonical(registry), repository: repository.to_owned(), tag, digest })
+}
+
+/// Returns a registry as it is named in policies and credentials: one registry has one name.
+fn canonical(registry: &str) -> String {
     let registry = registry.to_ascii_lowercase();
-    Ok(Reference { registry, repository: repository.to_owned(), tag, digest })
+    let Some((address, port)) = registry.strip_prefix('[').and_then(|of| of.split_once(']')) else {
+        return registry;
+    };
+    let address: Result<Ipv6Addr, _> = address.parse();
+    address.map(|address| format!("[{address}]{port}")).unwrap_or(registry)
+}
+
+/// Returns a registry, or the part of a name before the first `/`, without the port of HTTPS.
+pub(super) fn without_default_port(registry: &str) -> &str {
+    registry.strip_suffix(":443").unwrap_or(registry)
 }
 
 /// Returns whether a text is a host with or without a port. A word without a dot and a port counts
@@ -145,11 +160,13 @@ pub fn is_registry(text: &str) -> bool {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (text, None),
     };
-    if port.is_some_and(|port| !port.parse::<u16>().is_ok_and(|port| port > 0)) {
+    // Other spellings of a number, such as `+443` or `0443`, would be other names of one registry.
+    let is_port = |port: &str| port.parse().is_ok_and(|of: NonZeroU16| of.to_string() == port);
+    if !port.is_none_or(is_port) {
         return false;
     }
     if let Some(address) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-        return address.parse::<std::net::Ipv6Addr>().is_ok();
+        return address.parse::<Ipv6Addr>().is_ok();
     }
     let is_label = |label: &str| {
         let inner = |sign: char| sign.is_ascii_alphanumeric() || sign == '-';
@@ -214,6 +231,21 @@ mod tests {
     }
 
     #[test]
+    fn a_repository_has_one_name() {
+        let cases = [
+            ("Registry.example.com/a:1", "registry.example.com/a"),
+            ("registry.example.com:443/a:1", "registry.example.com/a"),
+            ("registry.example.com:4430/a:1", "registry.example.com:4430/a"),
+            ("[::1]:443/a:1", "[::1]/a"),
+            ("[0:0::0:1]:5000/a:1", "[::1]:5000/a"),
+            ("[FE00::1]/a:1", "[fe00::1]/a"),
+        ];
+        for (text, name) in cases {
+            assert_eq!(text.parse::<Reference>().unwrap().name(), name, "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_no_reference_is_told_why() {
         let cases = [
             ("a", "names no registry and repository"),
@@ -222,6 +254,9 @@ mod tests {
             ("example.com/a", "names neither a tag nor a digest"),
             ("example.com:0/a:1", "names no registry"),
             ("example.com:x/a:1", "names no registry"),
+            ("example.com:+443/a:1", "names no registry"),
+            ("example.com:0443/a:1", "names no registry"),
+            ("example.com:65536/a:1", "names no registry"),
             ("-example.com/a:1", "names no registry"),
             ("[::g]:1/a:1", "names no registry"),
             ("example.com/:1", "has a repository that is none"),

@@ -120,6 +120,27 @@ pub fn verify_manifest(
     verified
 }
 
+/// Verifies the signatures of a manifest, and returns those that count: one for each key. Signatures
+/// by other keys are dropped: anybody may have added them. Takes up to a second for a hostile list.
+pub fn verify_found(
+    manifest: Digest,
+    found: Vec<Signature>,
+    keys: &[&PublicKey],
+) -> (Verified, Vec<Signature>) {
+    let (mut verified, mut of_use) = (Verified::default(), Vec::new());
+    for signature in found {
+        match signature.verify(manifest, keys) {
+            Ok(by) if by.is_subset(&verified.by) => {}
+            Ok(by) => {
+                verified.by.extend(by);
+                of_use.push(signature);
+            }
+            Err(why) => verified.refused.push(why),
+        }
+    }
+    (verified, of_use)
+}
+
 /// Verifies the signature file of another file, as of `cosign sign-blob`: plain or as a bundle.
 pub fn verify_file(file: &[u8], signature: &[u8], keys: &[&PublicKey]) -> Verified {
     let text = String::from_utf8_lossy(signature);

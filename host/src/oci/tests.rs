@@ -607,6 +607,39 @@ async fn a_list_of_referrers_is_bounded_and_read_by_type() {
     assert!(error.is_registry_away(), "an error is not the same as no signature: {error}");
 }
 
+#[tokio::test]
+async fn signatures_are_bounded_in_number_and_together_in_size() {
+    const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+    let place = Place::plain().await;
+    let of = place.put().digest();
+    for (bytes, expected) in [(1, 32), (100 << 10, 10), (257 << 10, 0)] {
+        let blob = vec![b' '; bytes];
+        let layer = Descriptor::of(BUNDLE, &blob);
+        let manifest = serde_json::json!({
+            "schemaVersion": 2, "config": Descriptor::of("a/b", b"{}"), "layers": vec![layer; 20],
+        });
+        let manifest = manifest.to_string().into_bytes();
+        let page = page(&vec![Descriptor::of(MANIFEST, &manifest); 3], None);
+        place.fake.set_mood(move |request| {
+            let asks_for = |part: &str| request.target.contains(part);
+            if asks_for("/referrers/") {
+                Some(page.clone())
+            } else if asks_for(".sig") {
+                None
+            } else if asks_for("/manifests/") {
+                Some(Answer::of(200).body(&manifest))
+            } else {
+                asks_for("/blobs/").then(|| Answer::of(200).body(&blob))
+            }
+        });
+        place.fake.forget();
+        let found = signature::fetch(&place.repository(), of).await.unwrap();
+        let seen = place.fake.seen();
+        let blobs = seen.iter().filter(|seen| seen.target.contains("/blobs/")).count();
+        assert_eq!((found.len(), blobs), (expected, expected), "{bytes}");
+    }
+}
+
 /// Returns a page of a list of referrers. `next`: the URL of the next page.
 fn page(entries: &[Descriptor], next: Option<&str>) -> Answer {
     let list = serde_json::json!({"schemaVersion": 2, "manifests": entries});

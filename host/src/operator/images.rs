@@ -30,6 +30,9 @@ use crate::oci::{
 /// The maximum number of concurrent pulls of a namespace: a slow registry delays only the
 /// namespaces that use it.
 const MAX_CONCURRENT_PULLS: usize = 2;
+/// The maximum number of tags of a namespace that are resolved concurrently. Separate from the
+/// pulls: a slow pull delays no tag.
+const MAX_CONCURRENT_RESOLUTIONS: usize = 8;
 
 /// The settings for pulling artifacts.
 #[derive(Clone)]
@@ -51,8 +54,15 @@ pub(super) struct Images(Arc<State>);
 struct State {
     options: Options,
     now: Clock,
-    pulls: Mutex<HashMap<String, Arc<Semaphore>>>,
+    pulls: Permits,
+    resolutions: Permits,
     kept: Mutex<Kept>,
+}
+
+/// Permits of each namespace.
+struct Permits {
+    of_each: usize,
+    by_namespace: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
 /// The manifests that must not be removed.
@@ -87,8 +97,9 @@ pub(super) struct Pulled {
 
 impl Images {
     pub(super) fn new(options: Options, now: Clock) -> Self {
-        let (pulls, kept) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(State { options, now, pulls, kept }))
+        let (pulls, resolutions) =
+            (Permits::new(MAX_CONCURRENT_PULLS), Permits::new(MAX_CONCURRENT_RESOLUTIONS));
+        Self(Arc::new(State { options, now, pulls, resolutions, kept: Mutex::default() }))
     }
 
     /// Returns the signatures that all modules need.
@@ -130,14 +141,31 @@ impl Images {
     }
 
     /// Waits for a permit to pull an artifact for a namespace.
-    async fn place(&self, namespace: &str) -> OwnedSemaphorePermit {
-        let line = {
-            let mut pulls = self.0.pulls.lock();
-            pulls.retain(|_, line| Arc::strong_count(line) > 1);
-            let line = pulls.entry(namespace.to_owned());
-            Arc::clone(line.or_insert_with(|| Arc::new(Semaphore::new(MAX_CONCURRENT_PULLS))))
+    async fn permit_to_pull(&self, namespace: &str) -> OwnedSemaphorePermit {
+        self.0.pulls.acquire(namespace).await
+    }
+
+    /// Waits for a permit to resolve a tag for a namespace.
+    async fn permit_to_resolve(&self, namespace: &str) -> OwnedSemaphorePermit {
+        self.0.resolutions.acquire(namespace).await
+    }
+}
+
+// === impl Permits ===
+
+impl Permits {
+    fn new(of_each: usize) -> Self {
+        Self { of_each, by_namespace: Mutex::default() }
+    }
+
+    async fn acquire(&self, namespace: &str) -> OwnedSemaphorePermit {
+        let permits = {
+            let mut all = self.by_namespace.lock();
+            all.retain(|_, permits| Arc::strong_count(permits) > 1);
+            let permits = all.entry(namespace.to_owned());
+            Arc::clone(permits.or_insert_with(|| Arc::new(Semaphore::new(self.of_each))))
         };
-        line.acquire_owned().await.expect("the places are never closed")
+        permits.acquire_owned().await.expect("the permits are never closed")
     }
 }
 

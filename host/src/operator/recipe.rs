@@ -7,7 +7,7 @@ use mortise_core::grant::rights::Account;
 
 use super::fault::Fault;
 use crate::{
-    host::{Ending, LimitMet, Mode, Settings},
+    host::{LimitMet, Mode, Removal, Settings},
     operator::api::{self, ProcessorSpec},
     wasm::{self, Digest},
 };
@@ -39,7 +39,7 @@ pub(super) struct Recipe {
     pub(super) take_over: Arc<[String]>,
     pub(super) limits: wasm::Limits,
     pub(super) libraries: Vec<LibraryRecipe>,
-    pub(super) ending: Option<Ending>,
+    pub(super) removal: Option<Removal>,
 }
 
 /// A library of a version.
@@ -87,7 +87,7 @@ impl Recipe {
         spec: &ProcessorSpec,
         account: &Account,
         digests: &Digests,
-        ending: Option<Ending>,
+        removal: Option<Removal>,
         largest: &Largest,
     ) -> Result<Self, Fault> {
         // Without a configuration, the processor gets an empty object, as in `mortise dev`.
@@ -107,7 +107,7 @@ impl Recipe {
             take_over: spec.take_over.as_slice().into(),
             limits: largest.limit(&limits(&spec.limits)?),
             libraries: libraries.collect::<Result<_, Fault>>()?,
-            ending,
+            removal,
         })
     }
 
@@ -120,7 +120,7 @@ impl Recipe {
             take_over: Arc::clone(&self.take_over),
             concurrency: Some(pace.concurrency),
             rate: pace.rate,
-            ending: self.ending,
+            removal: self.removal,
             ..Settings::in_namespace(&self.account.namespace)
         }
     }

@@ -313,7 +313,7 @@ fn ready(known: &Known<'_>) -> Finding {
     }
     if !running.status.not_held.is_empty() {
         let message = format!(
-            "the ServiceAccount does not hold in all namespaces what the processor hands on; the rules of a ClusterRole for it:\n{}",
+            "the ServiceAccount does not hold in all namespaces the rules that the processor grants; the rules of a ClusterRole for it:\n{}",
             granted::lines(&running.status.not_held)
         );
         return Finding::no(RIGHTS_MISSING, message).with_rules();

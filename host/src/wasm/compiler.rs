@@ -30,7 +30,6 @@ pub enum Compiler {
 /// The limits on compiling one module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompileLimits {
-    /// Memory, in MiB.
     pub memory_mib: u32,
     /// CPU time of all its threads together, in seconds.
     pub seconds: u32,

@@ -18,7 +18,7 @@ mod api;
 mod calls;
 mod cluster;
 mod command;
-mod desk;
+mod dev;
 mod hostile;
 mod istio;
 mod process;
@@ -53,7 +53,7 @@ const PARTS: [(&str, Part); 15] = [
     ("istio", istio::run),
     ("restart", restart::run),
     ("api", api::run),
-    ("desk", desk::run),
+    ("dev", dev::run),
     ("swap", swap::run),
     ("registry", registry::run),
     ("webhooks", webhooks::run),

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use walkdir::WalkDir;
 
 use super::{HOST, Helm, PROCESSOR, read};
-use crate::registry::{Desk, KEY, PASSWORD, PUBLIC};
+use crate::registry::{KEY, PASSWORD, PUBLIC, Setup};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The architectures, and how a program's header names them.
@@ -88,7 +88,7 @@ impl Bench {
 
 impl Bench {
     /// Publishes with the programs of the tests, and with the password of the registry.
-    fn publish(&self, desk: &Desk, arguments: &[&str]) -> Output {
+    fn publish(&self, setup: &Setup, arguments: &[&str]) -> Output {
         let home = self.helm.home.path();
         let program = home.join("mortise");
         if !program.exists() {
@@ -97,9 +97,9 @@ impl Bench {
         let mut path = vec![home.to_owned()];
         path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
         let mut command = Command::new("deploy/publish");
-        command.arg("--registry-ca").arg(desk.registry.authority()).args(arguments);
+        command.arg("--registry-ca").arg(setup.registry.authority()).args(arguments);
         command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
-        command.env("DOCKER_CONFIG", desk.registry.docker_config());
+        command.env("DOCKER_CONFIG", setup.registry.docker_config());
         command.env("COSIGN_PASSWORD", PASSWORD).env("MORTISE_CACHE", self.path("cache"));
         command.env("PATH", std::env::join_paths(path).unwrap()).output().unwrap()
     }
@@ -224,16 +224,16 @@ fn a_release_is_put_into_a_registry_and_its_processors_are_signed() {
     if !tool::is_there("skopeo", TESTS) {
         return;
     }
-    let (Some(bench), Some(desk)) = (Bench::open(), Desk::open(TESTS)) else { return };
+    let (Some(bench), Some(setup)) = (Bench::open(), Setup::open(TESTS)) else { return };
     let guests = ["guests/secret-copy", "tests/guests/announce", "tests/guests/shout"];
     let modules = guests.map(|folder| mortise_tests::guest(folder).unwrap());
     let release = bench.of_modules("release", "022", &modules);
-    let registry = desk.reference("team");
+    let registry = setup.reference("team");
     let library = release.join("test-guest-shout.wasm").display().to_string();
     let library = format!("example:shouting/shout@1.0.0={library}");
     let publish = || {
         let arguments = ["--library", &library, release.to_str().unwrap(), &registry, KEY];
-        bench.publish(&desk, &arguments)
+        bench.publish(&setup, &arguments)
     };
     let output = publish();
     succeeded(&output);
@@ -247,19 +247,19 @@ fn a_release_is_put_into_a_registry_and_its_processors_are_signed() {
     let lines: Vec<&str> = said.lines().map(|line| line.split('@').next().unwrap()).collect();
     assert_eq!(lines, expected);
     for reference in &expected[3..] {
-        desk.well(&["verify", reference, "--key", PUBLIC]);
+        setup.well(&["verify", reference, "--key", PUBLIC]);
     }
     // An image is no component, whoever has signed it.
-    let error = desk.run(&["verify", &expected[0], "--key", PUBLIC]).line();
+    let error = setup.run(&["verify", &expected[0], "--key", PUBLIC]).line();
     assert!(error.contains(&expected[0]) && error.contains("application/wasm"), "{error}");
     assert_eq!(String::from_utf8(publish().stdout).unwrap(), said, "the same digests again");
     // The registry gives out the image as it was made.
     let (copy, certificates) = (bench.path("copy"), bench.path("certificates"));
     fs::create_dir(&certificates).unwrap();
-    fs::copy(desk.registry.authority(), certificates.join("ca.crt")).unwrap();
+    fs::copy(setup.registry.authority(), certificates.join("ca.crt")).unwrap();
     let mut skopeo = Command::new("skopeo");
     skopeo.args(["copy", "--all", "--insecure-policy", "--src-cert-dir"]).arg(&certificates);
-    skopeo.arg("--src-authfile").arg(desk.registry.docker_config().join("config.json"));
+    skopeo.arg("--src-authfile").arg(setup.registry.docker_config().join("config.json"));
     skopeo.arg(format!("docker://{}", expected[0]));
     succeeded(&skopeo.arg(format!("oci:{}:{VERSION}", copy.display())).output().unwrap());
     assert_eq!(files(&release.join("image/blobs")), files(&copy.join("blobs")));
@@ -273,7 +273,7 @@ fn a_release_is_put_into_a_registry_and_its_processors_are_signed() {
         ([release.to_str().unwrap(), "https://a.example.com/b", KEY], "without a scheme"),
         ([release.to_str().unwrap(), &registry, "none"], "none cannot be read"),
     ] {
-        let output = bench.publish(&desk, &arguments);
+        let output = bench.publish(&setup, &arguments);
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && error.contains(expected), "{expected}: {error}");
     }

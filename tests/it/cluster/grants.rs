@@ -1,4 +1,4 @@
-//! Processors that write roles: the API server lets their accounts hand on no more than they hold.
+//! Processors that write roles: the API server lets their accounts grant no more than they hold.
 
 use mortise::commands::inspect;
 use mortise_core::{contract::Kind, reconcile::Report};
@@ -19,7 +19,7 @@ const CLUSTER_ROLE: &str = "rbac.authorization.k8s.io/v1/ClusterRole";
 const CLUSTER_ROLE_BINDING: &str = "rbac.authorization.k8s.io/v1/ClusterRoleBinding";
 
 /// Returns the rules of the role that the processor writes.
-fn handed_on() -> Vec<GrantedRule> {
+fn granted_rules() -> Vec<GrantedRule> {
     vec![
         GrantedRule::new(["apps"], ["deployments", "deployments/scale"], ["get", "patch"]),
         GrantedRule::new([""], ["configmaps"], ["*"]).named(["mesh-settings"]),
@@ -32,8 +32,8 @@ fn role_name(stage: &Stage) -> String {
     format!("{NAME}-{}", stage.namespace)
 }
 
-/// Returns a processor that applies a `ClusterRole` and its binding, and declares these rules as
-/// handed on.
+/// Returns a processor that applies a `ClusterRole` and its binding, and declares these granted
+/// rules.
 fn description(stage: &Stage, version: &str, grants: Vec<GrantedRule>) -> Description {
     let namespace = &stage.namespace;
     let mine = Selection::of::<ConfigMap>().namespace(namespace).labels(format!("play={NAME}"));
@@ -51,7 +51,7 @@ fn description(stage: &Stage, version: &str, grants: Vec<GrantedRule>) -> Descri
 
 fn script(stage: &Stage) -> Value {
     let name = role_name(stage);
-    let rules: Vec<Value> = handed_on()
+    let rules: Vec<Value> = granted_rules()
         .into_iter()
         .map(|rule| mortise_core::contract::GrantedRule {
             api_groups: rule.api_groups,
@@ -91,11 +91,11 @@ fn objects(stage: &Stage) -> Vec<Value> {
 /// writes, and those of the granted rules. Their names are the test's own: other tests share the
 /// control plane.
 async fn printed(stage: &Stage) -> (Vec<Value>, Vec<Value>) {
-    let description = description(stage, "1.0.0", handed_on());
+    let description = description(stage, "1.0.0", granted_rules());
     let loaded = stage.load(NAME, &description, &script(stage)).await;
     let account = loaded.settings.account.as_ref();
     let text = inspect::rbac(&loaded.description, Vec::new(), account, None).await.unwrap();
-    assert!(text.contains("# So that it may hand them on: "), "{text}");
+    assert!(text.contains("# Rules that the processor grants in roles: "), "{text}");
     let text = text.replace("name: mortise-mesh", &format!("name: printed-{}", stage.namespace));
     let objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
     let is_granted =
@@ -120,7 +120,7 @@ async fn a_role_is_written_with_rules_that_the_account_holds_and_no_others() {
     assert_eq!((declared.len(), granted.len()), (6, 2), "{declared:#?}\n{granted:#?}");
     stage.apply(objects(&stage)).await;
     stage.apply(declared).await;
-    stage.puppet(NAME, &description(&stage, "1.0.0", handed_on()), &script(&stage)).await;
+    stage.puppet(NAME, &description(&stage, "1.0.0", granted_rules()), &script(&stage)).await;
     let is_refused = |report: &Report| {
         let failure = report.failure.as_deref().unwrap_or_default();
         failure.contains("attempting to grant RBAC permissions not currently held")
@@ -130,19 +130,19 @@ async fn a_role_is_written_with_rules_that_the_account_holds_and_no_others() {
     let name = role_name(&stage);
     assert_eq!(cluster_wide(&stage, &role, &name).await, None);
     let not_held = stage.status_of(NAME).not_held;
-    assert_eq!(not_held.len(), handed_on().len(), "{not_held:?}");
+    assert_eq!(not_held.len(), granted_rules().len(), "{not_held:?}");
 
     // Neither `bind` nor `escalate` is needed.
     stage.apply(granted).await;
     stage.last_run(NAME, is_whole).await;
     let written = cluster_wide(&stage, &role, &name).await.unwrap();
-    assert_eq!(written["rules"].as_array().unwrap().len(), handed_on().len());
+    assert_eq!(written["rules"].as_array().unwrap().len(), granted_rules().len());
     assert!(cluster_wide(&stage, &binding, &name).await.is_some());
     stage.until("it holds them", async || stage.status_of(NAME).not_held.is_empty()).await;
 }
 
 #[tokio::test]
-async fn a_version_that_hands_on_more_than_its_account_holds_does_not_take_over() {
+async fn a_version_that_grants_more_than_its_account_holds_does_not_replace_the_former() {
     let Some(stage) = Stage::new("more-grants", &[NAME.to_owned()]).await else { return };
     let (declared, _) = printed(&stage).await;
     stage.apply(objects(&stage)).await;
@@ -161,12 +161,12 @@ async fn a_version_that_hands_on_more_than_its_account_holds_does_not_take_over(
     stage.apply(vec![processor("1.0.0", Vec::new(), returns(&Outcome::new()))]).await;
     stage.until_said_of(NAME, "Ready", "True", "Runs", "runs").await;
 
-    stage.apply(vec![processor("2.0.0", handed_on(), script(&stage))]).await;
-    let part = "what version 2.0.0 hands on";
+    stage.apply(vec![processor("2.0.0", granted_rules(), script(&stage))]).await;
+    let part = "the rules that version 2.0.0 grants";
     stage.until_said_of(NAME, "Loaded", "False", "RightsMissing", part).await;
     let message = stage.message_of(NAME, "Loaded").await;
     let lines: Vec<&str> = message.lines().filter(|line| line.starts_with("- ")).collect();
-    assert_eq!(lines.len(), handed_on().len(), "{message}");
+    assert_eq!(lines.len(), granted_rules().len(), "{message}");
     assert!(message.starts_with("the former version 1.0.0 keeps running; "), "{message}");
     assert_eq!(cluster_wide(&stage, &kind(CLUSTER_ROLE), &role_name(&stage)).await, None);
 

@@ -12,7 +12,7 @@ use mortise_tests::{rebuilt, registry::docker_config};
 use serde_json::{Value, json};
 
 use super::{ground::Rights, kind, stage::Stage};
-use crate::registry::Desk;
+use crate::registry::Setup;
 
 const NAME: &str = "announce";
 const ANNOUNCE: &str = "team/announce:stable";
@@ -42,7 +42,7 @@ impl Stage {
 
 /// The registry of a test, and the modules that are pushed to it.
 struct Modules {
-    desk: Desk,
+    setup: Setup,
     announce: Vec<u8>,
     /// The file of the library.
     shout: PathBuf,
@@ -50,33 +50,33 @@ struct Modules {
 
 impl Modules {
     async fn prepare() -> Option<Self> {
-        let desk = Desk::open(TESTS)?;
+        let setup = Setup::open(TESTS)?;
         let built = async |guest: &'static str| {
             let built = tokio::task::spawn_blocking(move || mortise_tests::guest(guest));
             built.await.unwrap().unwrap()
         };
         let announce = fs::read(built("tests/guests/announce").await).unwrap();
-        Some(Self { desk, announce, shout: built("tests/guests/shout").await })
+        Some(Self { setup, announce, shout: built("tests/guests/shout").await })
     }
 
     /// Pushes a module under a name, and returns its reference by digest.
     fn push(&self, bytes: &[u8], name: &str) -> String {
-        let file = self.desk.folder.path().join("module.wasm");
+        let file = self.setup.folder.path().join("module.wasm");
         fs::write(&file, bytes).unwrap();
         let with = format!("example:shouting/shout@1.0.0={}", self.shout.display());
-        let (file, reference) = (file.to_str().unwrap(), self.desk.reference(name));
+        let (file, reference) = (file.to_str().unwrap(), self.setup.reference(name));
         let pushed = ["push", file, &reference, "--revision", "none", "--library", &with];
-        self.desk.well(&pushed).trim().to_owned()
+        self.setup.well(&pushed).trim().to_owned()
     }
 
     fn sign(&self, name: &str) {
-        self.desk.well(&["sign", &self.desk.reference(name), "--key", KEY]);
+        self.setup.well(&["sign", &self.setup.reference(name), "--key", KEY]);
     }
 
     /// Returns the options of a host that takes signed modules only.
     fn images(&self) -> ImageOptions {
-        let cache = CacheDir::open(&self.desk.folder.path().join("host")).unwrap();
-        let authorities = Some(fs::read(self.desk.registry.authority()).unwrap());
+        let cache = CacheDir::open(&self.setup.folder.path().join("host")).unwrap();
+        let authorities = Some(fs::read(self.setup.registry.authority()).unwrap());
         let pem = PUBLIC.replace('\n', "\n    ");
         let policy = Policy::parse(&format!("rules:\n- keys:\n  - |\n    {pem}\n")).unwrap();
         ImageOptions {
@@ -92,12 +92,12 @@ impl Modules {
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
             "metadata": stage.named("pull"),
-            "stringData": {".dockerconfigjson": docker_config(&self.desk.registry.host()).to_string()},
+            "stringData": {".dockerconfigjson": docker_config(&self.setup.registry.host()).to_string()},
         });
         let processor = json!({
             "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor", "metadata": stage.named(NAME),
             "spec": {
-                "module": {"image": self.desk.reference(ANNOUNCE)}, "serviceAccountName": NAME,
+                "module": {"image": self.setup.reference(ANNOUNCE)}, "serviceAccountName": NAME,
                 "imagePullSecrets": [{"name": "pull"}],
                 "libraries": [{
                     "interface": "example:shouting/shout@1.0.0", "module": {"image": library},

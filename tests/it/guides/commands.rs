@@ -16,7 +16,7 @@ use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{GUIDES, mortise, read, root};
-use crate::registry::{Desk, KEY, PUBLIC};
+use crate::registry::{KEY, PUBLIC, Setup};
 
 /// The text before the arguments of `mortise` in the commands of a checkout.
 const CARGO_RUN: &str = "cargo run -- ";
@@ -471,17 +471,17 @@ fn scripts_that_run_commands_are_run() {
 
 #[test]
 fn commands_about_a_registry_succeed() {
-    let Some(desk) = Desk::open("the tests of it::guides") else { return };
+    let Some(setup) = Setup::open("the tests of it::guides") else { return };
     // The version that a guide compares with the one that it pushes.
-    desk.well(&["push", "guests/api-rule", &desk.reference("team/api-rule:2.4.0")]);
+    setup.well(&["push", "guests/api-rule", &setup.reference("team/api-rule:2.4.0")]);
     for command in commands(&InRegistry) {
         let replaced = |argument: String| match &*argument {
             "cosign.key" => KEY.to_owned(),
             "cosign.pub" => PUBLIC.to_owned(),
-            _ => argument.replace(REGISTRY, &desk.registry.host()),
+            _ => argument.replace(REGISTRY, &setup.registry.host()),
         };
         let arguments: Vec<String> = arguments(command).into_iter().map(replaced).collect();
-        desk.well(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        setup.well(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
     }
 }
 

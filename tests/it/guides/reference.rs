@@ -11,8 +11,8 @@ use super::{mortise, read, root, rows, section};
 const GUIDE: &str = "deploy/README.md";
 /// The reason of a fault that no condition shows.
 const NOT_SHOWN: &str = "Superseded";
-/// Expressions that hand on a reason that is a literal elsewhere.
-const HANDED_ON: [&str; 4] = ["reason", "fault.reason", "first.reason", "not.reason"];
+/// Expressions that forward a reason that is a literal elsewhere.
+const FORWARDED: [&str; 4] = ["reason", "fault.reason", "first.reason", "not.reason"];
 
 /// Returns the sources of the host, without tests.
 fn sources() -> Vec<String> {
@@ -35,7 +35,7 @@ fn found<'a>(pattern: &str, text: &'a str) -> Vec<&'a str> {
 
 /// Returns the literal that an expression for a reason is: itself, or the value of a constant.
 fn literal(expression: &str, source: &str) -> Option<String> {
-    if HANDED_ON.contains(&expression) {
+    if FORWARDED.contains(&expression) {
         return None;
     }
     let text = expression.trim_matches('"');

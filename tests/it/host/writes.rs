@@ -114,7 +114,7 @@ async fn two_keys_that_want_one_object_are_both_told_and_back_off() {
     assert_eq!(reports.len(), 1, "{reports:#?}");
     let failure = reports[0].failure.as_deref().unwrap();
     assert!(
-        failure.starts_with("apply of ConfigMap v1 `a/shared` failed (409): two reconciles want one object: `puppet/objects:a/first` has set other values in `.data.k`"),
+        failure.starts_with("apply of ConfigMap v1 `a/shared` failed (409): field conflict: `puppet/objects:a/first` has set other values in `.data.k`"),
         "{failure}"
     );
     assert_eq!(stage.ready().await.len(), 0, "not at once");
@@ -124,8 +124,7 @@ async fn two_keys_that_want_one_object_are_both_told_and_back_off() {
     let reports = stage.run(stage.ready().await).await;
     let [first] = &reports[..] else { panic!("{reports:#?}") };
     assert_eq!(first.failure, None);
-    let told =
-        "two reconciles want one object: `puppet/objects:a/second` wants other values in `.data.k`";
+    let told = "field conflict: `puppet/objects:a/second` wants other values in `.data.k`";
     assert!(first.notes.iter().any(|note| note.starts_with(told)), "{:?}", first.notes);
 
     // The back-off of the attempts grows.

@@ -25,7 +25,6 @@ use crate::cluster::program::Program;
 
 /// Timeout that only a fault reaches. It is shorter than the interval of a host without the option.
 const TIMEOUT: Duration = Duration::from_mins(2);
-/// The namespaces.
 const NAMESPACES: [&str; 2] = ["a", "b"];
 /// The account of all Processors.
 const ACCOUNT: &str = "team";
@@ -198,7 +197,6 @@ fn idle() -> Vec<u8> {
     fs::read(module("tests/guests/idle")).unwrap()
 }
 
-/// Ends a host.
 async fn end(mut host: Program) {
     host.terminate();
     let (status, said) = host.ended().await;

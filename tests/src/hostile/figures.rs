@@ -30,7 +30,6 @@ const MAX_END_DELAY: Duration = Duration::from_secs(5);
 /// Measurements of one attack, or of several at the same time.
 #[derive(Debug, Default)]
 pub struct Figures {
-    /// The attacks.
     pub attacks: Vec<&'static Attack>,
     /// The last log lines of a host that has crashed or exited.
     pub died: Option<String>,

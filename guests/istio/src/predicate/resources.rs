@@ -22,9 +22,7 @@ pub struct SidecarResources {
 /// An amount of CPU and memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Amount {
-    /// The CPU.
     pub cpu: Quantity,
-    /// The memory.
     pub memory: Quantity,
 }
 

@@ -48,6 +48,9 @@ fn expressions_of_go_are_accepted() {
         "^*\\b*",
         "(a*){1000}",
         "x{2}{",
+        "x*\\Q\\E*",
+        "((a{1000}){0}){1000}",
+        "((a{1000}){0,0}){1000}",
     ] {
         assert_eq!(check(expression), Ok(()), "{expression}");
     }
@@ -96,6 +99,8 @@ fn other_expressions_are_refused_with_gos_messages() {
         ("(?P=a)", "invalid or unsupported Perl syntax: `(?P`"),
         ("\\Q\\E*", "missing argument to repetition operator: `*`"),
         ("(a{0,1000}){2}", "invalid repeat count: `{2}`"),
+        ("((a{1000}){0,}){2}", "invalid repeat count: `{2}`"),
+        ("x*\\Q\\E**", "invalid nested repetition operator: `**`"),
         ("\\p{Letter}", "invalid character class range: `\\p{Letter}`"),
     ];
     for (expression, expected) in cases {

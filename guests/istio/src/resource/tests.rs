@@ -58,6 +58,7 @@ fn the_port_of_the_api_server_is_a_number() {
         (json!([{"name": "http", "targetPort": 80}, {"name": "https", "targetPort": 8443}]), 8443),
         (json!([{"name": "https", "targetPort": "api"}]), 443),
         (json!([{"name": "https"}]), 443),
+        (json!([{"name": "https", "targetPort": 0}]), 443),
         (json!([]), 443),
     ];
     for (ports, expected) in cases {

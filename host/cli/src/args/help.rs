@@ -7,14 +7,14 @@ Examples:
   mortise inspect my.wasm --rbac --service-account shop/my
   mortise run --modules modules/
 
-`mortise COMMAND --help` has more of them.
+`mortise COMMAND --help` shows more examples.
 
 Exit codes:
-  0  well
+  0  success
   1  bad input: the message says what would be accepted
   3  a reconcile failed, or with `run --once` a Processor does not run
   4  `run` was ended before all runs had ended
-  5  `diff`: the second module asks for more";
+  5  `diff`: the second module needs more";
 
 pub(super) const DEV: &str = "\
 Examples:
@@ -37,19 +37,19 @@ Examples:
   mortise simulate --module my.wasm --objects objects/ --library example:shouting/shout@1.0.0=shout.wasm,deadline=30s
 
 Exit codes:
-  0  no reconcile failed, whether all is settled or not
+  0  no reconcile failed, even if keys are still queued
   1  bad input: the message says what would be accepted
   3  the last run of a reconcile failed";
 
 pub(super) const TEST: &str = "\
-A case is a folder: objects.yaml (or a folder objects), expected.yaml, and where there is more to say config.yaml and case.yaml (the
-time, missing kinds, refused writes, steps). The folders convert and review hold cases of the processor's webhooks: object.yaml,
-case.yaml and the answer in expected.yaml. mortise_sdk::testing::case documents them; the same folders run in `cargo test`.
+A case is a folder: objects.yaml (or a folder objects), expected.yaml, and, if needed, config.yaml and case.yaml (the time,
+missing kinds, refused writes, steps). The folders convert and review hold cases of the processor's webhooks: object.yaml, case.yaml
+and the answer in expected.yaml. mortise_sdk::testing::case documents them; the same folders run in `cargo test`.
 
 Examples:
   mortise test guests/my-guest                          # builds the guest, runs its cases
-  mortise test guests/my-guest --filter deleted         # those whose name holds the text
-  mortise test guests/my-guest --update                 # accepts what came out
+  mortise test guests/my-guest --filter deleted         # cases whose names hold the text
+  mortise test guests/my-guest --update                 # accepts the results
   mortise test my.wasm --cases cases/ --crds crds/ -o junit --output-file report.xml
 
 Exit codes:
@@ -58,8 +58,8 @@ Exit codes:
   3  a case did not pass";
 
 pub(super) const INSPECT: &str = "\
---rbac prints a ClusterRole for what is declared in all namespaces, and a Role in each namespace that is declared by name: the
-verbs of the requests that are sent for the processor, and no others. Events are put on what it reconciles.
+--rbac prints a ClusterRole for declarations in all namespaces, and a Role in each namespace that is declared by name, with only the
+verbs of the requests that the host sends for the processor. Events are created for the objects that it reconciles.
 
 Examples:
   mortise inspect my.wasm
@@ -68,13 +68,13 @@ Examples:
   mortise inspect registry.example.com/team/my:1.0.0
 
 Exit codes:
-  0  well
+  0  success
   1  bad input: the message says what would be accepted";
 
 pub(super) const BENCH: &str = "\
-Each object is called with a fresh instance, as the host does it. Outcomes are not written: each call sees the objects as they
-were loaded. To measure calls that find everything as it should be, give objects that are so: `mortise simulate -o json` prints
-them (`| jq .objects`). Two modules take turns, call by call.
+Each call is for one object and has a fresh instance, as in the host. Outcomes are not written: each call sees the objects as they were
+loaded. To measure calls that have nothing to change, give objects in their desired state: `mortise simulate -o json` prints them
+(`| jq .objects`). Calls of two modules alternate.
 
 Examples:
   mortise bench my.wasm --objects objects.yaml --crds crds/
@@ -93,8 +93,8 @@ Examples:
   mortise completion fish > ~/.config/fish/completions/mortise.fish
 
 Exit codes:
-  0  well
-  1  a shell that is not known: the message says which are";
+  0  success
+  1  unknown shell: the message lists the known ones";
 
 pub(super) const NEW: &str = "\
 In a workspace a guest in Rust becomes a member of it; elsewhere it is a workspace of its own, and depends on the SDK of the
@@ -108,12 +108,12 @@ Examples:
   mortise new greeter --language typescript
 
 Exit codes:
-  0  well
+  0  success
   1  bad input: the message says what would be accepted; nothing was written";
 
 pub(super) const PUSH: &str = "\
-The layout is that of other tools for Wasm in registries. What the processor declares is in the annotation `dev.mortise.permissions`. The
-same component with the same annotations has the same digest. Credentials are those of `docker login`.
+The artifact has the layout that other tools for Wasm use. The annotation `dev.mortise.permissions` holds the permissions that the processor
+declares. The same component with the same annotations has the same digest. Credentials are those of `docker login`.
 
 Examples:
   mortise push my.wasm registry.example.com/team/my:1.0.0
@@ -121,8 +121,8 @@ Examples:
   mortise push my.wasm localhost:5000/my:1 --registry-ca ca.pem
 
 Exit codes:
-  0  well: the reference with its digest is printed
-  1  bad input, or the registry did not take it: the message says why";
+  0  success: the reference with its digest is printed
+  1  bad input, or the registry refused it: the message says why";
 
 pub(super) const PULL: &str = "\
 Examples:
@@ -130,12 +130,12 @@ Examples:
   mortise pull registry.example.com/team/my:1.0.0 -o modules/my.wasm
 
 Exit codes:
-  0  well: the reference with its digest is printed
-  1  bad input, or the registry did not give it: the message says why";
+  0  success: the reference with its digest is printed
+  1  bad input, or the registry did not return it: the message says why";
 
 pub(super) const DIFF: &str = "\
-Compared are the rules of the roles that each needs, what it hands on in roles, the kinds that it reconciles, the version of the contract,
-what it imports, and its size.
+Compares the rules of the roles that each module needs, the rules that it grants in roles, the kinds that it reconciles, the version of the
+contract, its imports, and its size.
 
 Examples:
   mortise diff old.wasm new.wasm
@@ -143,9 +143,9 @@ Examples:
   mortise diff registry.example.com/team/my:1.0.0 guests/my-guest -o json
 
 Exit codes:
-  0  the second asks for nothing more
+  0  the second module needs nothing more
   1  bad input: the message says what would be accepted
-  5  the second asks for more rights, kinds or imports";
+  5  the second module needs more rights, kinds or imports";
 
 pub(super) const SIGN: &str = "\
 The formats are cosign's with a key and without a transparency log. `cosign verify --insecure-ignore-tlog` and `cosign verify-blob` accept
@@ -153,13 +153,13 @@ them.
 
 Examples:
   mortise sign registry.example.com/team/my:1.0.0 --key cosign.key
-  mortise sign modules/my.wasm --key cosign.key                # makes modules/my.wasm.sig
+  mortise sign modules/my.wasm --key cosign.key                # writes modules/my.wasm.sig
   openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out my.key
   openssl pkey -in my.key -pubout -out my.pub
 
 Exit codes:
-  0  well: what was signed is printed, with its digest
-  1  bad input, or the registry did not take it: the message says why";
+  0  success: what was signed is printed, with its digest
+  1  bad input, or the registry refused it: the message says why";
 
 pub(super) const VERIFY: &str = "\
 Examples:
@@ -167,5 +167,5 @@ Examples:
   mortise verify modules/my.wasm --key cosign.pub --key other.pub
 
 Exit codes:
-  0  it is signed by one of the keys
-  1  it is not, or bad input: the message says what was found";
+  0  the component is signed by one of the keys
+  1  it is not signed by any of them, or bad input: the message says what was found";

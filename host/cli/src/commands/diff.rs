@@ -151,7 +151,7 @@ impl Difference {
         }
         let parts: [(&str, &[String], &[String]); 4] = [
             ("permissions", &self.less.rules, &self.more.rules),
-            ("hands on", &self.less.grants, &self.more.grants),
+            ("grants", &self.less.grants, &self.more.grants),
             ("reconciles", &self.less.reconciles, &self.more.reconciles),
             ("imports", &self.less.imports, &self.more.imports),
         ];
@@ -231,7 +231,7 @@ mod tests {
 + b.wasm 1.0.0
 permissions
   as before
-hands on
+grants
 - - {\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"verbs\":[\"get\"]}
 + - {\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"verbs\":[\"list\"]}
 reconciles

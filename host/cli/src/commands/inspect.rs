@@ -42,8 +42,8 @@ use crate::{
 };
 
 /// The reason for the role of the granted rules.
-const HANDED_ON: &str = "\
-# So that it may hand them on: the API server lets nobody write or bind a role with rules that they do not hold themselves.
+const GRANTED: &str = "\
+# Rules that the processor grants in roles: the API server lets nobody write or bind a role with rules that they do not hold themselves.
 # The processor uses these rights for nothing else.
 ";
 
@@ -242,7 +242,7 @@ pub async fn rbac(
     for (number, object) in granted.iter().enumerate() {
         text.push_str("---\n");
         if number == 0 {
-            text.push_str(HANDED_ON);
+            text.push_str(GRANTED);
         }
         text.push_str(&print::yaml(object));
     }

@@ -228,7 +228,7 @@ impl Simulation<'_> {
         runs.retain(|run| {
             let is_chosen = self.is_chosen(&run.key);
             if !is_chosen {
-                self.host.leave(run);
+                self.host.abandon(run);
             }
             is_chosen
         });

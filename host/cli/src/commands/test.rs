@@ -77,7 +77,6 @@ struct Target {
     name: String,
     parts: Parts,
     cases: Vec<Case>,
-    /// The cases of its hooks.
     hooks: Vec<HookCase>,
     crds: Vec<Value>,
 }

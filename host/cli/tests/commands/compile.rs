@@ -50,7 +50,6 @@ pub(crate) fn doubling_schema() -> Value {
     json!({"$defs": parts, "$ref": "#/$defs/40"})
 }
 
-/// The program.
 fn program() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_mortise")).to_owned()
 }

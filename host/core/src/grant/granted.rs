@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_handed_on_beyond_others_is_each_right_that_they_do_not_include() {
+    fn rights_that_others_do_not_include_are_beyond_them() {
         let all = of(&["*"], &["pods", "secrets"], &[], &["get", "list"]);
         let some = of(&[""], &["pods"], &["a"], &["get", "watch"]);
         let more = beyond(std::slice::from_ref(&some), std::slice::from_ref(&all));

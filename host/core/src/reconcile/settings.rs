@@ -25,13 +25,13 @@ pub struct Settings {
     pub rate: Option<u32>,
     /// The action on the finalizers that the processor holds, when it is being removed; `None` as
     /// long as it reconciles.
-    pub ending: Option<Ending>,
+    pub removal: Option<Removal>,
 }
 
 /// The action on the finalizers of a processor that is being removed. Objects that hold none of
 /// them are left as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum Removal {
     /// Objects are reconciled as if they were being deleted.
     Finalize,
     /// Finalizers are dropped from the objects; the processor is not called.
@@ -62,7 +62,7 @@ impl Settings {
             take_over: Arc::default(),
             concurrency: None,
             rate: None,
-            ending: None,
+            removal: None,
         }
     }
 }

@@ -7,13 +7,14 @@
 //! bytes, the network) makes a record that is not skippable.
 //!
 //! The triggers keep the dependencies of a key that has run or been verified since the host
-//! started. Those of any other key are registered with the triggers as if it had run.
+//! started. Those of any other key are registered with the triggers as if it had run; see
+//! [`crate::dispatch`].
 
 use std::{sync::Arc, time::Duration};
 
 use tracing::debug;
 
-use super::{Ended, Mode, Reconciler, Report, ending::is_paused, report::few};
+use super::{Ended, Mode, Reconciler, Report, removal::is_paused, report::few};
 use crate::{
     contract::ObjectRef,
     outcome::Reconciled,
@@ -23,48 +24,35 @@ use crate::{
         record::{Held, MustRun, NotSkippable, Own, Pruned, Record, WriteRecord, can_be_asked},
     },
     store::{Entry, Known},
-    triggers::Began,
 };
 
 /// A run record that was verified and still holds.
-struct Verified {
+pub(super) struct Verified {
     record: Arc<Record>,
     /// The dependencies to register with the triggers; `None` if the triggers have them.
-    reads: Option<Reads>,
-}
-
-/// A key that has to run.
-pub(super) struct NotSkipped {
-    /// The beginning of the run, if the triggers were already notified of it.
-    pub(super) began: Option<Began>,
-    /// The reason, if the key was due.
-    pub(super) why: Option<MustRun>,
+    pub(super) reads: Option<Reads>,
 }
 
 // === impl Reconciler ===
 
 impl Reconciler {
-    /// Skips a key whose run record still holds.
-    pub(super) async fn skip(
+    /// Verifies the run record of a key that is due. If it does not hold, returns the reason to run
+    /// the key; `None` if the key is not due.
+    pub(super) async fn verify_due(
         &self,
-        run: &mut Run,
+        run: &Run,
         reference: &ObjectRef,
-    ) -> Result<(Report, Ended), NotSkipped> {
-        let held = self.parts.records.held(&run.key);
-        let is_former = held.as_ref().is_some_and(|held| held.is_former);
-        let is_known = held.is_some() && !is_former;
-        // Later changes, which the verification did not see, are found by `Dispatch::end`.
-        let began = is_former.then(|| self.parts.dispatch.begin(run));
+        held: Option<Held>,
+    ) -> Result<Verified, Option<MustRun>> {
+        let is_known = held.as_ref().is_some_and(|held| !held.is_former);
         if !self.parts.skips || !is_due(run, is_known) {
-            return Err(NotSkipped { began, why: None });
+            return Err(None);
         }
-        match self.verify_held(reference, held).await {
-            Ok(verified) => Ok(self.end_skipped(run, reference, verified, began)),
-            Err(why) => {
-                debug!(key = %run.key, %why, "not skipped");
-                Err(NotSkipped { began, why: Some(why) })
-            }
-        }
+        let verified = self.verify_held(reference, held).await;
+        verified.map_err(|why| {
+            debug!(key = %run.key, %why, "not skipped");
+            Some(why)
+        })
     }
 
     async fn verify_held(
@@ -74,14 +62,18 @@ impl Reconciler {
     ) -> Result<Verified, MustRun> {
         let Held { record, is_former } = held.ok_or(MustRun::NoRecord)?;
         record.skippable()?;
-        let reads = self.verify(reference, &record).await?;
-        Ok(Verified { record, reads: is_former.then_some(reads) })
+        let mut reads = self.verify(reference, &record).await?;
+        if !is_former {
+            return Ok(Verified { record, reads: None });
+        }
+        reads.resume(&record);
+        Ok(Verified { record, reads: Some(reads) })
     }
 
     /// Verifies that everything a skippable run read and wrote is unchanged. Returns its reads.
     async fn verify(&self, reference: &ObjectRef, record: &Record) -> Result<Reads, MustRun> {
         let settings = &self.version.settings;
-        if settings.ending.is_some() || settings.mode != Mode::Reconcile {
+        if settings.removal.is_some() || settings.mode != Mode::Reconcile {
             return Err(MustRun::Mode);
         }
         let ran_on = record.ran_on.as_ref().ok_or(NotSkippable::NotCalled)?;
@@ -167,23 +159,21 @@ impl Reconciler {
         if is_gone { Ok(()) } else { Err(MustRun::Removed) }
     }
 
-    /// Ends a run that is skipped.
-    fn end_skipped(
+    /// Skips a key whose record holds. `causes` are the changes that the verification has not seen.
+    pub(super) fn skip(
         &self,
         run: &Run,
         reference: &ObjectRef,
         verified: Verified,
-        began: Option<Began>,
+        causes: Vec<Cause>,
     ) -> (Report, Ended) {
         let Verified { record, mut reads } = verified;
         let resync = self.description(&record.key).map_or(0, |reconciler| reconciler.resync);
         let again = (record.resync && resync > 0).then(|| Duration::from_millis(resync));
         let done = Done::Success { requeue: again.map(|after| (after, Cause::Resync)) };
-        let mut ended = Ended { done, ..Ended::nothing() };
+        let mut ended = Ended { done, causes, ..Ended::nothing() };
         let (mut denied, mut notes) = (Vec::new(), Vec::new());
-        if let (Some(began), Some(reads)) = (began, &mut reads) {
-            reads.resume(&record);
-            ended.causes = self.parts.dispatch.end(began, reads);
+        if let Some(reads) = &mut reads {
             ended.demands = reads.take_demands(&self.version.readable);
             (denied, notes) = few(Vec::new(), reads.take_denials());
             self.parts.records.adopt(&run.key);

@@ -1,6 +1,6 @@
 //! Tries a new version of a processor with a dry run, before it is swapped in for one that works.
 
-use super::{Reconciler, Turn, ending::Decision, report::masked};
+use super::{Reconciler, Turn, removal::Decision, report::masked};
 use crate::{contract::Kind, error_chain, outcome::Reconciled, queue::Key};
 
 /// The result of a trial with one object.

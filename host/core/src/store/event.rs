@@ -41,7 +41,6 @@ pub struct Change {
     pub old: Option<Arc<Entry>>,
     /// The object after the change; `None` if it is gone.
     pub new: Option<Arc<Entry>>,
-    /// The source of the change.
     pub source: Source,
 }
 

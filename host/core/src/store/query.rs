@@ -118,7 +118,6 @@ impl Query {
             && self.matching.iter().all(holds)
     }
 
-    /// Returns the label selector.
     pub fn labels(&self) -> &LabelSelector {
         &self.labels
     }

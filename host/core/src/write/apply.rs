@@ -213,7 +213,7 @@ impl Run<'_> {
         let others = conflicts.iter().filter(|conflict| self.managers.is_other(&conflict.manager));
         let message =
             self.writer.key_conflicts.between(self.context.key, managed, target.to, others);
-        tracing::warn!(key = %self.context.key, object = display_ref(target.to), message, "two reconciles want one object");
+        tracing::warn!(key = %self.context.key, object = display_ref(target.to), message, "field conflict between two reconciled objects");
         Stop::Failed { refusal: Refusal { message, ..refusal }, managers: managers(conflicts) }
     }
 

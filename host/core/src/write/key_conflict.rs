@@ -90,7 +90,7 @@ impl KeyConflicts {
         }
         let (object, fields, names) = (display_ref(object), listed(fields), listed(names));
         let message = format!(
-            "two reconciles want one object: {names} has set other values in {fields} of {object}, which are kept"
+            "field conflict: {names} has set other values in {fields} of {object}, which are kept"
         );
         state.open.insert(
             wanted,
@@ -133,9 +133,7 @@ impl KeyConflict {
     /// Returns the message for the keys that hold the fields.
     fn warning(&self) -> String {
         let Self { by, object, fields, .. } = self;
-        format!(
-            "two reconciles want one object: `{by}` wants other values in {fields} of {object}, and is refused"
-        )
+        format!("field conflict: `{by}` wants other values in {fields} of {object}, and is refused")
     }
 }
 

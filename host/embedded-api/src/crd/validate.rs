@@ -65,7 +65,6 @@ pub(crate) fn validate(crd: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Validates an update.
 pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     validate_spec(&new["spec"], &mut errors);

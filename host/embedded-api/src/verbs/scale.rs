@@ -242,7 +242,6 @@ fn answer(shown: Shown, scale: &Scale) -> Answer {
     Answer::object(200, Shown::Value(scale_of(&shown.into_value(), scale)))
 }
 
-/// Returns the scale of an object.
 fn scale_of(object: &Value, scale: &Scale) -> Value {
     let kept = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
     let metadata = object.get("metadata").and_then(Value::as_object).into_iter().flatten();

@@ -105,7 +105,7 @@ impl Host {
         let Some((_, registration)) = registration else { return Vec::new() };
         let mut view = new.hooking.view();
         let (mut held, mut bytes) = (Vec::new(), 0);
-        let keys = registration.ranked_keys(self.shared.dispatch.stores(), rank);
+        let keys = registration.ranked_keys(self.shared.parts.dispatch.stores(), rank);
         for key in keys.iter().take(CANDIDATE_OBJECTS) {
             let Some(of) = new.active.reconciler.object_of(key) else { continue };
             if view.check_reconciled(&of).await.is_err() {

@@ -122,7 +122,7 @@ impl Watches {
         });
         tracing::warn!(
             kind = display_kind(&watch.kind),
-            "a store is larger than a processor may have, and is not kept for it"
+            "a store exceeds --max-store-mib, and is not kept for the processor"
         );
         let mut steps = self.plan();
         steps.narrowed.extend(narrowed);

@@ -19,6 +19,8 @@ const READ: &str = "application/vnd.dev.sigstore.bundle";
 pub(super) const PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
 const STATEMENT: &str = "https://in-toto.io/Statement/v1";
 const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
+/// The maximum number of signatures in an envelope: each is checked by every key. Cosign writes one.
+const MAX_ENVELOPE_SIGNATURES: usize = 4;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -89,6 +91,10 @@ pub(super) fn verify_manifest(
     let envelope = parse(bundle)?.dsse_envelope.ok_or("it is the signature of a file")?;
     if envelope.payload_type != PAYLOAD_TYPE {
         return Err(format!("it holds `{}`", shown(&envelope.payload_type)));
+    }
+    let count = envelope.signatures.len();
+    if count > MAX_ENVELOPE_SIGNATURES {
+        return Err(format!("it holds {count} signatures, more than {MAX_ENVELOPE_SIGNATURES}"));
     }
     let payload = STANDARD.decode(&envelope.payload).map_err(|_| "it is no base64")?;
     let message = signed_part(&envelope.payload_type, &payload);

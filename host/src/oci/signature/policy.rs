@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::{KeyId, PublicKey, Verified};
+use crate::oci::reference::without_default_port;
 
 /// The signatures that the host requires, regardless of the Processor.
 #[derive(Debug, Clone, Default)]
@@ -88,7 +89,7 @@ impl Policy {
             let keys = keys.transpose().map_err(|error| {
                 InvalidPolicy(format!("a key of the rule for `{of}` is none: {error}"))
             })?;
-            Ok(Rule { prefix: rule.prefix.trim_end_matches('/').to_owned(), keys })
+            Ok(Rule { prefix: prefix(&rule.prefix), keys })
         };
         let rules = file.rules.into_iter().map(rule).collect::<Result<_, _>>()?;
         Ok(Self { rules })
@@ -109,6 +110,15 @@ impl Policy {
         })?;
         Ok(rule.keys.as_deref())
     }
+}
+
+/// Returns a prefix in the form of [`Reference::name`], in which the port of HTTPS is left out.
+///
+/// [`Reference::name`]: crate::oci::Reference::name
+fn prefix(text: &str) -> String {
+    let text = text.trim_end_matches('/');
+    let (registry, rest) = text.split_at(text.find('/').unwrap_or(text.len()));
+    format!("{}{rest}", without_default_port(registry))
 }
 
 // === impl Rule ===

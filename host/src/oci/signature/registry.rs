@@ -9,10 +9,13 @@ use crate::oci::{
     error::if_found,
 };
 
-/// The maximum number of signatures of an artifact that are read, of each format.
+/// The maximum number of signatures of an artifact that are read, of both formats together. Each
+/// costs a request or two, and a check by every key.
 const MAX_SIGNATURES: usize = 32;
 /// The largest signature.
 const MAX_SIGNATURE_BYTES: u64 = 256 << 10;
+/// The maximum size of all signatures of an artifact together. One of cosign's has 1 to 5 KB.
+const MAX_ALL_BYTES: u64 = 1 << 20;
 const SIMPLE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 const SIMPLE_SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 const OCI_CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -29,13 +32,24 @@ pub enum Format {
     Tag,
 }
 
-/// Returns the signatures of a manifest, of both formats; possibly none.
+/// The signatures of one artifact that were read so far, within the limits.
+struct Fetched<'a> {
+    repository: &'a Repository,
+    /// The number of blobs that were requested.
+    requested: usize,
+    /// Their size together.
+    bytes: u64,
+    found: Vec<Signature>,
+}
+
+/// Returns the signatures of a manifest, of both formats; possibly none. The first 32 are read, of
+/// together 1 MiB at most.
 ///
 /// # Errors
 ///
 /// Fails if the registry does not answer, or gives an invalid answer.
 pub async fn fetch(repository: &Repository, of: Digest) -> Result<Vec<Signature>, Error> {
-    let mut found = Vec::new();
+    let mut fetched = Fetched { repository, requested: 0, bytes: 0, found: Vec::new() };
     let referrers = repository.referrers(of).await?;
     let is_bundle = |referrer: &&Descriptor| {
         // A hand-made list may lack the type.
@@ -46,23 +60,40 @@ pub async fn fetch(repository: &Repository, of: Digest) -> Result<Vec<Signature>
         let document = if_found(repository.manifest(&referrer.digest.to_string()).await)?;
         let Some(document) = document else { continue };
         let Ok(manifest) = serde_json::from_slice::<Manifest>(&document.bytes) else { continue };
-        let layers = manifest.layers.iter().filter(|layer| layer.media_type == bundle::MEDIA_TYPE);
-        for layer in layers.filter(|layer| layer.size <= MAX_SIGNATURE_BYTES).take(MAX_SIGNATURES) {
-            let text = if_found(repository.small_blob(layer).await)?;
-            found.extend(text.and_then(|text| String::from_utf8(text).ok()).map(Signature::Bundle));
+        for layer in manifest.layers.iter().filter(|of| of.media_type == bundle::MEDIA_TYPE) {
+            fetched.add(layer, Signature::Bundle).await?;
         }
     }
-    let Some(manifest) = tagged(repository, of).await? else { return Ok(found) };
-    let layers = manifest.layers.iter().filter(|layer| layer.media_type == SIMPLE);
-    for layer in layers.filter(|layer| layer.size <= MAX_SIGNATURE_BYTES).take(MAX_SIGNATURES) {
+    let manifest = tagged(repository, of).await?;
+    let layers = manifest.iter().flat_map(|manifest| &manifest.layers);
+    for layer in layers.filter(|layer| layer.media_type == SIMPLE) {
         let annotations = layer.annotations.as_ref();
         let Some(signature) = annotations.and_then(|of| of.get(SIMPLE_SIGNATURE)) else { continue };
-        let payload = if_found(repository.small_blob(layer).await)?;
-        let payload = payload.and_then(|payload| String::from_utf8(payload).ok());
-        let signature = signature.clone();
-        found.extend(payload.map(|payload| Signature::Simple { payload, signature }));
+        let simple = |payload| Signature::Simple { payload, signature: signature.clone() };
+        fetched.add(layer, simple).await?;
     }
-    Ok(found)
+    Ok(fetched.found)
+}
+
+// === impl Fetched ===
+
+impl Fetched<'_> {
+    /// Reads the signature in a layer, unless that would exceed a limit.
+    async fn add(
+        &mut self,
+        layer: &Descriptor,
+        of: impl FnOnce(String) -> Signature,
+    ) -> Result<(), Error> {
+        let bytes = self.bytes.saturating_add(layer.size);
+        let fits = layer.size <= MAX_SIGNATURE_BYTES && bytes <= MAX_ALL_BYTES;
+        if !fits || self.requested >= MAX_SIGNATURES {
+            return Ok(());
+        }
+        (self.requested, self.bytes) = (self.requested + 1, bytes);
+        let text = if_found(self.repository.small_blob(layer).await)?;
+        self.found.extend(text.and_then(|text| String::from_utf8(text).ok()).map(of));
+        Ok(())
+    }
 }
 
 /// Stores a signature of a manifest beside the existing ones.

@@ -114,6 +114,10 @@ fn a_signature_that_was_changed_does_not_count() {
         (with("/dsseEnvelope", Value::Null), "it is the signature of a file"),
         (with("/dsseEnvelope/payloadType", "text/plain".into()), "it holds `text/plain`"),
         (with("/dsseEnvelope/signatures", json!([])), "it is signed by nobody"),
+        (
+            with("/dsseEnvelope/signatures", json!(vec![json!({"sig": "AA=="}); 5])),
+            "it holds 5 signatures, more than 4",
+        ),
         (with("/dsseEnvelope/signatures/0/sig", "!".into()), "it is no base64"),
         (with("/dsseEnvelope/signatures/0/sig", "AA==".into()), "it is by none of the keys"),
         (Signature::Bundle("{}".to_owned()), "it is no bundle of Sigstore"),
@@ -175,6 +179,17 @@ fn what_is_signed_here_is_verified_here() {
 }
 
 #[test]
+fn of_many_signatures_one_for_each_key_is_kept() {
+    let (manifest, good) = (Digest::of(MANIFEST), recorded(COSIGN_3));
+    let found = vec![good.clone(), recorded(ATTESTATION), good.clone(), recorded(COSIGN_2)];
+    let (verified, of_use) = verify_found(manifest, found, &[&key()]);
+    assert_eq!((verified.by, of_use), ([key().id()].into(), vec![good]));
+    assert_eq!(verified.refused.len(), 1);
+    let (verified, of_use) = verify_found(manifest, vec![recorded(COSIGN_3)], &[&other()]);
+    assert_eq!((verified.by.len(), of_use.len()), (0, 0));
+}
+
+#[test]
 fn only_public_keys_of_one_kind_are_accepted() {
     // Keys on the curve P-384, and of Ed25519.
     let p384 = "-----BEGIN PUBLIC KEY-----\nMHYwEAYHKoZIzj0CAQYFK4EEACIDYgAE37pYhP5WIuY6ABBhWACNKYrG9V7P6kVf\naVDn/DVSSyxfVDsbCJKbMSjRdK+F5yJLv1b4g5ur2ZT9s3UvVbCTTUhhYZTYpVdC\n9PoCq2vNyhzpA8n1KgKTB/EzF1kB0BPr\n-----END PUBLIC KEY-----\n";
@@ -198,7 +213,7 @@ fn only_public_keys_of_one_kind_are_accepted() {
 fn the_longest_rule_of_a_policy_counts_at_the_border_of_a_part() {
     let pem = |pem: &str| pem.replace('\n', "\n    ");
     let text = format!(
-        "rules:\n- prefix: example.com/team\n  keys:\n  - |\n    {}\n- prefix: example.com/team/free/\n  unsigned: true\n- prefix: /modules/\n  keys:\n  - |\n    {}\n",
+        "rules:\n- prefix: example.com:443/team\n  keys:\n  - |\n    {}\n- prefix: example.com/team/free/\n  unsigned: true\n- prefix: /modules/\n  keys:\n  - |\n    {}\n",
         pem(KEY),
         pem(OTHER)
     );

@@ -4,7 +4,7 @@ use mortise_core::queue::Key;
 
 use super::{Controller, holds};
 use crate::{
-    host::{self, Ending},
+    host::{self, Removal},
     operator::{
         api::{self, FINALIZER, OnDelete, Processor},
         fault::Fault,
@@ -39,26 +39,26 @@ impl Controller {
 
     /// Starts the version that finalizes or releases the objects.
     async fn prepare_end(&mut self, newest: &Processor) -> Result<(), Fault> {
-        let ending = match (newest.spec.mode, newest.spec.on_delete) {
+        let removal = match (newest.spec.mode, newest.spec.on_delete) {
             // No outcome is written in this mode, so no finalizer can be released either.
             (api::Mode::Observe, _) => None,
-            (api::Mode::Reconcile, OnDelete::Finalize) => Some(Ending::Finalize),
-            (api::Mode::Reconcile, OnDelete::Release) => Some(Ending::Release),
+            (api::Mode::Reconcile, OnDelete::Finalize) => Some(Removal::Finalize),
+            (api::Mode::Reconcile, OnDelete::Release) => Some(Removal::Release),
         };
         let is_prepared = self.running.as_ref().is_some_and(|running| {
             let mut finalizers =
                 running.served.loaded.description.reconcilers.iter().map(|of| &of.finalizers);
             let holds_none = finalizers.all(Vec::is_empty);
-            holds_none || (running.served.recipe.ending == ending && self.ends_as == self.seen)
+            holds_none || (running.served.recipe.removal == removal && self.ends_as == self.seen)
         });
         if is_prepared {
             return Ok(());
         }
         // If the version of the spec was refused, the running version finalizes the objects.
         if self.running.is_some() && self.fault.is_some() {
-            self.end_with_running(newest, ending).await?;
+            self.end_with_running(newest, removal).await?;
         } else {
-            self.put_to_work(newest, ending).await?;
+            self.put_to_work(newest, removal).await?;
         }
         self.ends_as.clone_from(&self.seen);
         Ok(())

@@ -15,7 +15,7 @@ use super::{
     modules::{Named, Origins},
 };
 use crate::{
-    host::{Ending, Loaded, NotSwapped, Trust, Verdict},
+    host::{Loaded, NotSwapped, Removal, Trust, Verdict},
     operator::{
         api::Processor,
         claims::Claim,
@@ -52,11 +52,11 @@ impl Controller {
     pub(super) async fn put_to_work(
         &mut self,
         newest: &Processor,
-        ending: Option<Ending>,
+        removal: Option<Removal>,
     ) -> Result<(), Fault> {
         let spec = &newest.spec;
         let named = self.named(spec)?;
-        let pace = Pace::new(spec, ending.is_some(), &self.shared.largest);
+        let pace = Pace::new(spec, removal.is_some(), &self.shared.largest);
         // The running version is suspended at once, however long the version of the spec takes to
         // load.
         self.keep_pace(pace);
@@ -66,20 +66,20 @@ impl Controller {
         self.follow(&named, spec, &account)?;
         // Unchanged files, which may be large, are not read again.
         if let Some(read) = self.digests_as_read(&named).await
-            && let Ok(recipe) = Recipe::new(spec, &account, &read.digests, ending, &largest)
+            && let Ok(recipe) = Recipe::new(spec, &account, &read.digests, removal, &largest)
             && self.runs(&recipe)
         {
-            return self.keep_at_work(newest, ending).await;
+            return self.keep_at_work(newest, removal).await;
         }
         let modules = self.read_modules(&named).await?;
         let Some(read) = &self.read else { return Err(Fault::superseded()) };
         let origins = read.origins.clone();
-        let recipe = Recipe::new(spec, &account, &read.digests, ending, &largest)?;
+        let recipe = Recipe::new(spec, &account, &read.digests, removal, &largest)?;
         if self.runs(&recipe) {
             // Equal modules may have another origin now, and other signatures.
             self.running.iter_mut().for_each(|running| running.served.origins = origins.clone());
             self.keep_images();
-            return self.keep_at_work(newest, ending).await;
+            return self.keep_at_work(newest, removal).await;
         }
         self.refused.take_if(|refused| !refused.is(&recipe, newest));
         if let Some(refused) = &self.refused {
@@ -92,7 +92,7 @@ impl Controller {
         let before = self.shared.claims.of(&self.name);
         self.claim(newest, &account, all).await?;
         let served = Served { recipe, loaded, claim, origins };
-        let done = match self.hold(newest, ending).await {
+        let done = match self.hold(newest, removal).await {
             Ok(()) => self.swap(served, pace).await,
             Err(fault) => Err(fault),
         };
@@ -199,7 +199,7 @@ impl Controller {
     async fn keep_at_work(
         &mut self,
         newest: &Processor,
-        ending: Option<Ending>,
+        removal: Option<Removal>,
     ) -> Result<(), Fault> {
         let Some(running) = &self.running else { return Ok(()) };
         let (claim, account) = (running.claim(), running.served.recipe.account.clone());
@@ -207,7 +207,7 @@ impl Controller {
         // Another Processor holds a finalizer that this one gave up, or could not claim before:
         // this version must not run beside that one.
         claimed.map_err(Fault::ending_what_runs)?;
-        self.hold(newest, ending).await?;
+        self.hold(newest, removal).await?;
         // A broken version keeps running if the former one could not be restored.
         let runs = self.running.as_ref().map(|running| &running.served.recipe);
         match self.refused.as_ref().filter(|of| runs.is_some_and(|runs| of.is(runs, newest))) {
@@ -218,8 +218,8 @@ impl Controller {
 
     /// Puts the host's finalizer on the resource before a version runs, so that the resource stays
     /// until the finalizers on other objects are handled.
-    async fn hold(&self, newest: &Processor, ending: Option<Ending>) -> Result<(), Fault> {
-        match ending {
+    async fn hold(&self, newest: &Processor, removal: Option<Removal>) -> Result<(), Fault> {
+        match removal {
             None if newest.metadata.deletion_timestamp.is_none() && self.shared.lease.is_held() => {
                 self.set_finalizer(newest, Finalizer::There).await
             }
@@ -232,7 +232,7 @@ impl Controller {
     async fn swap(&mut self, served: Served, pace: Pace) -> Result<(), Fault> {
         let host = &self.shared.host;
         let trust = host.trust(&self.name);
-        let is_tried = self.running.is_some() && served.recipe.ending.is_none();
+        let is_tried = self.running.is_some() && served.recipe.removal.is_none();
         let swapped = if is_tried {
             self.try_swap(&served).await?
         } else {
@@ -318,13 +318,13 @@ impl Controller {
     pub(super) async fn end_with_running(
         &mut self,
         newest: &Processor,
-        ending: Option<Ending>,
+        removal: Option<Removal>,
     ) -> Result<(), Fault> {
         let Some(running) = &self.running else { return Ok(()) };
-        let pace = Pace::new(&newest.spec, ending.is_some(), &self.shared.largest);
+        let pace = Pace::new(&newest.spec, removal.is_some(), &self.shared.largest);
         let mut served = running.served.clone().at_pace(pace);
-        served.recipe.ending = ending;
-        served.loaded.settings.ending = ending;
+        served.recipe.removal = removal;
+        served.loaded.settings.removal = removal;
         self.swap(served, pace).await
     }
 }

@@ -280,10 +280,10 @@ impl Followed {
         if let Some(start) = self.start {
             match self.hold(start).await {
                 // Another error may pass: a new Pod must not run another version for it.
-                Err(failed) if !failed.is_gone() => return Err(failed),
+                Err(failed) if !failed.is_of_no_use() => return Err(failed),
                 // Resolves the tag instead.
                 Err(failed) => {
-                    tracing::debug!(image = %self.puller.reference, why = failed.words(), "what ran last is gone");
+                    tracing::debug!(image = %self.puller.reference, why = failed.words(), "the artifact that ran last cannot be used");
                 }
                 Ok(pulled) => {
                     self.start = None;
@@ -329,7 +329,7 @@ impl Followed {
     fn wait_after(&mut self, failed: &Failed, most: Duration) -> Duration {
         let asked_for = match failed {
             Failed::Registry(error) => error.retry_after().unwrap_or_default(),
-            Failed::Fault(_) => Duration::ZERO,
+            Failed::Unsigned(_) | Failed::Fault(_) => Duration::ZERO,
         };
         self.retry.wait(Instant::now(), asked_for, most)
     }

@@ -11,7 +11,7 @@ use crate::{
         Credentials, Digest, DockerConfig, Error, MAX_MODULE_BYTES, Reference, Repository, Store,
         Stored,
         artifact::{self, Parts},
-        signature::{self, Requirement, Signature, verify_manifest},
+        signature::{self, Requirement, Signature, verify_found, verify_manifest},
     },
     operator::fault::Fault,
 };
@@ -35,6 +35,7 @@ impl Puller {
     pub(super) async fn resolve(&self) -> Result<Digest, Failed> {
         // Without a store for the artifact, the registry is not asked.
         self.store()?;
+        let _permit = self.images.permit_to_resolve(&self.wanted.account.namespace).await;
         let tag = self.reference.tag().unwrap_or_default();
         Ok(self.repository().await?.resolve(tag).await?)
     }
@@ -73,7 +74,7 @@ impl Puller {
     }
 
     async fn pull(&self, store: &Store, manifest: Digest) -> Result<Pulled, Failed> {
-        let _place = self.images.place(&self.wanted.account.namespace).await;
+        let _permit = self.images.permit_to_pull(&self.wanted.account.namespace).await;
         let repository = self.repository().await?;
         let document = repository.manifest(&manifest.to_string()).await?;
         let parts = artifact::parse(&document.bytes)?;
@@ -126,16 +127,14 @@ impl Puller {
             return Ok(kept);
         }
         let found = signature::fetch(repository, manifest).await?;
-        let verified = verify_manifest(manifest, &found, &self.requirement.keys());
+        let requirement = self.requirement.clone();
+        // A tenant chooses the registry, and so the work: not on a thread that runs other tasks.
+        let verified =
+            tokio::task::spawn_blocking(move || verify_found(manifest, found, &requirement.keys()));
+        let (verified, found) = verified.await.expect("a check of signatures does not panic");
         self.requirement.check(&verified).map_err(|unsigned| {
-            Failed::Fault(Fault::unsigned(&self.reference.at(manifest).to_string(), &unsigned))
+            Failed::Unsigned(Fault::unsigned(&self.reference.at(manifest).to_string(), &unsigned))
         })?;
-        // Signatures by other keys are dropped: anybody may have added them.
-        let of_use = |one: &&Signature| {
-            let one = std::slice::from_ref(*one);
-            !verify_manifest(manifest, one, &self.requirement.keys()).by.is_empty()
-        };
-        let found: Vec<Signature> = found.iter().filter(of_use).cloned().collect();
         if let Ok(text) = serde_json::to_vec(&found) {
             store.put_signatures(manifest, &text)?;
         }
@@ -221,7 +220,9 @@ impl Puller {
 pub(super) enum Failed {
     /// An error of the registry, of its content, or of the disk.
     Registry(Error),
-    /// Any other fault, such as a missing signature or pull secret.
+    /// A required signature is missing.
+    Unsigned(Fault),
+    /// Any other fault, such as a pull secret that cannot be read.
     Fault(Fault),
 }
 
@@ -233,18 +234,23 @@ impl Failed {
         matches!(self, Self::Registry(error) if error.is_registry_away())
     }
 
-    /// Returns whether the registry says that the artifact does not exist, or is no component: it
-    /// does not help to ask for it again.
-    pub(super) fn is_gone(&self) -> bool {
-        let Self::Registry(error) = self else { return false };
-        matches!(error, Error::Refused { status: 404, .. } | Error::NotWasm { .. })
+    /// Returns whether the artifact does not exist, is no component, or lacks a signature: it does
+    /// not help to ask for it again.
+    pub(super) fn is_of_no_use(&self) -> bool {
+        match self {
+            Self::Registry(error) => {
+                matches!(error, Error::Refused { status: 404, .. } | Error::NotWasm { .. })
+            }
+            Self::Unsigned(_) => true,
+            Self::Fault(_) => false,
+        }
     }
 
     /// Returns the fault for the condition.
     pub(super) fn fault(&self, reference: &Reference) -> Fault {
         match self {
             Self::Registry(error) => Fault::of_registry(reference, error),
-            Self::Fault(fault) => fault.clone(),
+            Self::Unsigned(fault) | Self::Fault(fault) => fault.clone(),
         }
     }
 
@@ -252,7 +258,7 @@ impl Failed {
     pub(super) fn words(&self) -> String {
         match self {
             Self::Registry(error) => mortise_core::error_chain::whole(error),
-            Self::Fault(fault) => fault.message.clone(),
+            Self::Unsigned(fault) | Self::Fault(fault) => fault.message.clone(),
         }
     }
 }

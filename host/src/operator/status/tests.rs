@@ -202,7 +202,7 @@ fn what_the_host_knows_is_said_by_the_condition_that_it_concerns() {
                 (
                     "False",
                     "RightsMissing",
-                    "the ServiceAccount does not hold in all namespaces what the processor hands on; the rules of a ClusterRole for it:\n- {\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"verbs\":[\"get\"]}",
+                    "the ServiceAccount does not hold in all namespaces the rules that the processor grants; the rules of a ClusterRole for it:\n- {\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"verbs\":[\"get\"]}",
                 ),
             ),
         ),

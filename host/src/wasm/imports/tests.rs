@@ -64,7 +64,7 @@ const ROWS: &[(&str, &str, usize)] = &[
     ("PANIC", "the message of a panic", PANIC),
     ("FUNCTION", "the name of a function in a backtrace", FUNCTION),
     ("OWNERS", "owner references of one object", OWNERS),
-    ("DENIALS", "denied reads and writes of a run that are told one by one", DENIALS),
+    ("DENIALS", "denied reads and writes of a run that are reported individually", DENIALS),
     ("DENIAL", "the message of such a denial", DENIAL),
     ("CONVERSIONS", "kinds that are converted", CONVERSIONS),
     ("VERSIONS", "versions of such a kind", VERSIONS),

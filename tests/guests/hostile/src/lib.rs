@@ -57,7 +57,7 @@ enum Describe {
     Schema,
     /// Declares `times` selections to read.
     Selections,
-    /// Declares `times` rules that it hands on, each of many rights.
+    /// Declares `times` rules that it grants, each of many rights.
     Grants,
     /// Declares a version of `bytes` bytes.
     Version,

@@ -288,6 +288,6 @@ async fn each_field_of_the_resource_has_its_effect_once() {
     mesh.until_state("Ready").await;
     mesh.until_idle().await;
     let [printed, held] = mesh.grants().await;
-    assert_eq!(printed, held, "what is handed on (left) is what Istio's roles hold (right)");
+    assert_eq!(printed, held, "the granted rights (left) are those of Istio's roles (right)");
     assert_eq!(mesh.forbidden().await, Vec::<String>::new());
 }

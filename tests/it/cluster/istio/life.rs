@@ -84,7 +84,7 @@ async fn an_installation_gets_ready_with_the_printed_rights_repairs_itself_and_g
     println!("ready after {took:?}, runs and renderings: {:?}", mesh.work().await);
 
     let [printed, held] = mesh.grants().await;
-    assert_eq!(printed, held, "what is handed on (left) is what Istio's roles hold (right)");
+    assert_eq!(printed, held, "the granted rights (left) are those of Istio's roles (right)");
 
     // Whatever is changed is repaired, from what was rendered before.
     let made = mesh.made().await;

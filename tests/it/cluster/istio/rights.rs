@@ -18,7 +18,7 @@ pub(super) struct Rule {
 }
 
 impl Mesh {
-    /// Returns the printed rules, without those that are only handed on.
+    /// Returns the printed rules, without those that are only granted to others.
     pub(super) fn rules(&self) -> Vec<Rule> {
         let mut rules = Vec::new();
         for guest in GUESTS {
@@ -39,15 +39,15 @@ impl Mesh {
         rules
     }
 
-    /// Returns the printed rules that are only handed on.
-    fn handed_on(&self) -> Vec<Value> {
+    /// Returns the printed rules that are only granted to others.
+    fn granted(&self) -> Vec<Value> {
         let is_granted =
             |object: &&Value| object["metadata"]["name"].as_str().unwrap().ends_with("-grants");
         let roles = self.printed[INSTALLATION].iter().filter(is_granted);
         roles.filter_map(|role| role["rules"].as_array()).flatten().cloned().collect()
     }
 
-    /// Returns the rights that are handed on, first as they are printed, then as Istio's roles in
+    /// Returns the rights that are granted, first as they are printed, then as Istio's roles in
     /// the cluster hold them.
     pub(super) async fn grants(&self) -> [BTreeSet<String>; 2] {
         let mut held = Vec::new();
@@ -58,7 +58,7 @@ impl Mesh {
                 }
             }
         }
-        [self.handed_on(), held].map(|rules| {
+        [self.granted(), held].map(|rules| {
             let rights = rules.iter().flat_map(Right::of_rule);
             rights.map(|right| format!("{} {} {}", right.verb, right.title(), right.name)).collect()
         })
@@ -218,11 +218,11 @@ async fn each_printed_rule_is_used_and_a_missing_one_is_told() {
     mesh.until_state("Ready").await;
 
     // Ten rules, each taken away for a while. A processor that may write no events does without,
-    // and some rules are held as ones that are handed on, too.
+    // and some rules are held as ones that are granted to others, too.
     let mut rules = mesh.rules();
-    let handed_on = mesh.handed_on();
+    let all_granted = mesh.granted();
     rules.retain(|rule| {
-        let is_held = handed_on.iter().any(|granted| covers(granted, &rule.of));
+        let is_held = all_granted.iter().any(|granted| covers(granted, &rule.of));
         rule.of["resources"][0] != "events" && (rule.guest != INSTALLATION || !is_held)
     });
     let step = rules.len() / 10;

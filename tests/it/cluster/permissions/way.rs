@@ -62,7 +62,6 @@ pub(super) enum Through {
     Event(&'static str),
 }
 
-/// Returns all ways.
 pub(super) fn all() -> Vec<Way> {
     // A new field of an outcome needs a new way, unless it needs no right, as `requeue`, and
     // `children`, with which every outcome is refused.

@@ -55,7 +55,7 @@ impl Place {
     /// Waits until a Processor has been refused the field again and again.
     async fn until_refused(&self, name: &str) {
         let (_, message) = self.reason(name, "Synced", "FieldConflict").await;
-        assert!(message.contains("two reconciles want one object"), "{message}");
+        assert!(message.contains("field conflict: "), "{message}");
         let before = self.runs(name);
         let mut activity = self.host.activity();
         let again = async {

@@ -33,10 +33,16 @@ async fn two_that_reconcile_the_same_both_run_and_a_conflict_shows_in_both() {
     place.puppet("two", &sets("two", "2"), &json!({})).await;
     let (status, message) = place.reason("two", "Synced", "FieldConflict").await;
     assert_eq!(status, "False");
-    assert!(message.contains("`a/one/objects:a/a` has set `.data.value` of"), "{message}");
+    assert!(
+        message.contains("`a/one/objects:a/a` has set other values in `.data.value` of"),
+        "{message}"
+    );
     let (status, message) = place.reason("one", "Synced", "FieldConflict").await;
     assert_eq!(status, "False");
-    assert!(message.contains("`a/two/objects:a/a` wants `.data.value` of"), "{message}");
+    assert!(
+        message.contains("`a/two/objects:a/a` wants other values in `.data.value` of"),
+        "{message}"
+    );
     for name in ["one", "two"] {
         assert_eq!(place.reason(name, "Ready", "Runs").await.0, "True");
     }

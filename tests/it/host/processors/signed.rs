@@ -238,6 +238,23 @@ async fn a_signature_that_was_changed_in_the_registry_lets_no_version_in() {
 }
 
 #[tokio::test]
+async fn a_tag_moves_on_from_an_artifact_that_lacks_a_signature() {
+    let scene = Scene::new().await;
+    let key = Key::new();
+    let (one, two) = (module(""), module("2"));
+    let first = scene.fake.push("stable", &one);
+    scene.processor("rules", &scene.fake.image(":stable"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+    // From here on the artifact that the status names may not be loaded.
+    scene.place.edit("rules", key.verification()).await;
+    let (_, message) = scene.place.reason("rules", "Loaded", "SignatureMissing").await;
+    assert!(message.contains(&first.to_string()), "{message}");
+    let second = scene.fake.push("stable", &two);
+    key.sign(&scene.fake, "stable", Format::Bundle).await;
+    scene.until_runs("rules", &two, second).await;
+}
+
+#[tokio::test]
 async fn what_is_in_the_cache_is_loaded_only_if_it_is_signed() {
     let scene = Scene::new().await;
     let key = Key::new();

@@ -94,7 +94,7 @@ fn replicas_are_left_to_the_autoscaler_of_a_large_cluster() {
 }
 
 #[test]
-fn rights_are_handed_on_as_declared() {
+fn rights_are_granted_as_declared() {
     let stub = local([gateway(&json!({}))]);
     let run = stub.reconcile::<ApiGateways>(&reference(), ALLOWED);
     let config: Config = serde_json::from_str(ALLOWED).unwrap();

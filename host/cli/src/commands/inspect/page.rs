@@ -49,7 +49,7 @@ impl Inspection {
         );
         if !self.grants.is_empty() {
             let rows = self.grants.iter().map(|rule| vec![vec![rule.to_string()]]).collect();
-            section(&mut text, "hands on", &["rule"], rows);
+            section(&mut text, "grants", &["rule"], rows);
         }
         let _ = writeln!(text, "\n{BOLD}configuration{BOLD:#}");
         match &self.config_schema {

@@ -81,7 +81,7 @@ writes
   kind                   where       selected by  verbs           fields
   Widget example.dev/v1  everywhere               create, update  any
 
-hands on
+grants
   rule
   {\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"verbs\":[\"get\"]}
 

@@ -5,9 +5,7 @@ use std::fmt;
 /// The namespace and name of a `ServiceAccount`: the identity of requests, not of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Account {
-    /// The namespace of the account.
     pub namespace: String,
-    /// The name of the account.
     pub name: String,
 }
 

@@ -3,7 +3,6 @@
 use super::{FieldError, FieldPath, Value, add_invalid, is_empty, items, members, text};
 use crate::name;
 
-/// Validates a selector.
 pub(super) fn validate(selector: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     if let Some(labels) = selector["matchLabels"].as_object() {
         errors.extend(name::validate_labels(labels, &path.child("matchLabels")));

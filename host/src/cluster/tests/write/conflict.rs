@@ -53,13 +53,13 @@ async fn who_wants_what_another_key_holds_is_told_who_that_is_and_the_other_is_t
     let message = &refused.failures[0].message;
     assert_eq!(
         message,
-        "two reconciles want one object: `p/rule:a/r` has set other values in `.data.k` of ConfigMap v1 `a/c`, which are kept"
+        "field conflict: `p/rule:a/r` has set other values in `.data.k` of ConfigMap v1 `a/c`, which are kept"
     );
     let told = bed.run(apply([&held])).await;
     assert_eq!(
         told.warnings,
         [
-            "two reconciles want one object: `p/rule:a/s` wants other values in `.data.k` of ConfigMap v1 `a/c`, and is refused"
+            "field conflict: `p/rule:a/s` wants other values in `.data.k` of ConfigMap v1 `a/c`, and is refused"
         ]
     );
     // The warning lasts as long as the conflict.

@@ -31,7 +31,7 @@ impl Rendering for Recorded {
     }
 }
 
-/// istio-installation over that double. The rules that it hands on come from a library that works.
+/// istio-installation over that double. The rules that it grants come from a library that works.
 pub(super) struct Installation;
 
 impl Processor for Installation {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Ending, Planned, Reconciler, Turn,
+    Planned, Reconciler, Removal, Turn,
     carry_out::again,
     course::{Course, Round},
 };
@@ -41,17 +41,17 @@ impl Reconciler {
             Some(entry) => (known.json, Some(entry.value())),
             None => (None, None),
         };
-        let ending = self.version.settings.ending;
-        if ending.is_some() && !known.held {
+        let removal = self.version.settings.removal;
+        if removal.is_some() && !known.held {
             return Decision::Leave("not reconciled: its processor is being deleted".to_owned());
         }
-        if ending == Some(Ending::Release) {
+        if removal == Some(Removal::Release) {
             return Decision::Release(value);
         }
         if entry.as_deref().is_some_and(is_paused) {
             return Decision::Leave(format!("paused by the annotation {PAUSED}"));
         }
-        if ending.is_none() {
+        if removal.is_none() {
             return Decision::Call(object, value);
         }
         let now = (self.parts.now)();

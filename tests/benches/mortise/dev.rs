@@ -65,7 +65,7 @@ const LANGUAGES: [Language; 3] = [
 ];
 
 /// A guest, and the cache of its code.
-struct Desk {
+struct Workspace {
     guest: Guest,
     language: &'static Language,
     source: PathBuf,
@@ -85,9 +85,9 @@ struct Took {
 /// Fails if the guest cannot be created, does not build, or fails.
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    runtime(2, "desk")?.block_on(async {
+    runtime(2, "dev")?.block_on(async {
         for language in &LANGUAGES {
-            let work = sit_down(folder.path(), language, table);
+            let work = measure(folder.path(), language, table);
             let done = tokio::time::timeout(DEADLINE, work).await;
             done.with_context(|| format!("{}: no reconcile", language.word))??;
         }
@@ -95,7 +95,7 @@ pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     })
 }
 
-async fn sit_down(
+async fn measure(
     folder: &Path,
     language: &'static Language,
     table: &mut Table,
@@ -109,22 +109,22 @@ async fn sit_down(
         language: language.of_new,
     })
     .await?;
-    let desk = Desk {
+    let workspace = Workspace {
         guest: Guest::open(&path)?,
         language,
         source: path.join(language.source),
         cache: folder.join("cache"),
     };
-    let (loaded, build) = desk.build().await?;
-    let mut host = desk.start(&loaded).await?;
+    let (loaded, build) = workspace.build().await?;
+    let mut host = workspace.start(&loaded).await?;
     until(&mut host, &loaded).await?;
     let took = Took { build, host: start.elapsed().saturating_sub(build) };
     let word = language.word;
-    table.row(format!("desk, {word}, from `new` to the first reconcile"), took.figure(), "");
+    table.row(format!("dev, {word}, from `new` to the first reconcile"), took.figure(), "");
     for save in 1..=SAVES {
-        let took = desk.save(save, &mut host).await?;
+        let took = workspace.save(save, &mut host).await?;
         table.row(
-            format!("desk, {word}, from save {save} to the new version's first"),
+            format!("dev, {word}, from save {save} to the new version's first"),
             took.figure(),
             language.budget,
         );
@@ -143,9 +143,9 @@ async fn until(host: &mut Host, loaded: &Loaded) -> anyhow::Result<()> {
     }
 }
 
-// === impl Desk ===
+// === impl Workspace ===
 
-impl Desk {
+impl Workspace {
     /// Builds and loads the guest; returns the duration of the build too.
     async fn build(&self) -> anyhow::Result<(Loaded, Duration)> {
         let start = Instant::now();
