@@ -13,12 +13,18 @@ import { dirname, join, resolve } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
+/** The oldest Node that the tools run on. */
+const OLDEST_NODE = 20;
 const TYPESCRIPT = ["--noEmit", "--pretty", String(process.stderr.isTTY === true)];
 // In a checkout of mortise the contract is the one that the host is built from; a guest of its own
 // has a copy.
 const CONTRACT = [join(HERE, "wit"), join(HERE, "../../wit")].find(existsSync);
 
 const [module, component] = process.argv.slice(2);
+if (Number(process.versions.node.split(".")[0]) < OLDEST_NODE) {
+  console.error(`Node ${process.versions.node} is too old: ${OLDEST_NODE} or later is required`);
+  process.exit(1);
+}
 install();
 if (module !== undefined) {
   run(process.execPath, [resolve("node_modules/typescript/bin/tsc"), ...TYPESCRIPT]);

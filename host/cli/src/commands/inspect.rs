@@ -1,6 +1,7 @@
 //! `mortise inspect`: shows the reads and writes that a processor declares, and the Roles that it
-//! needs.
+//! needs; of a library, its imports and exports.
 
+mod library;
 pub(super) mod page;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use mortise_host::{
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+use self::library::LibraryInspection;
 use crate::{
     args::{InspectArgs, Structured},
     commands::simulate,
@@ -177,7 +179,19 @@ pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<Exi
     let account = args.service_account.clone();
     let subject = Subject::open(&args.module, &args.client).await?;
     let parts = Parts::of(&subject.source, subject.file.clone(), &args.with)?;
-    let loaded = local::load(parts, config, cache).await?;
+    let loaded = match local::load(parts, config, cache).await {
+        // The options are about processors.
+        Err(error) if !args.rbac && args.webhooks.is_none() && library::is_one(&error) => {
+            let library = LibraryInspection::of(&subject, cache).await?;
+            let text = match args.output {
+                Some(format) => document(&json!(library), format)?,
+                None => library.for_people(),
+            };
+            write(&text)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        loaded => loaded?,
+    };
     let text = if args.rbac {
         let crds = files::load_all(&[subject.source.crds(), &args.crds].concat())?;
         rbac(&loaded.description, crds, account.as_ref(), args.output).await?
@@ -200,8 +214,12 @@ pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<Exi
             None => inspection.for_people(),
         }
     };
-    anstream::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    write(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn write(text: &str) -> anyhow::Result<()> {
+    anstream::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }
 
 fn in_seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
@@ -346,10 +364,7 @@ impl Inspection {
     /// Fails as [`Inspection::of`] does.
     pub fn of_subject(loaded: &Loaded, subject: &Subject) -> anyhow::Result<Self> {
         let inspection = Self::of(loaded, &subject.file)?;
-        let Some(pulled) = &subject.pulled else { return Ok(inspection) };
-        let mut annotations = pulled.annotations.clone();
-        annotations.remove(annotation::PERMISSIONS);
-        let image = ImageEntry { reference: pulled.reference.to_string(), annotations };
+        let Some(image) = ImageEntry::of(subject) else { return Ok(inspection) };
         Ok(Self { file: None, image: Some(image), ..inspection })
     }
 
@@ -361,6 +376,18 @@ impl Inspection {
             "writes": self.writes,
             "grants": self.grants,
         })
+    }
+}
+
+// === impl ImageEntry ===
+
+impl ImageEntry {
+    /// Returns the artifact that a component was pulled from; `None` for a file.
+    fn of(subject: &Subject) -> Option<Self> {
+        let pulled = subject.pulled.as_ref()?;
+        let mut annotations = pulled.annotations.clone();
+        annotations.remove(annotation::PERMISSIONS);
+        Some(Self { reference: pulled.reference.to_string(), annotations })
     }
 }
 

@@ -52,6 +52,27 @@ fn a_guest_is_simulated_inspected_and_measured_with_its_library() {
 }
 
 #[test]
+fn a_library_is_inspected_by_its_imports_and_exports() {
+    let guest = Guest::open(&root().join(GUEST)).unwrap();
+    guest.build().unwrap();
+    let shout = guest.libraries[0].component.path.display().to_string();
+    let (code, output, error) = run(&["inspect", &shout]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(
+        output.starts_with("a library: ") && output.contains("example:shouting@1.0.0"),
+        "{output}"
+    );
+    let (code, output, error) = run(&["inspect", &shout, "-o", "json"]);
+    assert_eq!(code, Some(0), "{error}");
+    let inspected: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(inspected["exports"], serde_json::json!([INTERFACE]));
+    assert_eq!(inspected["file"], shout.as_str());
+    let (code, _, error) = run(&["inspect", &shout, "--rbac"]);
+    assert_eq!(code, Some(1));
+    assert!(error.contains("is not a processor: it does not export"), "{error}");
+}
+
+#[test]
 fn options_come_before_the_cargo_toml() {
     let guest = Guest::open(&root().join(GUEST)).unwrap();
     let module = guest.build().unwrap().display().to_string();

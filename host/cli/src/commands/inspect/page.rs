@@ -4,7 +4,10 @@ use std::{fmt::Write as _, time::Duration};
 
 use mortise_host::telemetry::escaped;
 
-use super::{ImageEntry, Inspection, LibraryEntry, ReconcilerEntry, Selected, WriteEntry};
+use super::{
+    ImageEntry, Inspection, LibraryEntry, ReconcilerEntry, Selected, WriteEntry,
+    library::LibraryInspection,
+};
 use crate::print::{self, BOLD, DIM};
 
 /// Rows of cells; each cell has lines.
@@ -22,7 +25,7 @@ impl Inspection {
             ("digest", vec![self.digest.clone()]),
             ("size", vec![size(self.size)]),
             ("contract", vec![self.contract.clone()]),
-            ("imports", imports(&self.imports)),
+            ("imports", interfaces(&self.imports)),
         ];
         let libraries = self.libraries.iter().map(LibraryEntry::lines);
         let libraries = libraries.map(|lines| ("library", lines));
@@ -61,6 +64,26 @@ impl Inspection {
             }
         }
         text
+    }
+}
+
+// === impl LibraryInspection ===
+
+impl LibraryInspection {
+    /// Formats the whole inspection for a terminal.
+    pub(super) fn for_people(&self) -> String {
+        let file = self.file.iter().map(|file| ("file", vec![file.display().to_string()]));
+        let image = self.image.iter().flat_map(ImageEntry::rows);
+        let rest = [
+            ("digest", vec![self.digest.clone()]),
+            ("size", vec![size(self.size)]),
+            ("imports", interfaces(&self.imports)),
+            ("exports", interfaces(&self.exports)),
+        ];
+        let rows = file.chain(image).chain(rest);
+        let rows = rows.map(|(name, lines)| vec![vec![name.to_owned()], lines]);
+        let table = aligned(&rows.collect::<Vec<_>>());
+        format!("{BOLD}a library: it exports no `mortise:host/reconciliation`{BOLD:#}\n{table}")
     }
 }
 
@@ -166,8 +189,8 @@ fn time(time: Duration) -> String {
     format!("{}{name}", milliseconds / unit)
 }
 
-/// Formats imports, with those of one package on one line: `mortise:host@0.1.0: clock, cluster`.
-fn imports(names: &[String]) -> Vec<String> {
+/// Formats interfaces, with those of one package on one line: `mortise:host@0.1.0: clock, cluster`.
+fn interfaces(names: &[String]) -> Vec<String> {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for name in names {
         let (path, version) = name.split_once('@').unwrap_or((name, ""));
