@@ -15,7 +15,7 @@ pub use key::{InvalidKey, KeyId, PrivateKey, PublicKey};
 pub use policy::{Policy, Requirement};
 pub use registry::{Format, fetch, push};
 
-use std::collections::BTreeSet;
+use std::{borrow::Borrow, collections::BTreeSet};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
@@ -110,26 +110,19 @@ pub fn verify_manifest(
     signatures: &[Signature],
     keys: &[&PublicKey],
 ) -> Verified {
-    let mut verified = Verified::default();
-    for signature in signatures {
-        match signature.verify(manifest, keys) {
-            Ok(by) => verified.by.extend(by),
-            Err(why) => verified.refused.push(why),
-        }
-    }
-    verified
+    verify_found(manifest, signatures, keys).0
 }
 
 /// Verifies the signatures of a manifest, and returns those that count: one for each key. Signatures
 /// by other keys are dropped: anybody may have added them. Takes up to a second for a hostile list.
-pub fn verify_found(
+pub fn verify_found<S: Borrow<Signature>>(
     manifest: Digest,
-    found: Vec<Signature>,
+    found: impl IntoIterator<Item = S>,
     keys: &[&PublicKey],
-) -> (Verified, Vec<Signature>) {
+) -> (Verified, Vec<S>) {
     let (mut verified, mut of_use) = (Verified::default(), Vec::new());
     for signature in found {
-        match signature.verify(manifest, keys) {
+        match signature.borrow().verify(manifest, keys) {
             Ok(by) if by.is_subset(&verified.by) => {}
             Ok(by) => {
                 verified.by.extend(by);

@@ -179,10 +179,11 @@ pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<Exi
     let account = args.service_account.clone();
     let subject = Subject::open(&args.module, &args.client).await?;
     let parts = Parts::of(&subject.source, subject.file.clone(), &args.with)?;
-    let loaded = match local::load(parts, config, cache).await {
+    let engine = local::engine(cache, false)?;
+    let loaded = match local::load_into(&engine, parts, config).await {
         // The options are about processors.
         Err(error) if !args.rbac && args.webhooks.is_none() && library::is_one(&error) => {
-            let library = LibraryInspection::of(&subject, cache).await?;
+            let library = LibraryInspection::of(&subject, &engine).await?;
             let text = match args.output {
                 Some(format) => document(&json!(library), format)?,
                 None => library.for_people(),

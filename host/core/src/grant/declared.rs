@@ -23,7 +23,7 @@ pub struct Declared {
     pub kind: Arc<Kind>,
     /// The criteria, without the paths of which any value matches.
     pub query: Query,
-    /// All paths in `matching`: each needs an index.
+    /// The paths in `matching`, also those of any value: each needs an index.
     pub indexed: BTreeSet<Path>,
     /// The label selector as it was written.
     shown_labels: String,

@@ -1,18 +1,12 @@
 //! What `mortise inspect` shows of a library.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
-use mortise_host::wasm::{self, Content, LoadError, Names};
+use mortise_host::wasm::{self, Content, Engine, LoadError, Names};
 use serde::Serialize;
 
 use super::ImageEntry;
-use crate::{
-    local,
-    registry::{self, Subject},
-};
+use crate::registry::{self, Subject};
 
 /// A component that is not a processor, with facts about its module.
 #[derive(Debug, Clone, Serialize)]
@@ -47,12 +41,11 @@ impl LibraryInspection {
     /// # Errors
     ///
     /// Fails for a file that cannot be read, and for one that is no component.
-    pub(super) async fn of(subject: &Subject, cache: Option<&Path>) -> anyhow::Result<Self> {
+    pub(super) async fn of(subject: &Subject, engine: &Engine) -> anyhow::Result<Self> {
         let (file, digest, length) = registry::measured(&subject.file)?;
         let content = Content::File { file: Arc::clone(&file), digest, length };
         let shown = subject.file.display().to_string();
-        let names = wasm::names(&local::engine(cache, false)?, &shown, content).await?;
-        let Names { imports, exports } = names;
+        let Names { imports, exports } = wasm::names(engine, &shown, content).await?;
         let image = ImageEntry::of(subject);
         Ok(Self {
             file: image.is_none().then(|| subject.file.clone()),

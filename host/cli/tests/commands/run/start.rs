@@ -142,7 +142,7 @@ fn the_cluster_has_to_be_named_and_known() {
     let run = |arguments: &[&str]| {
         let mut command = bare();
         command.env_remove("KUBERNETES_SERVICE_HOST");
-        // It is the proxy for registries.
+        // The proxy for registries.
         command.env("HTTPS_PROXY", "http://127.0.0.1:2");
         refused(
             command.arg("run").args(["--modules", folder.path().to_str().unwrap()]).args(arguments),
