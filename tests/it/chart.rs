@@ -412,6 +412,41 @@ fn options_are_given_to_the_program_as_it_takes_them() {
 }
 
 #[test]
+fn a_host_of_one_namespace_has_no_right_to_the_processors_and_accounts_of_others() {
+    let Some(helm) = Helm::open() else { return };
+    let follows = |role: &Value| {
+        let rules = role["rules"].as_array().unwrap();
+        let resources = rules.iter().flat_map(|rule| rule["resources"].as_array().unwrap());
+        let of_followed = |of: &&Value| **of == "processors" || **of == "serviceaccounts";
+        resources.filter(of_followed).count() == 2
+    };
+    let roles = |options: &str| {
+        let objects = helm.objects(HOST, &[], &[options]);
+        let roles =
+            objects.into_iter().filter(|object| object["kind"].as_str().unwrap().ends_with("Role"));
+        let place = |role: Value| {
+            (follows(&role), role["metadata"]["namespace"].as_str().map(str::to_owned))
+        };
+        roles.map(place).collect::<Vec<_>>()
+    };
+    let edge = || Some("edge".to_owned());
+    assert_eq!(roles("options={}"), [(true, None), (false, edge())]);
+    let shop = || Some("shop".to_owned());
+    let of_shop = "options={\"namespace\": \"shop\"}";
+    assert_eq!(roles(of_shop), [(false, None), (true, shop()), (false, edge())]);
+    let bindings = helm.objects(HOST, &[], &[of_shop]);
+    let bound = bindings.iter().find(|object| {
+        object["kind"] == "RoleBinding" && object["metadata"]["namespace"] == "shop"
+    });
+    let bound = bound.unwrap();
+    assert_eq!(bound["roleRef"]["name"], "shop-processors");
+    assert_eq!(
+        bound["subjects"],
+        json!([{"kind": "ServiceAccount", "namespace": "edge", "name": "shop"}])
+    );
+}
+
+#[test]
 fn options_that_the_chart_gives_are_refused_among_the_others() {
     let Some(helm) = Helm::open() else { return };
     let files =

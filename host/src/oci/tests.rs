@@ -584,6 +584,33 @@ async fn a_signature_that_is_listed_and_gone_hides_no_other() {
 }
 
 #[tokio::test]
+async fn a_damaged_signature_hides_no_other() {
+    let place = Place::plain().await;
+    let artifact = place.put();
+    let repository = place.registries.repository(&place.reference, None, true);
+    let key = generated();
+    let of = Descriptor::of(MANIFEST, &artifact.manifest);
+    let mut blobs = Vec::new();
+    for format in [Format::Bundle, Format::Tag] {
+        let signature = Signature::of_manifest(of.digest, &place.reference, format, &key).unwrap();
+        signature::push(&repository, &of, &signature).await.unwrap();
+        let (Signature::Bundle(text) | Signature::Simple { payload: text, .. }) = signature;
+        blobs.push(Digest::of(text.as_bytes()));
+    }
+    let [bundle, simple] = blobs[..] else { panic!("{blobs:?}") };
+    let flip = |bytes: &mut Vec<u8>| bytes[0] ^= 1;
+    place.fake.tamper(bundle, flip);
+    let found = signature::fetch(&repository, of.digest).await.unwrap();
+    assert!(matches!(found[..], [Signature::Simple { .. }]), "{found:?}");
+    place.fake.tamper(simple, |bytes| bytes.truncate(1));
+    let error = signature::fetch(&repository, of.digest).await.unwrap_err();
+    assert!(error.to_string().contains(&bundle.to_string()), "{error}");
+    place.fake.tamper(bundle, flip);
+    let found = signature::fetch(&repository, of.digest).await.unwrap();
+    assert!(matches!(found[..], [Signature::Bundle(_)]), "{found:?}");
+}
+
+#[tokio::test]
 async fn a_list_of_referrers_is_bounded_and_read_by_type() {
     let place = Place::plain().await;
     let artifact = place.put();

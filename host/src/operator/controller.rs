@@ -64,6 +64,8 @@ pub(super) struct Controller {
     stake: Option<Stake>,
     newest: latest::Receiver<Newest>,
     running: Option<Running>,
+    /// True once this process need not run the version of the last status first.
+    has_begun: bool,
     /// The version that was rolled back, if any.
     refused: Option<Refused>,
     /// The end of the running version's probation; `None` if it is not on probation, or not called
@@ -172,6 +174,7 @@ impl Controller {
             stake: None,
             newest,
             running: None,
+            has_begun: false,
             refused: None,
             proven_at: None,
             read: None,

@@ -26,5 +26,5 @@ fn after_the_whole_run_nothing_is_left() {
 #[test]
 #[ignore = "takes minutes"]
 fn processors_come_from_a_registry_the_whole_way() {
-    run("whole-run-registry", &["go", "kubectl", "docker-registry"]);
+    run("whole-run-registry", &["go", "kubectl", "docker-registry", "openssl"]);
 }

@@ -40,16 +40,19 @@ struct Fetched<'a> {
     /// Their size together.
     bytes: u64,
     found: Vec<Signature>,
+    /// The first part that was not as its digest says.
+    damaged: Option<Error>,
 }
 
 /// Returns the signatures of a manifest, of both formats; possibly none. The first 32 are read, of
-/// together 1 MiB at most.
+/// together 1 MiB at most. One that is damaged hides no other.
 ///
 /// # Errors
 ///
-/// Fails if the registry does not answer, or gives an invalid answer.
+/// Fails if the registry does not answer, gives an invalid answer, or has damaged signatures only.
 pub async fn fetch(repository: &Repository, of: Digest) -> Result<Vec<Signature>, Error> {
-    let mut fetched = Fetched { repository, requested: 0, bytes: 0, found: Vec::new() };
+    let mut fetched =
+        Fetched { repository, requested: 0, bytes: 0, found: Vec::new(), damaged: None };
     let referrers = repository.referrers(of).await?;
     let is_bundle = |referrer: &&Descriptor| {
         // A hand-made list may lack the type.
@@ -57,8 +60,8 @@ pub async fn fetch(repository: &Repository, of: Digest) -> Result<Vec<Signature>
     };
     for referrer in referrers.iter().filter(is_bundle).take(MAX_SIGNATURES) {
         // A registry that removes unused blobs may keep the list of them; the others still count.
-        let document = if_found(repository.manifest(&referrer.digest.to_string()).await)?;
-        let Some(document) = document else { continue };
+        let document = repository.manifest(&referrer.digest.to_string()).await;
+        let Some(document) = fetched.usable(document)? else { continue };
         let Ok(manifest) = serde_json::from_slice::<Manifest>(&document.bytes) else { continue };
         for layer in manifest.layers.iter().filter(|of| of.media_type == bundle::MEDIA_TYPE) {
             fetched.add(layer, Signature::Bundle).await?;
@@ -72,12 +75,26 @@ pub async fn fetch(repository: &Repository, of: Digest) -> Result<Vec<Signature>
         let simple = |payload| Signature::Simple { payload, signature: signature.clone() };
         fetched.add(layer, simple).await?;
     }
-    Ok(fetched.found)
+    match fetched.damaged {
+        Some(damaged) if fetched.found.is_empty() => Err(damaged),
+        _ => Ok(fetched.found),
+    }
 }
 
 // === impl Fetched ===
 
 impl Fetched<'_> {
+    /// Returns a part of a signature, unless it is missing or damaged.
+    fn usable<T>(&mut self, part: Result<T, Error>) -> Result<Option<T>, Error> {
+        match if_found(part) {
+            Err(damaged @ (Error::OtherDigest { .. } | Error::OtherLength { .. })) => {
+                self.damaged.get_or_insert(damaged);
+                Ok(None)
+            }
+            part => part,
+        }
+    }
+
     /// Reads the signature in a layer, unless that would exceed a limit.
     async fn add(
         &mut self,
@@ -90,7 +107,8 @@ impl Fetched<'_> {
             return Ok(());
         }
         (self.requested, self.bytes) = (self.requested + 1, bytes);
-        let text = if_found(self.repository.small_blob(layer).await)?;
+        let text = self.repository.small_blob(layer).await;
+        let text = self.usable(text)?;
         self.found.extend(text.and_then(|text| String::from_utf8(text).ok()).map(of));
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::{
         },
     },
     operator::{
-        api::{Processor, ProcessorSpec, ProcessorStatus},
+        api::{Library, LibraryStatus, Module, Processor, ProcessorSpec, ProcessorStatus},
         fault::Fault,
         images::{Image, Pulled, Use, Wanted},
         recipe::Digests,
@@ -246,6 +246,44 @@ fn last_run(
     last.digest().filter(|_| last.by_tag().as_ref() == Some(reference))
 }
 
+/// Returns the spec with the artifacts of the last status in place of its own; `None` if it names
+/// them already, or if a module came from a file, whose former content is not kept.
+pub(super) fn spec_of_last_version(
+    spec: &ProcessorSpec,
+    status: &ProcessorStatus,
+) -> Option<ProcessorSpec> {
+    let module = image_module(status.module.as_ref()?.image.as_ref())?;
+    let library = |last: &LibraryStatus| {
+        let named = spec.libraries.iter().find(|named| named.interface == last.interface);
+        let limits = named.map(|named| named.limits.clone()).unwrap_or_default();
+        let module = image_module(last.image.as_ref())?;
+        Some(Library { interface: last.interface.clone(), module, limits })
+    };
+    let libraries = status.libraries.iter().map(library).collect::<Option<Vec<_>>>()?;
+    let last = ProcessorSpec { module, libraries, ..spec.clone() };
+    (!names(spec, &last)).then_some(last)
+}
+
+/// Returns an artifact as a spec names it.
+fn image_module(image: Option<&String>) -> Option<Module> {
+    Some(Module { image: Some(image?.clone()), path: None })
+}
+
+/// Returns whether a spec names the artifacts of another one: by the same references, or by tags,
+/// under which a new process runs the artifact that ran last first.
+fn names(spec: &ProcessorSpec, last: &ProcessorSpec) -> bool {
+    let is_named = |named: &Module, last: &Module| {
+        let [named, last] = [named, last].map(|module| module.image.as_ref()?.parse().ok());
+        let (named, last): (Option<Reference>, Option<Reference>) = (named, last);
+        last.is_some_and(|last| last.by_tag() == named || Some(last) == named)
+    };
+    spec.libraries.len() == last.libraries.len()
+        && is_named(&spec.module, &last.module)
+        && spec.libraries.iter().zip(&last.libraries).all(|(named, last)| {
+            named.interface == last.interface && is_named(&named.module, &last.module)
+        })
+}
+
 /// Returns a pulled module, and the keys by which it is signed.
 fn read_image(pulled: &Pulled, requirement: &Requirement) -> (ReadModule, Verified) {
     let Pulled { reference, manifest, module, signatures } = pulled;
@@ -276,5 +314,83 @@ impl Origins {
     /// Returns the artifacts that the modules come from, the module's first.
     pub(super) fn images(&self) -> impl Iterator<Item = Option<&Reference>> {
         self.modules.iter().map(|origin| origin.image.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const TAG: &str = "example.com/a/rules:1";
+
+    fn at(image: &str, of: u8) -> String {
+        format!("{image}@{}", Digest::of(&[of]))
+    }
+
+    /// Returns the artifacts that a new process runs before those of the spec, if any: `modules` are
+    /// the module of the spec and its library, `last` those of the status.
+    fn run_first(modules: [Value; 2], last: [Option<String>; 2]) -> Option<[Option<String>; 2]> {
+        let [module, library] = modules;
+        let limits = json!({"memory": "16Mi"});
+        let spec = json!({
+            "module": module, "serviceAccountName": "a",
+            "libraries": [{"interface": "a:b/c", "module": library, "limits": limits}],
+        });
+        let [module, library] = last;
+        let status = json!({
+            "module": {"image": module}, "libraries": [{"interface": "a:b/c", "image": library}],
+        });
+        let spec: ProcessorSpec = serde_json::from_value(spec).unwrap();
+        let last = spec_of_last_version(&spec, &serde_json::from_value(status).unwrap())?;
+        let [library] = &last.libraries[..] else { panic!("{:?}", last.libraries) };
+        assert_eq!(library.limits.memory, "16Mi");
+        Some([last.module.image, library.module.image.clone()])
+    }
+
+    #[test]
+    fn a_new_process_runs_what_ran_last_unless_the_spec_names_it() {
+        let image = |name: &str| json!({"image": name});
+        let library = "example.com/a/library:1";
+        let (rules_1, library_1) = (at(TAG, 1), at(library, 1));
+        let ran = || [Some(rules_1.clone()), Some(library_1.clone())];
+        let same = [
+            [image(TAG), image(library)],
+            [image(&rules_1), image(library)],
+            [image(&rules_1), image(&library_1)],
+        ];
+        for modules in same {
+            assert_eq!(run_first(modules.clone(), ran()), None, "{modules:?}");
+        }
+        let other = [
+            [image("example.com/a/rules:2"), image(library)],
+            [image("example.com/b/rules:1"), image(library)],
+            [image(&at(TAG, 2)), image(library)],
+            [image(TAG), image("example.com/a/library:2")],
+            [image("no reference"), image(library)],
+            [json!({"path": "a.wasm"}), image(library)],
+        ];
+        for modules in other {
+            assert_eq!(run_first(modules.clone(), ran()), Some(ran()), "{modules:?}");
+        }
+        let next = [image("example.com/a/rules:2"), image(library)];
+        for of_files in [[None, Some(library_1.clone())], [Some(rules_1), None]] {
+            assert_eq!(run_first(next.clone(), of_files), None);
+        }
+    }
+
+    #[test]
+    fn a_library_that_the_spec_does_not_name_any_more_comes_back_with_the_version_that_called_it() {
+        let spec = json!({"module": {"image": "example.com/a/rules:2"}, "serviceAccountName": "a"});
+        let (module, library) = (at(TAG, 1), at("example.com/a/library:1", 1));
+        let status = json!({
+            "module": {"image": module}, "libraries": [{"interface": "a:b/c", "image": library}],
+        });
+        let spec: ProcessorSpec = serde_json::from_value(spec).unwrap();
+        let status = serde_json::from_value(status).unwrap();
+        let last = spec_of_last_version(&spec, &status).unwrap();
+        assert_eq!(last.libraries[0].module.image, Some(library));
+        assert_eq!(spec_of_last_version(&spec, &ProcessorStatus::default()), None);
     }
 }

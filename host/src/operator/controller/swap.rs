@@ -3,7 +3,8 @@
 //!
 //! *Guarantee.* A running version is replaced only by one that passed its checks, and is restored
 //! if more than half of the calls of the new one break in its first minute. A version that was
-//! rolled back is not tried again until the spec or the module changes.
+//! rolled back is not tried again until the spec or the module changes. A new process, which does
+//! not know what was refused, begins with the version that ran last and tries the other again.
 
 use std::{future::pending, sync::Arc};
 
@@ -12,12 +13,12 @@ use tokio::{sync::watch as latest, time::Instant};
 
 use super::{
     Controller, MAX_PAUSE_AFTER_LOAD, Newest, Running,
-    modules::{Named, Origins},
+    modules::{Named, Origins, spec_of_last_version},
 };
 use crate::{
     host::{Loaded, NotSwapped, Removal, Trust, Verdict},
     operator::{
-        api::Processor,
+        api::{Processor, ProcessorSpec},
         claims::Claim,
         fault::Fault,
         load::load,
@@ -48,13 +49,50 @@ pub(super) struct Refused {
 }
 
 impl Controller {
-    /// Loads the version that the spec asks for and swaps it in, unless it runs already.
+    /// Runs the version that the spec asks for. A new process first runs the one that ran last, so
+    /// that it goes on if the version of the spec cannot be loaded, or is rolled back.
     pub(super) async fn put_to_work(
         &mut self,
         newest: &Processor,
         removal: Option<Removal>,
     ) -> Result<(), Fault> {
-        let spec = &newest.spec;
+        self.run_last_version(newest, removal).await?;
+        self.run_version(newest, &newest.spec, removal).await
+    }
+
+    /// Runs the version of the last status, if this process has run none yet and the spec names
+    /// other artifacts. Fails if that version may still be loaded later.
+    async fn run_last_version(
+        &mut self,
+        newest: &Processor,
+        removal: Option<Removal>,
+    ) -> Result<(), Fault> {
+        if self.has_begun {
+            return Ok(());
+        }
+        if let Some(last) = spec_of_last_version(&newest.spec, &self.last_status) {
+            self.check_account(&self.account(newest)).await?;
+            match self.run_version(newest, &last, removal).await {
+                Err(fault) if fault.is_pulling() || fault.is_superseded() => return Err(fault),
+                Err(fault) => {
+                    tracing::warn!(processor = %self.name, reason = fault.reason, why = fault.message, "the version that ran last is not run again");
+                }
+                Ok(()) => {
+                    tracing::info!(processor = %self.name, "the version that ran last runs until the one of the spec is swapped in");
+                }
+            }
+        }
+        self.has_begun = true;
+        Ok(())
+    }
+
+    /// Loads the version of a spec and swaps it in, unless it runs already.
+    async fn run_version(
+        &mut self,
+        newest: &Processor,
+        spec: &ProcessorSpec,
+        removal: Option<Removal>,
+    ) -> Result<(), Fault> {
         let named = self.named(spec)?;
         let pace = Pace::new(spec, removal.is_some(), &self.shared.largest);
         // The running version is suspended at once, however long the version of the spec takes to

@@ -347,6 +347,80 @@ async fn what_ran_last_and_is_gone_from_the_registry_is_followed_by_what_the_tag
     scene.restart_and_run(false, &two, second).await;
 }
 
+/// Runs version 1, lets the spec name `image`, and starts another host, without the registry:
+/// version 1 runs in it. `reasons`: those of `Loaded` before and after.
+async fn restart_beside(scene: &mut Scene, image: &str, reasons: [&str; 2], object: &str) {
+    let one = module("");
+    let first = scene.fake.push("1", &one);
+    scene.place.edit("rules", json!({"module": {"image": scene.fake.image(":1")}})).await;
+    scene.until_runs("rules", &one, first).await;
+    scene.place.edit("rules", json!({"module": {"image": image}})).await;
+    let [before, after] = reasons;
+    scene.place.reason("rules", "Loaded", before).await;
+
+    scene.place.tasks.shutdown().await;
+    scene.fake.stop().await;
+    scene.restart(true).await;
+    let made = [made(object, &json!({}))];
+    scene.place.apply(&[scripted(object, &applies(&made))]).await;
+    let place = &scene.place;
+    place.until_object(CONFIG_MAP, object, "it reconciles", |found| found.is_some()).await;
+    let (_, message) = place.reason("rules", "Loaded", after).await;
+    assert!(message.contains(&format!("`{image}`")), "{message}");
+    assert!(message.ends_with("; the former version 1.0.0 keeps running"), "{message}");
+    assert_eq!(place.reason("rules", "Ready", "FormerVersion").await.0, "True");
+    scene.fake.resume().await;
+}
+
+#[tokio::test]
+async fn what_ran_last_runs_in_a_new_host_though_the_spec_names_what_cannot_be_loaded() {
+    let mut scene = Scene::new().await;
+    let (one, two) = (module(""), module("2"));
+    let first = scene.fake.push("1", &one);
+    scene.processor("rules", &scene.fake.image(":1"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+    scene.fake.push("bad", b"\0asm, but nothing else");
+    let missing = scene.fake.image(":2");
+    let absent = scene.fake.image(&format!("@{}", Digest::of(b"absent")));
+    let away = ["ImageNotFound", "RegistryUnavailable"];
+    restart_beside(&mut scene, &absent, away, "b1").await;
+    // What was pulled is on the disk.
+    let bad = scene.fake.image(":bad");
+    restart_beside(&mut scene, &bad, ["ModuleInvalid"; 2], "b2").await;
+    restart_beside(&mut scene, &missing, away, "b3").await;
+
+    let second = scene.fake.push("2", &two);
+    scene.until_runs("rules", &two, second).await;
+}
+
+#[tokio::test]
+async fn a_version_that_was_not_seen_before_is_tried_beside_what_ran_last_in_a_new_host() {
+    let mut scene = Scene::new().await;
+    let (one, two) = (module(""), module("2"));
+    let first = scene.fake.push("1", &one);
+    scene.processor("rules", &scene.fake.image(":1"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+    scene.place.tasks.shutdown().await;
+    let second = scene.fake.push("2", &two);
+    scene.place.edit("rules", json!({"module": {"image": scene.fake.image(":2")}})).await;
+    scene.fake.forget();
+    scene.restart_and_run(false, &two, second).await;
+    let asked: Vec<String> = scene.fake.seen().into_iter().map(|seen| seen.target).collect();
+    assert!(asked[0].ends_with(&format!("/manifests/{first}")), "what ran last first: {asked:?}");
+
+    // What is gone from the registry holds nothing up.
+    scene.place.tasks.shutdown().await;
+    let three = module("3");
+    let third = scene.fake.push("3", &three);
+    scene.place.edit("rules", json!({"module": {"image": scene.fake.image(":3")}})).await;
+    let gone = format!("/manifests/{second}");
+    scene.fake.set_mood(move |request| {
+        let is_gone = request.target.ends_with(&gone);
+        is_gone.then(|| Answer::error(404, "MANIFEST_UNKNOWN", "it was removed"))
+    });
+    scene.restart_and_run(false, &three, third).await;
+}
+
 /// A registry's answer about a new version, and the condition that it becomes.
 struct Case {
     name: &'static str,
@@ -797,6 +871,28 @@ async fn a_host_without_a_cache_begins_with_the_library_that_ran_last() {
     let ran_last = [format!("manifests/{library}"), format!("blobs/{}", Digest::of(&shout))];
     assert_eq!(asked[..2], ran_last, "before the tag: {asked:?}");
     assert_eq!(asked[2], "manifests/1", "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_library_that_ran_last_runs_in_a_new_host_though_the_spec_names_one_that_is_missing() {
+    let mut scene = Scene::new().await;
+    let built = |guest: &str| fs::read(mortise_tests::guest(guest).unwrap()).unwrap();
+    let (announce, shout) = (built("tests/guests/announce"), built("tests/guests/shout"));
+    let first = scene.fake.push_to("team/announce", "1", &announce);
+    let library = scene.fake.push_to("team/shout", "1", &shout);
+    scene.processor_with_library("rules").await;
+    scene.until_runs("rules", &announce, first).await;
+    scene.until_calls("rules", library).await;
+    let missing = json!([{
+        "interface": "example:shouting/shout@1.0.0",
+        "module": {"image": format!("{}/team/shout:2", scene.fake.host())},
+    }]);
+    scene.place.edit("rules", json!({"libraries": missing})).await;
+    scene.place.reason("rules", "Loaded", "ImageNotFound").await;
+    scene.restart(true).await;
+    scene.place.until_at_work_are(&["1.0.0"]).await;
+    let next = scene.fake.push_to("team/shout", "2", &rebuilt(&shout, "2"));
+    scene.until_calls("rules", next).await;
 }
 
 #[tokio::test]
