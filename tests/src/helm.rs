@@ -80,15 +80,32 @@ fn documents(rendered: &str) -> Vec<String> {
     documents.map(|(_, text)| format!("{}\n", text.trim())).collect()
 }
 
-/// Writes the file that installs the host.
+/// Writes the version of the host into the charts, and the file that installs the host.
 ///
 /// # Errors
 ///
-/// Fails without Go, if the chart is refused, or the file cannot be written.
+/// Fails without Go, if the chart is refused, or a file cannot be read or written.
 pub fn write() -> Result<()> {
+    for chart in ["chart", "chart-processor"] {
+        let path = crds::deploy().join(chart).join("Chart.yaml");
+        let about = fs::read_to_string(&path);
+        let about = about.with_context(|| format!("cannot read {}", path.display()))?;
+        let about: String = about.lines().map(|line| versioned(line) + "\n").collect();
+        fs::write(&path, about).with_context(|| format!("cannot write {}", path.display()))?;
+    }
     let text = rendered()?.context("Go is needed to build Helm")?;
     let path = installation();
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Returns a line of a `Chart.yaml`, with the version of the host if it states one.
+fn versioned(line: &str) -> String {
+    match line.split_once(": ") {
+        Some((key @ ("version" | "appVersion"), _)) => {
+            format!("{key}: {}", env!("CARGO_PKG_VERSION"))
+        }
+        _ => line.to_owned(),
+    }
 }
 
 #[cfg(test)]

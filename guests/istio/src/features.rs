@@ -3,7 +3,7 @@
 use mortise_sdk::kubernetes::ConfigMap;
 use serde::{Deserialize, Serialize};
 
-use crate::json;
+use crate::{api::null_is_default, json};
 
 /// The name of the `ConfigMap` in `kyma-system`.
 pub const NAME: &str = "istio-features";
@@ -15,10 +15,10 @@ const KEY: &str = "features";
 #[serde(default)]
 pub struct Features {
     /// Installs no CNI plugin.
-    #[serde(rename = "disableCni")]
+    #[serde(rename = "disableCni", deserialize_with = "null_is_default")]
     pub disable_cni: bool,
     /// Installs vertical autoscalers for Istio's own workloads.
-    #[serde(rename = "enableControlPlaneVPA")]
+    #[serde(rename = "enableControlPlaneVPA", deserialize_with = "null_is_default")]
     pub enable_control_plane_vpa: bool,
 }
 
@@ -57,6 +57,7 @@ mod tests {
             ("{}", off),
             ("null", off),
             (r#"{"other": 1, "disableCni": false}"#, off),
+            (r#"{"disableCni": null, "enableControlPlaneVPA": null}"#, off),
             (r#"{"disableCni": true}"#, Features { disable_cni: true, ..off }),
             (r#"{"disableCni": true, "enableControlPlaneVPA": true}"#, both),
         ];

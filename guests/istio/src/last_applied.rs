@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api::{Istio, IstioSpec},
+    api::{Istio, IstioSpec, null_is_default},
     json,
 };
 
@@ -18,7 +18,7 @@ pub struct LastApplied {
     #[serde(flatten)]
     pub spec: IstioSpec,
     /// The tag of the Istio that was installed.
-    #[serde(rename = "IstioTag")]
+    #[serde(rename = "IstioTag", deserialize_with = "null_is_default")]
     pub tag: String,
 }
 
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn an_annotation_without_a_tag_has_an_empty_one() {
-        for text in ["{}", "null", r#"{"IstioTag":""}"#] {
+        for text in ["{}", "null", r#"{"IstioTag":""}"#, r#"{"IstioTag":null}"#] {
             let read = LastApplied::read(&istio(Some(text), json!({})));
             assert_eq!(read, Ok(Some(LastApplied::default())), "{text}");
         }

@@ -75,6 +75,14 @@ fn at<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Value {
     })
 }
 
+/// Makes the value at a path an object, unless it is one.
+fn make_object(value: &mut Value, path: &[&str]) {
+    let found = at(value, path);
+    if !found.is_object() {
+        *found = Map::new().into();
+    }
+}
+
 fn set(value: &mut Value, path: &[&str], to: impl Into<Value>) {
     *at(value, path) = to.into();
 }

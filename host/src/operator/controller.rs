@@ -18,7 +18,7 @@ use tokio::{
 use self::{
     claim::Stake,
     modules::{LastRead, Origins},
-    swap::{Refused, Served},
+    swap::{LAST_VERSION_PATIENCE, Refused, Served},
 };
 use super::{
     OperatorState,
@@ -64,8 +64,9 @@ pub(super) struct Controller {
     stake: Option<Stake>,
     newest: latest::Receiver<Newest>,
     running: Option<Running>,
-    /// True once this process need not run the version of the last status first.
-    has_begun: bool,
+    /// The end of the time in which the version of the last status is to run before that of the
+    /// spec; `None` once that is settled.
+    last_version_until: Option<Instant>,
     /// The version that was rolled back, if any.
     refused: Option<Refused>,
     /// The end of the running version's probation; `None` if it is not on probation, or not called
@@ -174,7 +175,7 @@ impl Controller {
             stake: None,
             newest,
             running: None,
-            has_begun: false,
+            last_version_until: Some(Instant::now() + LAST_VERSION_PATIENCE),
             refused: None,
             proven_at: None,
             read: None,
@@ -251,6 +252,7 @@ impl Controller {
             Ok(()) = verdicts.changed() => Woken::Rest,
             () = self.shared.lease.held(), if !*leads => { *leads = true; Woken::Check }
             () = until(self.again) => Woken::Check,
+            () = until(self.last_version_until) => Woken::Check,
             () = until(self.proven_at) => Woken::Rest,
             () = until(self.status_due.then_some(self.next_status)) => Woken::Rest,
             Ok(()) = activity.changed(), if !self.status_due => rest,

@@ -97,6 +97,21 @@ impl Fault {
         self.reason == PULLING
     }
 
+    /// Returns whether the fault may end without a change: not if an artifact is gone, is none, or
+    /// lacks a signature, though a registry may change that too.
+    pub(super) fn may_end(&self) -> bool {
+        let is_lasting =
+            matches!(self.reason, "ImageNotFound" | "ImageNotWasm" | "SignatureMissing");
+        self.is_pulling() || (self.passes && !is_lasting)
+    }
+
+    /// Names the version that ran last in the message, which the spec does not.
+    pub(super) fn of_last_version(self) -> Self {
+        let message =
+            format!("the version that ran last, which is started first: {}", self.message);
+        Self { message, ..self }
+    }
+
     /// Creates the fault of an artifact that cannot be pulled from its registry.
     pub(super) fn of_registry(reference: &Reference, error: &oci::Error) -> Self {
         let reason = match error {

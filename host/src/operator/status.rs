@@ -104,8 +104,9 @@ pub fn compute(known: &Known<'_>) -> ProcessorStatus {
     let findings = findings.chain(serving(known).map(|finding| (SERVING, finding)));
     let conditions = findings.map(|(kind, finding)| condition(kind, finding, known)).collect();
     let running = known.running.as_ref();
-    // After a restart, the host needs the artifact that ran last, as long as that may run again.
-    let may_come = known.fault.is_none_or(|fault| fault.passes || fault.is_pulling());
+    // A new process runs the artifact that ran last, whatever the spec names, unless that must not
+    // run any longer.
+    let may_come = known.fault.is_none_or(|fault| fault.former != Former::Ends);
     let before = may_come.then_some(known.before);
     let last_failure = running.and_then(|running| running.status.last_failure.as_ref());
     ProcessorStatus {

@@ -173,6 +173,7 @@ async fn what_the_charts_install_runs_is_upgraded_and_goes() {
     let Some(shell) = Shell::open().await else { return };
     shell.guide("install");
     shell.is_accepted("");
+    shell.is_accepted("--set options.namespace=default");
     shell.is_accepted(
         "--set cache.claim.enabled=true,replicas=3,modules.persistentVolumeClaim=modules",
     );

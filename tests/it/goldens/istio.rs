@@ -182,7 +182,7 @@ fn istio_images_are_read_as_by_the_original() {
 /// Returns the `IstioOperator` of a case.
 fn merged(case: &GroupCase) -> Result<Value, String> {
     let surroundings = Surroundings::of(case);
-    let (cluster, istio) = (surroundings.cluster().unwrap(), istio_of(case));
+    let (cluster, istio) = (surroundings.cluster()?, istio_of(case));
     let environment = context::environment(case);
     merge::merge(&merge::Input {
         spec: &istio.spec,
@@ -204,7 +204,13 @@ pub(crate) fn operators() -> Vec<(String, Value)> {
 fn istio_operators_are_merged_as_by_the_original() {
     run("merge", |case| {
         let surroundings = Surroundings::of(case);
-        let cluster = surroundings.cluster().unwrap();
+        let cluster = match surroundings.cluster() {
+            Ok(cluster) => cluster,
+            Err(error) => {
+                let original = case.document("expected-meta.json").clone();
+                return vec![("meta", original, json!({"error": error}))];
+            }
+        };
         let features = Features::read(surroundings.features.as_ref());
         let operator = merged(case);
         let meta = json!({
@@ -265,8 +271,14 @@ fn istio_sidecars_are_judged_as_by_the_original() {
             features: Features::read(surroundings.features.as_ref()).unwrap_or_default(),
             image: text(case.document("context.yaml"), "/expectedProxyImage"),
             mesh: surroundings.mesh.as_deref(),
-        })
-        .unwrap();
+        });
+        let expected = match expected {
+            Ok(expected) => expected,
+            Err(error) => {
+                let original = case.document("expected.json").clone();
+                return vec![("sidecar", original, json!({"error": error}))];
+            }
+        };
         let SidecarResources { limits, requests } = expected.resources;
         let amount = |amount: &Amount| json!({"cpu": amount.cpu.to_string(), "memory": amount.memory.to_string()});
         let ours = json!({
@@ -307,12 +319,19 @@ fn istio_resources_are_those_of_the_original() {
     run("resources", |case| {
         let (surroundings, istio) = (Surroundings::of(case), istio_of(case));
         let objects = case.documents("cluster.yaml");
+        let cluster = match surroundings.cluster() {
+            Ok(cluster) => cluster,
+            Err(error) => {
+                let original = case.document("expected.json").clone();
+                return vec![("errors", original, json!({"cluster": error}))];
+            }
+        };
         let features = Features::read(surroundings.features.as_ref()).unwrap_or_default();
         let api_server = object(objects, "Service", "default", "kubernetes")
             .map(|service| serde_json::from_value(service.clone()).unwrap());
         let plan = resource::Plan::of(&resource::Input {
             istio: &istio,
-            needs_proxy_protocol: surroundings.cluster().unwrap().needs_proxy_protocol,
+            needs_proxy_protocol: cluster.needs_proxy_protocol,
             control_plane_autoscalers: features.enable_control_plane_vpa,
             has_autoscaler_crd: object(objects, "CustomResourceDefinition", "", AUTOSCALER_CRD)
                 .is_some(),

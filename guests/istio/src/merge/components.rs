@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{at, set};
+use super::{at, make_object, set};
 use crate::{
     api::{Cni, Components, IntOrString, Proxy, Resources, Workload},
     features::Features,
@@ -80,6 +80,7 @@ fn merge_workload(component: &mut Value, workload: &Workload) -> Result<(), Stri
     }
     let strategy = workload.strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
     if let Some(update) = strategy {
+        make_object(k8s, &["strategy", "rollingUpdate"]);
         for (key, value) in
             [("maxSurge", &update.max_surge), ("maxUnavailable", &update.max_unavailable)]
         {
@@ -103,6 +104,9 @@ fn merge_cni(component: &mut Value, cni: &Cni) -> Result<(), String> {
 
 /// Replaces the single amounts that are given, in canonical form.
 fn merge_resources(k8s: &mut Value, resources: Option<&Resources>) -> Result<(), String> {
+    if resources.is_some() {
+        make_object(k8s, &["resources"]);
+    }
     for (bound, resource, text) in amounts(resources) {
         let quantity = Quantity::parse(text).map_err(|error| error.to_string())?;
         set(k8s, &["resources", bound, resource], quantity.to_string());

@@ -45,10 +45,15 @@ fn provider(authorizer: &Authorizer) -> Result<Value, String> {
     let mut put = |key: &str, value: Value| {
         http.insert(key.to_owned(), value);
     };
-    put("service", authorizer.service.as_str().into());
-    put("port", authorizer.port.into());
-    if let Some(prefix) = &authorizer.path_prefix {
-        put("pathPrefix", prefix.as_str().into());
+    // The original writes a message of Protobuf, whose JSON has no fields with default values.
+    let prefix = authorizer.path_prefix.as_deref().unwrap_or_default();
+    for (key, text) in [("service", authorizer.service.as_str()), ("pathPrefix", prefix)] {
+        if !text.is_empty() {
+            put(key, text.into());
+        }
+    }
+    if authorizer.port != 0 {
+        put("port", authorizer.port.into());
     }
     if let Some(timeout) = &authorizer.timeout {
         put("timeout", format!("{}s", duration::parse(timeout)? / NANOSECONDS_PER_SECOND).into());
@@ -69,5 +74,9 @@ fn provider(authorizer: &Authorizer) -> Result<Value, String> {
     if !in_check.add.is_empty() {
         put("includeAdditionalHeadersInCheck", json!(in_check.add));
     }
-    Ok(json!({"name": authorizer.name, "envoyExtAuthzHttp": http}))
+    let mut provider = json!({"envoyExtAuthzHttp": http});
+    if !authorizer.name.is_empty() {
+        set(&mut provider, &["name"], authorizer.name.as_str());
+    }
+    Ok(provider)
 }

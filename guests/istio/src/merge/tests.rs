@@ -89,12 +89,47 @@ fn timeouts_are_whole_seconds() {
         let spec = json!({"config": {"authorizers": [null, {"name": "a", "port": 1, "timeout": timeout}]}});
         let providers = value(spec, "/spec/meshConfig/extensionProviders");
         let last = providers.as_array().unwrap().last().unwrap();
-        let http = json!({"port": 1, "service": "", "timeout": expected});
+        let http = json!({"port": 1, "timeout": expected});
         assert_eq!(*last, json!({"name": "a", "envoyExtAuthzHttp": http}));
         assert_eq!(providers.as_array().unwrap().len(), 5);
     }
     let spec = json!({"config": {"authorizers": [{"name": "a", "port": 1, "timeout": "soon"}]}});
     assert_eq!(merged(spec, |_| {}).unwrap_err(), "time: invalid duration \"soon\"");
+}
+
+#[test]
+fn a_provider_has_no_fields_with_default_values() {
+    let cases = [
+        (json!({"name": "a", "port": 1, "pathPrefix": ""}), json!({"port": 1})),
+        (json!({"name": "a", "service": "b", "port": 0}), json!({"service": "b"})),
+        (
+            json!({"name": "a", "port": 1, "pathPrefix": "/c"}),
+            json!({"port": 1, "pathPrefix": "/c"}),
+        ),
+    ];
+    for (authorizer, http) in cases {
+        let spec = json!({"config": {"authorizers": [authorizer]}});
+        let providers = value(spec, "/spec/meshConfig/extensionProviders");
+        let last = providers.as_array().unwrap().last().unwrap();
+        assert_eq!(*last, json!({"name": "a", "envoyExtAuthzHttp": http}));
+    }
+    let spec = json!({"config": {"authorizers": [{"name": "", "port": 1}]}});
+    let providers = value(spec, "/spec/meshConfig/extensionProviders");
+    let last = providers.as_array().unwrap().last().unwrap();
+    assert_eq!(*last, json!({"envoyExtAuthzHttp": {"port": 1}}));
+}
+
+#[test]
+fn a_setting_that_is_given_empty_is_an_empty_object_where_the_template_has_none() {
+    let spec = json!({"components": {
+        "cni": {"k8s": {"resources": {}}}, "pilot": {"k8s": {"strategy": {"rollingUpdate": {}}, "resources": {}}},
+    }});
+    let cni = value(spec.clone(), "/spec/components/cni/k8s");
+    assert_eq!(cni, json!({"affinity": {}, "resources": {}}));
+    let strategy = value(spec.clone(), "/spec/components/pilot/k8s/strategy");
+    assert_eq!(strategy, json!({"rollingUpdate": {}}));
+    let resources = value(spec, "/spec/components/pilot/k8s/resources/limits/memory");
+    assert_eq!(resources, json!("1Gi"), "the template's stay");
 }
 
 #[test]

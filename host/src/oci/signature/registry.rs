@@ -40,7 +40,7 @@ struct Fetched<'a> {
     /// Their size together.
     bytes: u64,
     found: Vec<Signature>,
-    /// The first part that was not as its digest says.
+    /// The error of the first part that is too large, or not as its digest says.
     damaged: Option<Error>,
 }
 
@@ -87,10 +87,15 @@ impl Fetched<'_> {
     /// Returns a part of a signature, unless it is missing or damaged.
     fn usable<T>(&mut self, part: Result<T, Error>) -> Result<Option<T>, Error> {
         match if_found(part) {
-            Err(damaged @ (Error::OtherDigest { .. } | Error::OtherLength { .. })) => {
+            Err(
+                damaged @ (Error::OtherDigest { .. }
+                | Error::OtherLength { .. }
+                | Error::TooLarge { .. }),
+            ) => {
                 self.damaged.get_or_insert(damaged);
                 Ok(None)
             }
+            // A registry that breaks off may not do so the next time.
             part => part,
         }
     }

@@ -273,9 +273,9 @@ fn image_module(image: Option<&String>) -> Option<Module> {
 /// under which a new process runs the artifact that ran last first.
 fn names(spec: &ProcessorSpec, last: &ProcessorSpec) -> bool {
     let is_named = |named: &Module, last: &Module| {
-        let [named, last] = [named, last].map(|module| module.image.as_ref()?.parse().ok());
-        let (named, last): (Option<Reference>, Option<Reference>) = (named, last);
-        last.is_some_and(|last| last.by_tag() == named || Some(last) == named)
+        let reference = |module: &Module| module.image.as_ref()?.parse::<Reference>().ok();
+        let Some((named, last)) = reference(named).zip(reference(last)) else { return false };
+        named == last || last.by_tag() == Some(named)
     };
     spec.libraries.len() == last.libraries.len()
         && is_named(&spec.module, &last.module)
@@ -373,6 +373,15 @@ mod tests {
         ];
         for modules in other {
             assert_eq!(run_first(modules.clone(), ran()), Some(ran()), "{modules:?}");
+        }
+        // Without a tag there is nothing under which the same artifact would be run first.
+        let untagged = [at("example.com/a/rules", 1), at("example.com/a/library", 1)];
+        let by_digest = untagged.clone().map(|of| image(&of));
+        let untagged = untagged.map(Some);
+        assert_eq!(run_first(by_digest.clone(), untagged.clone()), None);
+        for module in [image("no reference"), json!({"path": "a.wasm"})] {
+            let modules = [module, by_digest[1].clone()];
+            assert_eq!(run_first(modules, untagged.clone()), Some(untagged.clone()));
         }
         let next = [image("example.com/a/rules:2"), image(library)];
         for of_files in [[None, Some(library_1.clone())], [Some(rules_1), None]] {

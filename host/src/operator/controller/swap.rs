@@ -6,7 +6,7 @@
 //! rolled back is not tried again until the spec or the module changes. A new process, which does
 //! not know what was refused, begins with the version that ran last and tries the other again.
 
-use std::{future::pending, sync::Arc};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use mortise_core::grant::rights::Account;
 use tokio::{sync::watch as latest, time::Instant};
@@ -28,6 +28,10 @@ use crate::{
     },
     wasm::{self, LibraryModule},
 };
+
+/// The time in which a new process tries to run the version that ran last, before it loads that of
+/// the spec without it.
+pub(super) const LAST_VERSION_PATIENCE: Duration = Duration::from_mins(2);
 
 /// A loaded version that can be swapped in, and again to restore it.
 #[derive(Debug, Clone)]
@@ -56,34 +60,46 @@ impl Controller {
         newest: &Processor,
         removal: Option<Removal>,
     ) -> Result<(), Fault> {
-        self.run_last_version(newest, removal).await?;
+        let runs_last = self.run_last_version(newest, removal).await?;
+        if runs_last && removal.is_some() {
+            // What has worked cleans up, and nothing takes its place untried.
+            return Ok(());
+        }
         self.run_version(newest, &newest.spec, removal).await
     }
 
-    /// Runs the version of the last status, if this process has run none yet and the spec names
-    /// other artifacts. Fails if that version may still be loaded later.
+    /// Runs the version of the last status, if this process has not done so and the spec names
+    /// other artifacts. Returns whether it runs now: false if there is none, or if it cannot be
+    /// loaded. Fails if it may still be loaded within [`LAST_VERSION_PATIENCE`].
     async fn run_last_version(
         &mut self,
         newest: &Processor,
         removal: Option<Removal>,
-    ) -> Result<(), Fault> {
-        if self.has_begun {
-            return Ok(());
-        }
+    ) -> Result<bool, Fault> {
+        let Some(until) = self.last_version_until else { return Ok(false) };
+        let mut runs = false;
         if let Some(last) = spec_of_last_version(&newest.spec, &self.last_status) {
-            self.check_account(&self.account(newest)).await?;
+            if let Err(fault) = self.check_account(&self.account(newest)).await {
+                // The time counts from the first attempt.
+                self.last_version_until = Some(Instant::now() + LAST_VERSION_PATIENCE);
+                return Err(fault);
+            }
             match self.run_version(newest, &last, removal).await {
-                Err(fault) if fault.is_pulling() || fault.is_superseded() => return Err(fault),
+                Ok(()) => {
+                    tracing::info!(processor = %self.name, "the version that ran last runs until that of the spec is swapped in");
+                    runs = true;
+                }
+                Err(fault) if fault.is_superseded() => return Err(fault),
+                Err(fault) if fault.may_end() && Instant::now() < until => {
+                    return Err(fault.of_last_version());
+                }
                 Err(fault) => {
                     tracing::warn!(processor = %self.name, reason = fault.reason, why = fault.message, "the version that ran last is not run again");
                 }
-                Ok(()) => {
-                    tracing::info!(processor = %self.name, "the version that ran last runs until the one of the spec is swapped in");
-                }
             }
         }
-        self.has_begun = true;
-        Ok(())
+        self.last_version_until = None;
+        Ok(runs)
     }
 
     /// Loads the version of a spec and swaps it in, unless it runs already.

@@ -454,7 +454,7 @@ fn an_artifact_is_named_by_its_digest_and_kept_while_it_comes_again() {
     let expected = "api-rule 2.3.0 is loaded; `example.com/a:1` has not been resolved since 2026-01-02T01:00:00Z: `example.com` does not answer: no address";
     assert_eq!(said(&status, "Loaded"), ("True", "RegistryUnavailable", expected));
 
-    // The next host starts with the artifact that ran last, as long as that may be pulled.
+    // The next host starts with the artifact that ran last, as long as that may run.
     let pulling = Fault::pulling(&tagged);
     let comes = compute(&known(Some(&pulling), None, &runs));
     assert_eq!(comes.module, runs.module);
@@ -464,5 +464,7 @@ fn an_artifact_is_named_by_its_digest_and_kept_while_it_comes_again() {
     let expected = "`example.com/a:1` is being pulled; the former version 2.3.0 keeps running";
     assert_eq!(said(&pulled, "Loaded"), ("Unknown", "Pulling", expected));
     let lasting = Fault::new("ImageInvalid", "it is none");
-    assert_eq!(compute(&known(Some(&lasting), None, &comes)).module, None);
+    assert_eq!(compute(&known(Some(&lasting), None, &comes)).module, runs.module);
+    let ended = lasting.clone().ending_what_runs();
+    assert_eq!(compute(&known(Some(&ended), None, &comes)).module, None);
 }

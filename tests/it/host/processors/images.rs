@@ -143,7 +143,7 @@ impl Scene {
     }
 
     /// Starts another host in place of this one, with the cache of `keeps_cache`.
-    async fn restart(&mut self, keeps_cache: bool) {
+    pub(super) async fn restart(&mut self, keeps_cache: bool) {
         if !keeps_cache {
             self.cache = tempfile::tempdir().unwrap();
         }
@@ -391,6 +391,36 @@ async fn what_ran_last_runs_in_a_new_host_though_the_spec_names_what_cannot_be_l
 
     let second = scene.fake.push("2", &two);
     scene.until_runs("rules", &two, second).await;
+}
+
+#[tokio::test]
+async fn what_ran_last_is_waited_for_though_the_spec_names_another_version() {
+    let mut scene = Scene::new().await;
+    let (one, two) = (module(""), module("2"));
+    let first = scene.fake.push("1", &one);
+    scene.processor("rules", &scene.fake.image(":1"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+    scene.place.tasks.shutdown().await;
+    let second = scene.fake.push("2", &two);
+    scene.place.edit("rules", json!({"module": {"image": scene.fake.image(":2")}})).await;
+    let by_digest = format!("/manifests/{first}");
+    scene.fake.set_mood(move |request| {
+        let is_refused = request.target.ends_with(&by_digest);
+        is_refused.then(|| Answer::error(403, "DENIED", "not yet"))
+    });
+    scene.fake.forget();
+    scene.restart(false).await;
+    let (_, message) = scene.place.reason("rules", "Loaded", "RegistryDenied").await;
+    let says = "the version that ran last, which is started first: `";
+    assert!(message.starts_with(says), "{message}");
+    let is_second = |request: &Request| request.target.ends_with("/manifests/2");
+    assert!(!scene.fake.seen().iter().any(is_second), "nothing runs untried");
+
+    scene.fake.behave();
+    scene.until_runs("rules", &two, second).await;
+    let blobs = scene.fake.seen().into_iter().filter(|seen| seen.target.contains("/blobs/"));
+    let blobs: Vec<String> = blobs.map(|seen| seen.target).collect();
+    assert!(blobs[0].ends_with(&Digest::of(&one).to_string()), "what ran last first: {blobs:?}");
 }
 
 #[tokio::test]
@@ -897,7 +927,7 @@ async fn a_library_that_ran_last_runs_in_a_new_host_though_the_spec_names_one_th
 
 #[tokio::test]
 async fn a_version_under_a_tag_that_asks_for_more_waits_until_it_may() {
-    let scene = Scene::new().await;
+    let mut scene = Scene::new().await;
     let built = |guest: &str| fs::read(mortise_tests::guest(guest).unwrap()).unwrap();
     let (modest, greedy) = (built("tests/guests/idle"), built("guests/secret-copy"));
     scene.place.apply(&mortise_tests::definitions("guests/secret-copy").unwrap()).await;
@@ -922,9 +952,13 @@ async fn a_version_under_a_tag_that_asks_for_more_waits_until_it_may() {
         "{head}"
     );
     assert_eq!(scene.place.reason("rules", "Ready", "FormerVersion").await.0, "True");
+    let rules = rules.to_owned();
+    scene.restart(true).await;
+    scene.place.until_at_work_are(&["0.1.0"]).await;
+    scene.place.reason("rules", "Loaded", "RightsMissing").await;
 
     // What it says is pasted into the role, and nothing else is done.
-    let pasted: Value = serde_saphyr::from_str(rules).unwrap();
+    let pasted: Value = serde_saphyr::from_str(&rules).unwrap();
     let mut all: Vec<Value> = pasted.as_array().unwrap().clone();
     all.extend(few.iter().map(
         |(resource, verbs)| json!({"apiGroups": [""], "resources": [resource], "verbs": verbs}),

@@ -238,6 +238,27 @@ async fn a_signature_that_was_changed_in_the_registry_lets_no_version_in() {
 }
 
 #[tokio::test]
+async fn what_ran_last_runs_in_a_new_host_only_if_it_is_signed_as_required_now() {
+    let mut scene = Scene::new().await;
+    let (key, one) = (Key::new(), module(""));
+    let first = scene.fake.push("1", &one);
+    scene.processor("rules", &scene.fake.image(":1"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+    scene.place.tasks.shutdown().await;
+    let mut spec = key.verification();
+    spec["module"] = json!({"image": scene.fake.image(":missing")});
+    scene.place.edit("rules", spec).await;
+    scene.restart(true).await;
+    scene.place.reason("rules", "Loaded", "ImageNotFound").await;
+    assert!(scene.place.host.status().is_empty(), "what ran last has no signature");
+
+    key.sign(&scene.fake, "1", Format::Bundle).await;
+    scene.restart(true).await;
+    scene.place.until_at_work_are(&["1.0.0"]).await;
+    assert_eq!(scene.place.reason("rules", "Ready", "FormerVersion").await.0, "True");
+}
+
+#[tokio::test]
 async fn a_tag_moves_on_from_an_artifact_that_lacks_a_signature() {
     let scene = Scene::new().await;
     let key = Key::new();
