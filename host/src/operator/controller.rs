@@ -18,7 +18,7 @@ use tokio::{
 use self::{
     claim::Stake,
     modules::{LastRead, Origins},
-    swap::{LAST_VERSION_PATIENCE, Refused, Served},
+    swap::{LastVersion, Refused, Served},
 };
 use super::{
     OperatorState,
@@ -64,9 +64,7 @@ pub(super) struct Controller {
     stake: Option<Stake>,
     newest: latest::Receiver<Newest>,
     running: Option<Running>,
-    /// The end of the time in which the version of the last status is to run before that of the
-    /// spec; `None` once that is settled.
-    last_version_until: Option<Instant>,
+    last_version: LastVersion,
     /// The version that was rolled back, if any.
     refused: Option<Refused>,
     /// The end of the running version's probation; `None` if it is not on probation, or not called
@@ -175,7 +173,7 @@ impl Controller {
             stake: None,
             newest,
             running: None,
-            last_version_until: Some(Instant::now() + LAST_VERSION_PATIENCE),
+            last_version: LastVersion::Due,
             refused: None,
             proven_at: None,
             read: None,
@@ -252,7 +250,6 @@ impl Controller {
             Ok(()) = verdicts.changed() => Woken::Rest,
             () = self.shared.lease.held(), if !*leads => { *leads = true; Woken::Check }
             () = until(self.again) => Woken::Check,
-            () = until(self.last_version_until) => Woken::Check,
             () = until(self.proven_at) => Woken::Rest,
             () = until(self.status_due.then_some(self.next_status)) => Woken::Rest,
             Ok(()) = activity.changed(), if !self.status_due => rest,
@@ -323,6 +320,9 @@ impl Controller {
         let passes = fault.as_ref().is_some_and(|fault| fault.passes);
         self.attempts = if passes { self.attempts.saturating_add(1) } else { 0 };
         self.again = passes.then(|| Instant::now() + wait_after(self.attempts));
+        if let (LastVersion::Until(until), Some(_)) = (self.last_version, &fault) {
+            self.again = Some(self.again.map_or(until, |again| again.min(until)));
+        }
         self.record(fault);
     }
 
@@ -335,6 +335,8 @@ impl Controller {
         let phase = match &fault {
             None => Phase::AtWork,
             Some(fault) if fault.is_pulling() => Phase::Pulling,
+            // The version of the spec is not tried yet.
+            Some(_) if matches!(self.last_version, LastVersion::Until(_)) => Phase::Pulling,
             Some(_) => Phase::Faulty,
         };
         self.shared.progress.set(&self.name, phase);

@@ -97,8 +97,9 @@ impl Fault {
         self.reason == PULLING
     }
 
-    /// Returns whether the fault may end without a change: not if an artifact is gone, is none, or
-    /// lacks a signature, though a registry may change that too.
+    /// Returns whether waiting may help: the module is being pulled, or a retry may succeed. Not if
+    /// an artifact is gone, is no module, or lacks a signature, though a registry may change that
+    /// too.
     pub(super) fn may_end(&self) -> bool {
         let is_lasting =
             matches!(self.reason, "ImageNotFound" | "ImageNotWasm" | "SignatureMissing");

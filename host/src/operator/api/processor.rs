@@ -203,7 +203,7 @@ pub struct ProcessorStatus {
     /// The generation of the spec that this status describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The module that runs: the former one if a newer one cannot be loaded.
+    /// The module that runs, or ran last: the former one if a newer one cannot be loaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<ModuleStatus>,
     /// The libraries that the module calls.

@@ -247,11 +247,14 @@ fn last_run(
 }
 
 /// Returns the spec with the artifacts of the last status in place of its own; `None` if it names
-/// them already, or if a module came from a file, whose former content is not kept.
+/// them already, cannot be read, or if a module came from a file, whose former content is not kept.
 pub(super) fn spec_of_last_version(
     spec: &ProcessorSpec,
     status: &ProcessorStatus,
 ) -> Option<ProcessorSpec> {
+    if spec.unreadable.is_some() {
+        return None;
+    }
     let module = image_module(status.module.as_ref()?.image.as_ref())?;
     let library = |last: &LibraryStatus| {
         let named = spec.libraries.iter().find(|named| named.interface == last.interface);
@@ -397,9 +400,12 @@ mod tests {
             "module": {"image": module}, "libraries": [{"interface": "a:b/c", "image": library}],
         });
         let spec: ProcessorSpec = serde_json::from_value(spec).unwrap();
-        let status = serde_json::from_value(status).unwrap();
+        let status: ProcessorStatus = serde_json::from_value(status).unwrap();
         let last = spec_of_last_version(&spec, &status).unwrap();
         assert_eq!(last.libraries[0].module.image, Some(library));
         assert_eq!(spec_of_last_version(&spec, &ProcessorStatus::default()), None);
+        let unreadable = Some("no field `a`".to_owned());
+        let unreadable = ProcessorSpec { unreadable, ..ProcessorSpec::default() };
+        assert_eq!(spec_of_last_version(&unreadable, &status), None);
     }
 }

@@ -4,7 +4,8 @@
 //! *Guarantee.* A running version is replaced only by one that passed its checks, and is restored
 //! if more than half of the calls of the new one break in its first minute. A version that was
 //! rolled back is not tried again until the spec or the module changes. A new process, which does
-//! not know what was refused, begins with the version that ran last and tries the other again.
+//! not know what was refused, runs the version that ran last, if that came from a registry and can
+//! be loaded, and then tries the other again.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -31,7 +32,18 @@ use crate::{
 
 /// The time in which a new process tries to run the version that ran last, before it loads that of
 /// the spec without it.
-pub(super) const LAST_VERSION_PATIENCE: Duration = Duration::from_mins(2);
+const LAST_VERSION_PATIENCE: Duration = Duration::from_mins(2);
+
+/// The version that ran last, as far as a new process runs it before that of the spec.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum LastVersion {
+    /// No attempt was made.
+    Due,
+    /// Attempts are made until then.
+    Until(Instant),
+    /// It runs, cannot be loaded, or the spec names it.
+    Settled,
+}
 
 /// A loaded version that can be swapped in, and again to restore it.
 #[derive(Debug, Clone)]
@@ -76,17 +88,24 @@ impl Controller {
         newest: &Processor,
         removal: Option<Removal>,
     ) -> Result<bool, Fault> {
-        let Some(until) = self.last_version_until else { return Ok(false) };
+        if matches!(self.last_version, LastVersion::Settled) {
+            return Ok(false);
+        }
         let mut runs = false;
         if let Some(last) = spec_of_last_version(&newest.spec, &self.last_status) {
             if let Err(fault) = self.check_account(&self.account(newest)).await {
-                // The time counts from the first attempt.
-                self.last_version_until = Some(Instant::now() + LAST_VERSION_PATIENCE);
+                self.last_version = LastVersion::Due;
                 return Err(fault);
             }
+            // The time counts from the first attempt with this account.
+            let until = match self.last_version {
+                LastVersion::Until(until) => until,
+                _ => Instant::now() + LAST_VERSION_PATIENCE,
+            };
+            self.last_version = LastVersion::Until(until);
             match self.run_version(newest, &last, removal).await {
                 Ok(()) => {
-                    tracing::info!(processor = %self.name, "the version that ran last runs until that of the spec is swapped in");
+                    tracing::info!(processor = %self.name, "the version that ran last runs again");
                     runs = true;
                 }
                 Err(fault) if fault.is_superseded() => return Err(fault),
@@ -98,7 +117,7 @@ impl Controller {
                 }
             }
         }
-        self.last_version_until = None;
+        self.last_version = LastVersion::Settled;
         Ok(runs)
     }
 
