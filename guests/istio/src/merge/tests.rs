@@ -107,16 +107,16 @@ fn a_provider_has_no_fields_with_default_values() {
             json!({"port": 1, "pathPrefix": "/c"}),
         ),
     ];
-    for (authorizer, http) in cases {
+    let provider = |authorizer: Value| {
         let spec = json!({"config": {"authorizers": [authorizer]}});
         let providers = value(spec, "/spec/meshConfig/extensionProviders");
-        let last = providers.as_array().unwrap().last().unwrap();
-        assert_eq!(*last, json!({"name": "a", "envoyExtAuthzHttp": http}));
+        providers.as_array().unwrap().last().unwrap().clone()
+    };
+    for (authorizer, http) in cases {
+        assert_eq!(provider(authorizer), json!({"name": "a", "envoyExtAuthzHttp": http}));
     }
-    let spec = json!({"config": {"authorizers": [{"name": "", "port": 1}]}});
-    let providers = value(spec, "/spec/meshConfig/extensionProviders");
-    let last = providers.as_array().unwrap().last().unwrap();
-    assert_eq!(*last, json!({"envoyExtAuthzHttp": {"port": 1}}));
+    let nameless = provider(json!({"name": "", "port": 1}));
+    assert_eq!(nameless, json!({"envoyExtAuthzHttp": {"port": 1}}));
 }
 
 #[test]

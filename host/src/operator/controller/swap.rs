@@ -41,7 +41,7 @@ pub(super) enum LastVersion {
     Due,
     /// Attempts are made until then.
     Until(Instant),
-    /// It runs, cannot be loaded, or the spec names it.
+    /// No more attempts are made: the version runs, cannot be loaded, or is that of the spec.
     Settled,
 }
 

@@ -101,8 +101,16 @@ impl Scene {
         self.place.apply(&[object]).await;
     }
 
-    /// Applies a Processor whose module and whose library are under the tag `1`.
-    async fn processor_with_library(&self, name: &str) {
+    /// Stores a module and its library under the tag `1`, and applies a Processor of them. Returns
+    /// both components with the digests of their manifests, the module's first.
+    async fn run_with_library(&self, name: &str) -> [(Vec<u8>, Digest); 2] {
+        let stored = |guest: &str| {
+            let path = mortise_tests::guest(&format!("tests/guests/{guest}")).unwrap();
+            let component = fs::read(path).unwrap();
+            let digest = self.fake.push_to(&format!("team/{guest}"), "1", &component);
+            (component, digest)
+        };
+        let components = ["announce", "shout"].map(stored);
         let host = self.fake.host();
         let library = json!({
             "interface": "example:shouting/shout@1.0.0",
@@ -110,6 +118,7 @@ impl Scene {
         });
         let rest = json!({"config": null, "libraries": [library]});
         self.processor(name, &format!("{host}/team/announce:1"), &rest).await;
+        components
     }
 
     /// Waits until a Processor calls the library from this artifact.
@@ -866,11 +875,7 @@ async fn what_is_on_the_disk_is_given_only_to_whom_the_registry_gives_it() {
 #[tokio::test]
 async fn a_library_comes_from_a_registry_too() {
     let scene = Scene::new().await;
-    let built = |guest: &str| fs::read(mortise_tests::guest(guest).unwrap()).unwrap();
-    let (announce, shout) = (built("tests/guests/announce"), built("tests/guests/shout"));
-    let first = scene.fake.push_to("team/announce", "1", &announce);
-    let library = scene.fake.push_to("team/shout", "1", &shout);
-    scene.processor_with_library("rules").await;
+    let [(announce, first), (shout, library)] = scene.run_with_library("rules").await;
     let found = scene.until_runs("rules", &announce, first).await;
     let libraries = found.status.unwrap().libraries;
     assert_eq!(libraries[0].digest, Digest::of(&shout).to_string());
@@ -883,11 +888,7 @@ async fn a_library_comes_from_a_registry_too() {
 #[tokio::test]
 async fn a_host_without_a_cache_begins_with_the_library_that_ran_last() {
     let mut scene = Scene::new().await;
-    let built = |guest: &str| fs::read(mortise_tests::guest(guest).unwrap()).unwrap();
-    let (announce, shout) = (built("tests/guests/announce"), built("tests/guests/shout"));
-    let first = scene.fake.push_to("team/announce", "1", &announce);
-    let library = scene.fake.push_to("team/shout", "1", &shout);
-    scene.processor_with_library("rules").await;
+    let [(announce, first), (shout, library)] = scene.run_with_library("rules").await;
     scene.until_runs("rules", &announce, first).await;
     scene.until_calls("rules", library).await;
     scene.place.tasks.shutdown().await;
@@ -906,11 +907,7 @@ async fn a_host_without_a_cache_begins_with_the_library_that_ran_last() {
 #[tokio::test]
 async fn a_library_that_ran_last_runs_in_a_new_host_though_the_spec_names_one_that_is_missing() {
     let mut scene = Scene::new().await;
-    let built = |guest: &str| fs::read(mortise_tests::guest(guest).unwrap()).unwrap();
-    let (announce, shout) = (built("tests/guests/announce"), built("tests/guests/shout"));
-    let first = scene.fake.push_to("team/announce", "1", &announce);
-    let library = scene.fake.push_to("team/shout", "1", &shout);
-    scene.processor_with_library("rules").await;
+    let [(announce, first), (shout, library)] = scene.run_with_library("rules").await;
     scene.until_runs("rules", &announce, first).await;
     scene.until_calls("rules", library).await;
     let missing = json!([{
