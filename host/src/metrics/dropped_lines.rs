@@ -10,10 +10,11 @@ use std::{
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 
-use super::{labels::OfProcessor, series::Series};
+use super::series::Series;
 
 /// The dropped lines about a processor that exceeded its limit.
-pub(super) static LIMITED: LazyLock<Series<OfProcessor, Counter>> = LazyLock::new(Series::default);
+pub(super) static LIMITED: LazyLock<Series<Counter>> =
+    LazyLock::new(|| Series::new(Counter::default));
 /// The other dropped lines.
 pub(super) static LOST: LazyLock<Counter> = LazyLock::new(Counter::default);
 
@@ -28,7 +29,7 @@ pub(crate) fn count(processor: Option<&Arc<str>>) {
         LOST.inc();
         return;
     };
-    LIMITED.of(OfProcessor { processor: Arc::clone(name) }).inc();
+    LIMITED.of(name, []).inc();
     let mut all = LIMITED_AT.lock();
     if let Some(at) = all.get_mut(name) {
         *at = Instant::now();

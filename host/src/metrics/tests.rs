@@ -3,10 +3,9 @@ use std::time::Duration;
 use mortise_core::{
     fixture::{key, kind, reference},
     queue::{Run, State},
-    reads::record::NotSkippable,
+    reads::record::{MustRun, NotSkippable},
     write::Action,
 };
-use prometheus_client::encoding::EncodeMetric;
 use serde_json::Value;
 
 use super::*;
@@ -31,31 +30,31 @@ fn lines(metrics: &Metrics, sample: &Sample) -> Vec<String> {
     metrics.text(sample).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Returns metrics each of which has a series; `every_metric_says_what_it_means` fails if one has
-/// none.
+/// Returns metrics each of which has a series; `every_metric_has_a_help_text_and_a_series` fails if
+/// one has none.
 fn busy() -> Metrics {
     let metrics = Metrics::new();
-    let mut first = report(
-        0,
-        &[(Action::Create, "Thing"), (Action::Create, "Thing"), (Action::Status, "Rule")],
-    );
-    first.unchanged = 3;
-    metrics.ran(&first);
-    let mut second = report(2, &[]);
+    let first = Report {
+        unchanged: 3,
+        not_skipped: Some(MustRun::Record(NotSkippable::Clock)),
+        trapped: vec!["panicked"],
+        waited: vec![Duration::from_secs(1), Duration::from_micros(1)],
+        forced: vec![kind("Thing").into()],
+        log_dropped: 7,
+        ..report(
+            0,
+            &[(Action::Create, "Thing"), (Action::Create, "Thing"), (Action::Status, "Rule")],
+        )
+    };
+    metrics.ended(&first);
+    let mut second = Report { not_skipped: Some(MustRun::Written), ..report(2, &[]) };
     let mut record = (*second.record).clone();
     record.ending = Ending::Failure;
     second.record = Arc::new(record);
-    metrics.ran(&second);
-    metrics.skipped(&first);
-    metrics.not_skipped(&key("hidden"), MustRun::Record(NotSkippable::Clock));
-    metrics.not_skipped(&key("hidden"), MustRun::Written);
-    metrics.trapped(&key("hidden"), "panicked");
-    metrics.waited(&key("hidden"), Duration::from_secs(1));
-    metrics.waited(&key("hidden"), Duration::from_micros(1));
+    metrics.ended(&second);
+    metrics.ended(&Report { skipped: true, ..report(0, &[]) });
     metrics.called_library(&"p".into(), "memo");
     metrics.denied(&"p".into(), &denial("Thing"), &[]);
-    metrics.log_dropped(&key("hidden"), 7);
-    metrics.forced(&key("hidden"), &kind("Thing"));
     metrics.watch_restarted(&kind("Thing"));
     let second = Duration::from_secs(1);
     metrics.hooked("p", HookRequest::Convert, "success", second);
@@ -77,7 +76,7 @@ fn sample() -> Sample {
 }
 
 #[test]
-fn what_a_run_did_is_counted() {
+fn a_run_is_counted() {
     let text = lines(&busy(), &Sample::default());
     let expected = [
         r#"mortise_reconciles_total{processor="p",kind="Rule.g",result="success"} 1"#,
@@ -110,7 +109,7 @@ fn what_a_run_did_is_counted() {
 }
 
 #[test]
-fn what_is_gone_is_told_no_more() {
+fn the_states_of_the_last_sample_are_not_kept() {
     let metrics = Metrics::new();
     let text = lines(&metrics, &sample());
     for line in [
@@ -136,7 +135,7 @@ fn denial(of: &str) -> Denial {
 }
 
 #[test]
-fn what_a_guest_makes_up_is_no_label() {
+fn a_kind_that_a_guest_makes_up_is_no_label() {
     let metrics = Metrics::new();
     let declared = [kind("Thing")];
     for number in 0..9000 {
@@ -156,12 +155,12 @@ fn what_a_guest_makes_up_is_no_label() {
 }
 
 #[test]
-fn descriptions_that_are_swapped_without_end_make_series_with_an_end() {
+fn the_series_of_a_processor_are_bounded_however_often_its_description_changes() {
     let metrics = Metrics::new();
     for number in 0..9000 {
         let mut report = report(0, &[]);
         report.kind = kind(&format!("Kind{number}")).into();
-        metrics.ran(&report);
+        metrics.ended(&report);
         metrics.watch_restarted(&report.kind);
     }
     let series = |name: &str| {
@@ -189,81 +188,17 @@ fn a_processor_that_is_gone_leaves_no_series() {
     assert_eq!(of_processor(), [""; 0]);
 }
 
-/// Returns the metrics of a host. Every field is named: a new metric does not compile until it is
-/// here.
-fn every(of: &All) -> Vec<&dyn EncodeMetric> {
-    let All {
-        registry: _,
-        reconciles,
-        reconcile_duration,
-        reconciles_skipped,
-        reconciles_not_skipped,
-        queue_keys,
-        queue_retries,
-        calls_trapped,
-        library_calls,
-        calls_waiting,
-        call_wait,
-        hooks: Hooks { requests, duration },
-        reads,
-        read_bytes,
-        writes,
-        writes_skipped,
-        conflicts_forced,
-        store_objects,
-        store_bytes,
-        denied,
-        watch_restarts,
-        restarted: _,
-        log_lines_dropped,
-        code_lookups,
-        compile_duration,
-        leading,
-    } = of;
-    vec![
-        &reconciles.family,
-        &reconcile_duration.family,
-        &reconciles_skipped.family,
-        &reconciles_not_skipped.family,
-        queue_keys,
-        &queue_retries.family,
-        &calls_trapped.family,
-        &library_calls.family,
-        calls_waiting,
-        &call_wait.family,
-        &requests.family,
-        &duration.family,
-        &reads.family,
-        &read_bytes.family,
-        &writes.family,
-        &writes_skipped.family,
-        &conflicts_forced.family,
-        store_objects,
-        store_bytes,
-        &denied.family,
-        watch_restarts,
-        &log_lines_dropped.family,
-        code_lookups,
-        compile_duration,
-        leading,
-    ]
-}
-
 #[test]
-fn every_metric_says_what_it_means() {
+fn every_metric_has_a_help_text_and_a_series() {
     let metrics = busy();
     let text = metrics.text(&sample()).unwrap();
-    let empty = every(&metrics.0).iter().filter(|metric| metric.is_empty()).count();
-    assert_eq!(empty, 0, "`busy` or `sample` lacks a metric:\n{text}");
-    // Another metric counts the lost lines of the log.
-    let expected = every(&metrics.0).len() + 1;
-    // The log is shared by the process: other tests can add and remove its series.
-    let of_log = |line: &&str| line.contains("mortise_log_lines_limited");
-    let lines = || text.lines().filter(|line| !of_log(line));
-    let helps: Vec<&str> = lines().filter(|line| line.starts_with("# HELP ")).collect();
-    let types = lines().filter(|line| line.starts_with("# TYPE ")).count();
-    assert_eq!((helps.len(), types), (expected, expected), "{text}");
-    assert!(helps.iter().all(|help| help.starts_with("# HELP mortise_")), "{text}");
+    for (name, help) in metrics.described() {
+        assert!(!help.is_empty(), "{name}");
+        // The log is shared by the process: other tests can add and remove its series.
+        let is_of_log = name == "mortise_log_lines_limited_total";
+        let has_series = text.lines().any(|line| line.starts_with(name.as_str()));
+        assert!(has_series || is_of_log, "`busy` or `sample` lacks `{name}`:\n{text}");
+    }
 }
 
 #[test]
