@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | [`cache_dir`], [`debounce`] | the cache directory; bursts of file events as one |
 //! | [`metrics`], [`telemetry`] | metrics; the program's own log |
+//! | `http` | connections within a limit |
 //! | [`cluster`] | kube's client as core's `Api`, watches, the Lease, the rights of accounts |
 //! | [`oci`] | registries: requests, artifacts on disk, signatures |
 //! | [`wasm`] | loaded components, and everything that names wasmtime |
@@ -21,6 +22,7 @@ pub mod debounce;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod host;
+mod http;
 pub mod metrics;
 pub mod oci;
 pub mod operator;

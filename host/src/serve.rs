@@ -243,7 +243,10 @@ impl Server {
         };
         for (router, listener) in [(public, ports.public), (objects.router(), ports.admin)] {
             let served = admin::serve(router, listener, self.stop_after.clone());
-            self.after.spawn(async move { served.await.context("a port is no longer served") });
+            self.after.spawn(async move {
+                served.await;
+                Ok(())
+            });
         }
     }
 

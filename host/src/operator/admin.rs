@@ -10,7 +10,7 @@ mod tests;
 pub use objects::Objects;
 pub use reports::Reports;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -101,12 +101,8 @@ impl Admin {
     }
 
     /// Serves requests until `stop` is cancelled.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the listener fails.
-    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> io::Result<()> {
-        serve(self.router(), listener, stop).await
+    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
+        serve(self.router(), listener, stop).await;
     }
 
     /// Returns the kinds whose first lists are not complete.
@@ -128,16 +124,8 @@ impl Admin {
 }
 
 /// Serves requests until `stop` is cancelled.
-///
-/// # Errors
-///
-/// Fails if the listener fails.
-pub async fn serve(
-    router: Router,
-    listener: TcpListener,
-    stop: CancellationToken,
-) -> io::Result<()> {
-    port::serve(router, listener, stop).await
+pub async fn serve(router: Router, listener: TcpListener, stop: CancellationToken) {
+    port::serve(router, listener, stop).await;
 }
 
 /// Answers whether the host is ready: all first lists are complete (before that, reads are answered

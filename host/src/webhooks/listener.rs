@@ -3,13 +3,7 @@
 //! A connection serves several requests in turn, since the API server reuses it. If all slots are
 //! taken, the oldest idle connection is closed.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use hyper::{
     header::{CONNECTION, HeaderValue},
@@ -17,7 +11,6 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::Mutex;
 use rustls::{
     ServerConfig,
     server::{ClientHello, ResolvesServerCert},
@@ -25,15 +18,17 @@ use rustls::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    task::JoinSet,
-    time::{sleep, timeout},
+    time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::{Served, Webhooks};
-use crate::host::Source;
+use crate::{
+    host::Source,
+    http::server::{self, MAX_HEADER_BYTES, Slot},
+};
 
 /// The maximum number of open connections.
 const MAX_CONNECTIONS: usize = 512;
@@ -42,28 +37,11 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The idle timeout of a connection: longer than that of the API server, so that the API server
 /// closes it first.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
-/// The longest header of a request, in bytes.
-const MAX_HEADER_BYTES: usize = 16 * 1024;
-/// The delay after a failed accept.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// The grace period for answers in flight when the port is closed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The certificate that is served, looked up for each handshake.
 struct Current(Source<Option<Served>>);
-
-/// A connection that is open.
-#[derive(Clone, Default)]
-struct Connection {
-    /// True while a request is answered.
-    is_busy: Arc<AtomicBool>,
-    /// Cancelled when its slot is needed.
-    over: CancellationToken,
-}
-
-/// The connections that are open, the oldest first.
-#[derive(Clone, Default)]
-struct Open(Arc<Mutex<Vec<Connection>>>);
 
 /// The shutdown of a listener, in two steps.
 #[derive(Clone, Debug, Default)]
@@ -83,33 +61,11 @@ pub(super) async fn serve(
     stop: Stop,
 ) -> anyhow::Result<()> {
     let acceptor = acceptor(certificate)?;
-    let (open, mut answers) = (Open::default(), JoinSet::new());
-    loop {
-        let accepted = tokio::select! {
-            () = stop.closed.cancelled() => break,
-            Some(_) = answers.join_next() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                let (connection, open) = (open.enter(), open.clone());
-                let (webhooks, acceptor, stop) = (webhooks.clone(), acceptor.clone(), stop.clone());
-                answers.spawn(async move {
-                    answer(stream, &acceptor, &webhooks, &connection, &stop).await;
-                    open.leave(&connection);
-                });
-            }
-            Err(error) => {
-                warn!(%error, "a connection is not accepted");
-                sleep(ACCEPT_RETRY_DELAY).await;
-            }
-        }
-    }
-    drop(listener);
-    let ended = async { while answers.join_next().await.is_some() {} };
-    if timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {
-        warn!("not all webhooks were answered in time");
-    }
+    let answer = |stream, slot| {
+        let (acceptor, webhooks, stop) = (acceptor.clone(), webhooks.clone(), stop.clone());
+        async move { answer(stream, &slot, &acceptor, &webhooks, &stop).await }
+    };
+    server::serve(listener, MAX_CONNECTIONS, &stop.closed, SHUTDOWN_TIMEOUT, answer).await;
     Ok(())
 }
 
@@ -125,13 +81,12 @@ fn acceptor(certificate: Source<Option<Served>>) -> anyhow::Result<TlsAcceptor> 
 
 async fn answer(
     stream: TcpStream,
+    slot: &Slot,
     acceptor: &TlsAcceptor,
     webhooks: &Webhooks,
-    connection: &Connection,
     stop: &Stop,
 ) {
     let stream = tokio::select! {
-        () = connection.over.cancelled() => return,
         () = stop.closed.cancelled() => return,
         stream = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => stream,
     };
@@ -141,12 +96,12 @@ async fn answer(
         Err(_) => return debug!("a handshake did not end in time"),
     };
     let service = service_fn(async |request| {
-        connection.is_busy.store(true, Ordering::Relaxed);
+        slot.set_busy(true);
         let mut response = webhooks.answer(request).await;
         if stop.leaving.is_cancelled() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        connection.is_busy.store(false, Ordering::Relaxed);
+        slot.set_busy(false);
         Ok::<_, std::convert::Infallible>(response)
     });
     let mut http = http1::Builder::new();
@@ -156,7 +111,6 @@ async fn answer(
     tokio::select! {
         // Errors of a connection are the client's concern.
         _ = &mut served => return,
-        () = connection.over.cancelled() => return,
         () = stop.closed.cancelled() => {}
     }
     served.as_mut().graceful_shutdown();
@@ -174,27 +128,5 @@ impl std::fmt::Debug for Current {
 impl ResolvesServerCert for Current {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         (self.0)().map(|served| served.key)
-    }
-}
-
-// === impl Open ===
-
-impl Open {
-    /// Admits a connection. If all slots are taken, closes the oldest idle one, or else the oldest
-    /// one.
-    fn enter(&self) -> Connection {
-        let connection = Connection::default();
-        let mut open = self.0.lock();
-        if open.len() >= MAX_CONNECTIONS {
-            let is_idle = |held: &Connection| !held.is_busy.load(Ordering::Relaxed);
-            let oldest = open.iter().position(is_idle).unwrap_or(0);
-            open.remove(oldest).over.cancel();
-        }
-        open.push(connection.clone());
-        connection
-    }
-
-    fn leave(&self, connection: &Connection) {
-        self.0.lock().retain(|held| !Arc::ptr_eq(&held.is_busy, &connection.is_busy));
     }
 }

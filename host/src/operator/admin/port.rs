@@ -2,25 +2,23 @@
 //!
 //! A connection serves one request: its header must arrive within [`HEADER_TIMEOUT`], and the
 //! answer must be computed and read within [`ANSWER_TIMEOUT`]. At most [`MAX_CONNECTIONS`] are
-//! open; one more closes the oldest one without a complete header, or else the oldest one, so that
-//! idle clients lose their connections to clients that send requests. Request bodies are never
-//! read.
+//! open; one more closes the oldest one without a complete header, or else the oldest one. Request
+//! bodies are never read.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::Router;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use parking_lot::Mutex;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Notify,
-    task::JoinSet,
     time::sleep,
 };
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
-use tracing::warn;
+
+use crate::http::server::{self, MAX_HEADER_BYTES, Slot};
 
 /// The maximum number of open connections of a port. The clients are two kubelets, a few scrapers
 /// and people.
@@ -32,65 +30,18 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The grace period for answers in flight when the port is closed.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
-/// The maximum length of a request's header, in bytes.
-const MAX_HEADER_BYTES: usize = 16 * 1024;
-/// The delay after a failed accept, which is mostly due to a lack of file descriptors.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(500);
-
-/// The connections that are open, the oldest first.
-#[derive(Debug, Default)]
-struct Open(Mutex<Vec<Connection>>);
-
-#[derive(Debug, Clone, Default)]
-struct Connection {
-    /// Notified when the header of its request has come.
-    asked: Arc<Notify>,
-    has_asked: bool,
-    /// Cancelled when its slot is needed for another connection.
-    over: CancellationToken,
-    number: u64,
-}
-
-/// The slot of an open connection, freed when dropped.
-struct Admitted {
-    open: Arc<Open>,
-    connection: Connection,
-}
 
 /// Serves requests until `stop` is cancelled.
-pub(super) async fn serve(
-    router: Router,
-    listener: TcpListener,
-    stop: CancellationToken,
-) -> io::Result<()> {
-    let (open, mut answers, mut number) = (Arc::new(Open::default()), JoinSet::new(), 0);
-    loop {
-        let accepted = tokio::select! {
-            () = stop.cancelled() => break,
-            // The connection was closed, by the client or by the host.
-            Some(_) = answers.join_next() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                number += 1;
-                let admitted = open.enter(number);
-                answers.spawn(answer(stream, router.clone(), admitted, stop.clone()));
-            }
-            Err(error) => {
-                warn!(%error, "a connection is not accepted");
-                sleep(ACCEPT_RETRY_DELAY).await;
-            }
-        }
-    }
-    drop(listener);
-    while answers.join_next().await.is_some() {}
-    Ok(())
+pub(super) async fn serve(router: Router, listener: TcpListener, stop: CancellationToken) {
+    let answer = |stream, slot| answer(stream, slot, router.clone(), stop.clone());
+    server::serve(listener, MAX_CONNECTIONS, &stop, SHUTDOWN_TIMEOUT, answer).await;
 }
 
-async fn answer(stream: TcpStream, router: Router, admitted: Admitted, stop: CancellationToken) {
+async fn answer(stream: TcpStream, slot: Slot, router: Router, stop: CancellationToken) {
+    let asked = Arc::new(Notify::new());
     let service = service_fn(|request| {
-        admitted.ask();
+        slot.set_busy(true);
+        asked.notify_one();
         router.clone().oneshot(request)
     });
     let mut http = http1::Builder::new();
@@ -98,63 +49,17 @@ async fn answer(stream: TcpStream, router: Router, admitted: Admitted, stop: Can
         .keep_alive(false)
         .max_buf_size(MAX_HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
+    let timed_out = async {
+        tokio::select! {
+            () = asked.notified() => sleep(ANSWER_TIMEOUT).await,
+            () = sleep(HEADER_TIMEOUT) => {}
+            () = stop.cancelled() => {}
+        }
+    };
     tokio::select! {
         // Errors of a connection are the client's concern.
         _ = connection => {}
-        () = admitted.connection.over.cancelled() => {}
-        () = admitted.time(&stop) => {}
-    }
-}
-
-// === impl Open ===
-
-impl Open {
-    /// Admits a connection, and closes another one if all slots are taken.
-    fn enter(self: &Arc<Self>, number: u64) -> Admitted {
-        let connection = Connection { number, ..Connection::default() };
-        let mut open = self.0.lock();
-        if open.len() >= MAX_CONNECTIONS {
-            let oldest = open.iter().position(|held| !held.has_asked).unwrap_or(0);
-            open.remove(oldest).over.cancel();
-        }
-        open.push(connection.clone());
-        Admitted { open: Arc::clone(self), connection }
-    }
-}
-
-// === impl Admitted ===
-
-impl Admitted {
-    /// Records that the header of the request has come.
-    fn ask(&self) {
-        let mut open = self.open.0.lock();
-        if let Some(held) = open.iter_mut().find(|held| held.number == self.connection.number) {
-            held.has_asked = true;
-        }
-        self.connection.asked.notify_one();
-    }
-
-    /// Waits for the timeout of the connection.
-    async fn time(&self, stop: &CancellationToken) {
-        tokio::select! {
-            () = self.connection.asked.notified() => {}
-            () = sleep(HEADER_TIMEOUT) => return,
-            () = stop.cancelled() => return,
-        }
-        let stopped = async {
-            stop.cancelled().await;
-            sleep(SHUTDOWN_TIMEOUT).await;
-        };
-        tokio::select! {
-            () = sleep(ANSWER_TIMEOUT) => {}
-            () = stopped => {}
-        }
-    }
-}
-
-impl Drop for Admitted {
-    fn drop(&mut self) {
-        self.open.0.lock().retain(|held| held.number != self.connection.number);
+        () = timed_out => {}
     }
 }
 
@@ -163,6 +68,7 @@ mod tests {
     use axum::routing::get;
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
+        task::JoinSet,
         time::{Instant, timeout},
     };
 
@@ -174,7 +80,7 @@ mod tests {
     struct Served {
         address: std::net::SocketAddr,
         stop: CancellationToken,
-        end: JoinSet<io::Result<()>>,
+        end: JoinSet<()>,
     }
 
     async fn served() -> Served {
@@ -278,7 +184,7 @@ mod tests {
         assert!(rest(served.open(WHOLE).await).await.ends_with(b"ok\n"));
         let start = Instant::now();
         served.stop.cancel();
-        served.end.join_next().await.unwrap().unwrap().unwrap();
+        served.end.join_next().await.unwrap().unwrap();
         assert!(
             start.elapsed() <= SHUTDOWN_TIMEOUT + Duration::from_millis(10),
             "{:?}",

@@ -8,7 +8,6 @@
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
-use anyhow::Context as _;
 use futures::future::BoxFuture;
 use mortise_core::reconcile::Report;
 use mortise_embedded_api::EmbeddedApi;
@@ -59,7 +58,7 @@ struct Work {
     /// The hooks of the processors, as webhooks of the API.
     hooks: Arc<Hooks>,
     /// The server of the host's metrics.
-    admin: Option<BoxFuture<'static, std::io::Result<()>>>,
+    admin: Option<BoxFuture<'static, ()>>,
     changes: Option<Changes>,
     job: Option<Job>,
     /// True if the last job was cancelled for the next one.
@@ -204,7 +203,8 @@ impl Work {
             report = next_report(self.host.as_deref()) => {
                 self.session.send(Message::Ran(Box::new(Ran::new(report?, &self.session.api))));
             }
-            served = answered(self.admin.as_mut()) => served.context("metrics are no longer served")?,
+            // Metrics are served until the session ends.
+            () = served(self.admin.as_mut()) => {}
             _ = ticks.tick() => {
                 if let Some(host) = &self.host {
                     self.session.send(Message::Status(host.status()));
@@ -403,9 +403,7 @@ async fn next_change(changes: Option<&mut Changes>) -> BTreeSet<PathBuf> {
     }
 }
 
-async fn answered(
-    admin: Option<&mut BoxFuture<'static, std::io::Result<()>>>,
-) -> std::io::Result<()> {
+async fn served(admin: Option<&mut BoxFuture<'static, ()>>) {
     match admin {
         Some(admin) => admin.await,
         None => std::future::pending().await,

@@ -1,0 +1,3 @@
+//! HTTP below the parts that use it: serving connections within a limit.
+
+pub(crate) mod server;
