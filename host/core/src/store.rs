@@ -273,18 +273,21 @@ impl Stores {
         self.known_by_name(&of.kind, of.namespace.as_deref(), &of.name)
     }
 
-    /// Returns the known state of the object with this kind, namespace and name.
+    /// Returns the known state of the object with this kind, namespace and name: from a store with
+    /// whole objects if one has it, since nothing else tells what our field managers hold.
     pub fn known_by_name(&self, kind: &Kind, namespace: Option<&str>, name: &str) -> Known {
         let mut known = Known::Unwatched;
         let place = NamespacedName::new(namespace.unwrap_or_default(), name);
         for store in self.of_kind(kind).stores.read().iter() {
             let tables = store.tables.lock();
             let current = &tables.served.table.current;
-            if let Some(entry) = current.row(&place) {
-                return Known::Present(Arc::clone(entry));
-            }
             let covers = || store.scope.covers(&Query::object(namespace, name));
-            if current.is_complete() && covers() {
+            if let Some(entry) = current.row(&place) {
+                known = Known::Present(Arc::clone(entry));
+                if !tables.served.wanted.is_metadata_only() {
+                    break;
+                }
+            } else if matches!(known, Known::Unwatched) && current.is_complete() && covers() {
                 known = Known::Absent;
             }
         }

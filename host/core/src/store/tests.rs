@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
+    applied_fields,
     fixture::with,
     path::{Extent, Fields, Path},
 };
@@ -327,6 +328,33 @@ fn metadata_alone_is_not_enough_where_objects_are_written() {
     assert!(!feed.is_metadata_only());
     list(&stores, &Scope::default(), &[]);
     assert!(stores.open(&kind(), &Scope::default(), &metadata).is_none());
+}
+
+/// A watch of metadata brings no values, from which the digests of our own fields are computed.
+#[test]
+fn a_write_is_compared_with_the_whole_object_when_another_store_has_only_its_metadata() {
+    let manager = "mortise/a/b";
+    let manifest = json!({"spec": {"size": 1}});
+    let mut whole = thing("a", "x", 5);
+    whole["spec"] = manifest["spec"].clone();
+    whole["metadata"]["managedFields"] = json!([{
+        "manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {"f:size": {}}},
+    }]);
+    let mut metadata = whole.clone();
+    metadata.as_object_mut().unwrap().remove("spec");
+    let narrow = Scope { namespace: Some("a".into()), ..Scope::default() };
+    let of_metadata = (&narrow, wanted(&["metadata.labels"], &[]), &metadata);
+    let of_all = (&Scope::default(), wanted(&[], &[]), &whole);
+    for order in [[&of_metadata, &of_all], [&of_all, &of_metadata]] {
+        let stores = Stores::new();
+        for (scope, wanted, object) in order {
+            stores.open(&kind(), scope, wanted);
+            list(&stores, scope, std::slice::from_ref(object));
+        }
+        let Known::Present(entry) = stores.known_by_name(&kind(), Some("a"), "x") else { panic!() };
+        let held = entry.own().get(manager, "").unwrap().values;
+        assert_eq!(held, applied_fields::of_manifest(&manifest));
+    }
 }
 
 #[test]
