@@ -90,7 +90,34 @@ fn labelled(mut object: Value, component: &str, release: &str) -> Value {
     if is_labelled {
         add(&mut object, installed::label_patch(&kind.kind));
     }
+    // Schemas are stored as they are.
+    if kind.kind != "CustomResourceDefinition" {
+        complete(&mut object);
+    }
     object
+}
+
+/// Writes an object as the API server stores it: nulls and empty variables are left out, and there
+/// are the defaults inside of values that one manager owns as a whole. Otherwise each new host would
+/// apply the object once more.
+fn complete(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, value| !value.is_null());
+            if let Some(Value::Object(field)) = map.get_mut("fieldRef") {
+                field.entry("apiVersion").or_insert_with(|| "v1".into());
+            }
+            if map.contains_key("apiGroups") && map.contains_key("operations") {
+                map.entry("scope").or_insert_with(|| "*".into());
+            }
+            if map.len() == 2 && map.contains_key("name") && map.get("value") == Some(&"".into()) {
+                map.remove("value");
+            }
+            map.values_mut().for_each(complete);
+        }
+        Value::Array(items) => items.iter_mut().for_each(complete),
+        _ => {}
+    }
 }
 
 /// Adds maps to maps; all else is replaced.
@@ -138,4 +165,50 @@ pub(crate) fn name_of(object: &Value) -> &str {
 
 pub(crate) fn namespace_of(object: &Value) -> Option<&str> {
     object.pointer("/metadata/namespace").and_then(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_are_written_as_the_api_server_stores_them() {
+        let mut object = json!({
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"annotations": null},
+            "rules": [
+                {"apiGroups": ["a"], "operations": ["CREATE"]},
+                {"apiGroups": ["a"], "operations": ["CREATE"], "scope": "Cluster"},
+            ],
+            // A rule of a Role.
+            "others": [{"apiGroups": ["a"], "verbs": ["get"]}],
+            "env": [
+                {"name": "EMPTY", "value": ""},
+                {"name": "SET", "value": "x"},
+                {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            ],
+            "data": {"name": "a", "value": "", "more": ""},
+        });
+        complete(&mut object);
+        assert_eq!(
+            object,
+            json!({
+                "kind": "ValidatingWebhookConfiguration",
+                "metadata": {},
+                "rules": [
+                    {"apiGroups": ["a"], "operations": ["CREATE"], "scope": "*"},
+                    {"apiGroups": ["a"], "operations": ["CREATE"], "scope": "Cluster"},
+                ],
+                "others": [{"apiGroups": ["a"], "verbs": ["get"]}],
+                "env": [
+                    {"name": "EMPTY"},
+                    {"name": "SET", "value": "x"},
+                    {"name": "POD", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}},
+                ],
+                "data": {"name": "a", "value": "", "more": ""},
+            })
+        );
+    }
 }
