@@ -49,7 +49,7 @@ pub struct GlobalArgs {
     /// level alone applies to mortise's own lines. If absent `warn`, for `mortise run` `info`.
     #[arg(long, global = true, display_order = 100, env = "MORTISE_LOG", value_name = "FILTER")]
     pub log: Option<String>,
-    /// The folder of compiled modules, and of the run records of `mortise run`; `mortise` in the
+    /// The folder of compiled modules, and of those from registries; `mortise` in the
     /// user's cache folder if absent.
     #[arg(long, global = true, display_order = 100, env = "MORTISE_CACHE", value_name = "DIR")]
     pub cache: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! The cache directory: compiled code and run records, which take time to recreate.
+//! The cache directory: compiled code and modules from registries, which take time to recreate.
 //!
 //! The host trusts the files in it, and even executes the code, so no other user may write there: a
 //! directory is used only if it is owned by the user that this program runs as and if no other user

@@ -21,17 +21,16 @@ use mortise_core::{
 };
 use serde_json::{Value, json};
 
-use crate::{host::record_file, oci, operator};
+use crate::{oci, operator};
 
 /// A target: its name, which is also that of the folder with its seeds, and its function.
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 8] = [
+const TARGETS: [Target; 7] = [
     ("description", description),
     ("outcome", outcome),
     ("path", path),
     ("label_selector", label_selector),
-    ("record_file", record_file),
     ("page_token", page_token),
     ("processor_spec", processor_spec),
     ("registry", registry),
@@ -150,14 +149,6 @@ fn label_selector(input: &[u8]) {
         assert!(selector.matches_object(&labels), "{text}");
     }
     selector.matches_object(&json!({}));
-}
-
-/// Reads a record file: the input as it is, and the input as the records of a file whose digest is
-/// right.
-fn record_file(input: &[u8]) {
-    record_file::count(input);
-    let records = record_file::count(&record_file::file_of(input));
-    assert!(records.unwrap_or_default() <= input.len());
 }
 
 /// Reads the input as a page token, and a token that is made of the place which the input names.

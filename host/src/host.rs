@@ -6,7 +6,6 @@ mod open;
 mod options;
 mod owners;
 mod probation;
-pub(crate) mod record_file;
 mod registry;
 mod status;
 mod swap;
@@ -17,7 +16,7 @@ mod work;
 pub use hooks::{Hooking, NoAnswer, Port};
 pub(crate) use hooks::{is_converted, log_lines};
 pub use mortise_core::reconcile::{Mode, Removal, Settings, Version};
-pub use options::{Bounds, Drive, Options, Skip};
+pub use options::{Bounds, Drive, Options};
 pub use probation::{Trust, Verdict};
 pub use registry::LastFailure;
 pub use status::{LimitMet, NotServed, ProcessorStatus};
@@ -159,7 +158,7 @@ impl Host {
         host.spawn(ended("the watch of CRDs", watch::run_crds(cluster.clone(), crds)));
         let rights = Arc::clone(&host.shared).keep_rights(changes.clone());
         host.spawn(ended("the renewal of rights", rights));
-        host.spawn(ended("what opens watches again", Arc::clone(&host.shared).try_again()));
+        host.spawn(ended("the reopening of watches", Arc::clone(&host.shared).try_again()));
         host.spawn(run_watches(opened, host.watching(changes)));
         host.open(&prepared);
         for prepared in prepared {
@@ -168,18 +167,6 @@ impl Host {
         let dispatch = Arc::clone(&host.shared.parts.dispatch);
         host.spawn(async move { dispatch.pump().await });
         host.spawn(host.work(report));
-        if let Some(file) = &host.shared.record_file {
-            let records = Arc::clone(&host.shared.parts.records);
-            let written = record_file::run(Arc::clone(file), records);
-            let lease = options.lease.clone();
-            // Records are written by the leader only: a standby has none. Unverified records expire
-            // an hour after the first runs can begin.
-            let written = async move {
-                lease.held().await;
-                written.await;
-            };
-            host.spawn(ended("what writes down records of runs", written));
-        }
         Ok(host)
     }
 
@@ -192,20 +179,12 @@ impl Host {
     ) -> Self {
         let dispatch = Arc::new(Dispatch::new(&Stores::new()));
         let parts = Parts::new(&dispatch, Arc::new(cluster.clone()), &options.now);
-        let parts = Parts { skips: !matches!(options.skip, Skip::Never), ..parts };
+        let parts = Parts { skips: options.skips, ..parts };
         let metrics = options.metrics.clone();
-        let record_file = options.skip.open(&parts.records);
         let stop = CancellationToken::new();
         Self {
             options: options.clone(),
-            shared: Arc::new(HostState::new(
-                parts,
-                cluster,
-                metrics,
-                record_file,
-                open,
-                options.bounds,
-            )),
+            shared: Arc::new(HostState::new(parts, cluster, metrics, open, options.bounds)),
             tasks: Mutex::default(),
             reports: tokio::sync::Mutex::new(reports),
             turns: Mutex::default(),
@@ -291,8 +270,8 @@ impl Host {
         self.begin_nothing.cancel();
     }
 
-    /// Begins no new runs, waits for the running ones, ends the watches and closes the record file,
-    /// if any. No version may be swapped or removed after that. A second call does nothing.
+    /// Begins no new runs, waits for the running ones, and ends the watches. No version may be
+    /// swapped or removed after that. A second call does nothing.
     ///
     /// # Errors
     ///
@@ -307,9 +286,6 @@ impl Host {
         let ended = self.task_ended().await;
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         tasks.shutdown().await;
-        if let Some(file) = &self.shared.record_file {
-            file.lock().await.close(&self.shared.parts.records).await;
-        }
         ended
     }
 

@@ -10,7 +10,7 @@
 //! | [`cluster`] | kube's client as core's `Api`, watches, the Lease, the rights of accounts |
 //! | [`oci`] | registries: requests, artifacts on disk, signatures |
 //! | [`wasm`] | loaded components, and everything that names wasmtime |
-//! | [`host`] | builds every part of a host and owns its tasks; run records on disk |
+//! | [`host`] | builds every part of a host and owns its tasks |
 //! | [`webhooks`] | the port that the API server asks for conversions and admissions |
 //! | [`operator`] | Processor resources: types, controllers, conditions, endpoints |
 //! | [`args`], [`serve`], [`program`] | the command line; `run`; the async runtime and exit code |

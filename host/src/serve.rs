@@ -26,7 +26,7 @@ use std::{
 
 use anyhow::Context as _;
 use kube::api::ApiResource;
-use mortise_core::{contract::Kind, error_chain, key::NamespacedName};
+use mortise_core::{contract::Kind, key::NamespacedName};
 use serde_json::{Map, Value};
 use tokio::{net::TcpListener, sync::watch as latest, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -43,7 +43,7 @@ use crate::{
         Cluster,
         lease::{self, Guard, Lease, Lost, Times},
     },
-    host::{Host, Options, Skip},
+    host::{Host, Options},
     metrics::Metrics,
     oci::Store,
     operator::{
@@ -144,9 +144,8 @@ impl Server {
             None => (None, Guard::none()),
         };
         let cluster = Cluster::new(home.client.clone()).guarded(&guard);
-        let skip = skip(cache.as_ref())?;
         let options = Options {
-            skip,
+            skips: true,
             lease: guard.clone(),
             metrics,
             bounds: args.bounds(),
@@ -354,21 +353,6 @@ async fn check_definition(cluster: &Cluster) -> anyhow::Result<()> {
         "the cluster does not know Processors: `kubectl apply --server-side -f deploy/install.yaml` defines them"
     );
     Ok(())
-}
-
-/// Returns which keys are skipped: with a cache directory for run records, keys on their first run
-/// too.
-fn skip(cache: Option<&CacheDir>) -> anyhow::Result<Skip> {
-    let Some(cache) = cache else { return Ok(Skip::WhileRunning) };
-    match cache.subdir("records") {
-        Ok(records) => Ok(Skip::BetweenStarts(records)),
-        Err(error) if error.is_unwritable() => {
-            let error = error_chain::whole(&error);
-            warn!(error, "records of runs are not kept: all keys run after a restart");
-            Ok(Skip::WhileRunning)
-        }
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Opens the folder of modules from registries; `None` without a cache directory.

@@ -333,7 +333,7 @@ fn a_lasting_cache_is_each_pods_own_and_stays_the_hosts() {
     let claim = &hosts["spec"]["volumeClaimTemplates"][0];
     assert_eq!(claim["metadata"]["name"], "cache");
     assert_eq!(claim["spec"]["storageClassName"], "fast");
-    assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "6Gi");
+    assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "5Gi");
     let pod = &hosts["spec"]["template"]["spec"];
     let volumes: Vec<&Value> =
         pod["volumes"].as_array().unwrap().iter().map(|volume| &volume["name"]).collect();
@@ -350,10 +350,9 @@ fn the_volume_of_the_cache_holds_all_that_a_host_keeps() {
     let size = size.parse::<u64>().unwrap() << 30;
     let code = constant("host/src/wasm/cache.rs", "MAX_TOTAL_BYTES");
     let modules = default_of("max-modules-mib") << 20;
-    let records = constant("host/src/host/record_file.rs", "MAX_FILE_BYTES");
     // The code of two modules at once, a few times their size, before older code goes.
     let unfinished = 2 * 4 * MAX_MODULE_BYTES;
-    let all = code + modules + records + unfinished;
+    let all = code + modules + unfinished;
     assert!(size > all, "cache.size is {} MiB; all is {} MiB", size >> 20, all >> 20);
 }
 

@@ -45,7 +45,7 @@ use mortise_core::{
 use mortise_embedded_api::{EmbeddedApi, Verb};
 use mortise_host::{
     cluster::Cluster,
-    host::{Drive, Host, Loaded, Options, Skip},
+    host::{Drive, Host, Loaded, Options},
 };
 use mortise_tests::{definitions, loaded};
 use serde_json::{Value, json};
@@ -75,7 +75,8 @@ struct Stage {
     cluster: Cluster,
     loaded: Vec<Loaded>,
     drive: Drive,
-    skip: Skip,
+    /// True if the host skips keys of which nothing has changed.
+    skips: bool,
     /// Records and blocks the requests between host and API.
     tap: Tap,
     host: Host,
@@ -180,25 +181,30 @@ impl Scene {
     }
 
     fn start(self, drive: Drive) -> Stage {
-        self.start_skipping(drive, Skip::Never)
+        self.start_with(drive, false)
     }
 
-    fn start_skipping(self, drive: Drive, skip: Skip) -> Stage {
+    /// Starts a host that skips keys of which nothing has changed.
+    fn start_skipping(self, drive: Drive) -> Stage {
+        self.start_with(drive, true)
+    }
+
+    fn start_with(self, drive: Drive, skips: bool) -> Stage {
         let Self { api, cluster, loaded } = self;
         let tap = Tap::default();
-        let host = start_skipping(&tap.cluster(&api), &loaded, drive, skip.clone());
-        Stage { api, cluster, loaded, drive, skip, tap, host }
+        let host = start_with(&tap.cluster(&api), &loaded, drive, skips);
+        Stage { api, cluster, loaded, drive, skips, tap, host }
     }
 }
 
 /// Starts a host. A host learns about the cluster through its `Cluster`, so `cluster` must be a new
 /// one.
 fn start(cluster: &Cluster, loaded: &[Loaded], drive: Drive) -> Host {
-    start_skipping(cluster, loaded, drive, Skip::Never)
+    start_with(cluster, loaded, drive, false)
 }
 
-fn start_skipping(cluster: &Cluster, loaded: &[Loaded], drive: Drive, skip: Skip) -> Host {
-    let options = Options { now: now(), drive, skip, ..Options::default() };
+fn start_with(cluster: &Cluster, loaded: &[Loaded], drive: Drive, skips: bool) -> Host {
+    let options = Options { now: now(), drive, skips, ..Options::default() };
     Host::start(cluster, loaded.to_vec(), &options).unwrap()
 }
 
@@ -417,10 +423,10 @@ impl Stage {
 
     /// Drops the host with all its tasks, and starts another one.
     fn kill(self) -> Self {
-        let Self { api, cluster, loaded, drive, skip, tap, host } = self;
+        let Self { api, cluster, loaded, drive, skips, tap, host } = self;
         drop(host);
-        let host = start_skipping(&tap.cluster(&api), &loaded, drive, skip.clone());
-        Self { api, cluster, loaded, drive, skip, tap, host }
+        let host = start_with(&tap.cluster(&api), &loaded, drive, skips);
+        Self { api, cluster, loaded, drive, skips, tap, host }
     }
 
     /// Returns whether a rule's status is Ready.

@@ -13,11 +13,9 @@
 //!    returns the changes after its snapshots: if there are any, the key must run again.
 //! 5. [`Dispatch::done`] gives the key back to the queue, after all that the run triggered.
 //!
-//! A key whose record still holds is skipped. If the record is of this start, only `done` follows:
-//! the key's dependencies stay registered during the verification, and a change queues the running
-//! key, which runs after `done`. If the record is of a former start, the key has no registered
-//! dependencies: `begin` and `end` enclose the verification like a run, and `end` registers what it
-//! has read.
+//! A key whose record still holds is skipped, and only `done` follows: the key's dependencies stay
+//! registered during the verification, and a change queues the running key, which runs after
+//! `done`.
 
 use std::collections::BTreeSet;
 
@@ -106,15 +104,11 @@ impl Dispatch {
     }
 
     /// Gives a key back to the queue after its run. The keys that the run's writes trigger, and the
-    /// causes for which the key itself must run again, are queued before. With `confirm`, the key
-    /// runs once more at [`Priority::Idle`].
-    pub fn done(&self, key: &Key, done: Done, causes: Vec<Cause>, confirm: bool) {
+    /// causes for which the key itself must run again, are queued before.
+    pub fn done(&self, key: &Key, done: Done, causes: Vec<Cause>) {
         self.feed();
         for cause in causes {
             self.queue.add(key, cause, Priority::Change);
-        }
-        if confirm {
-            self.queue.add(key, Cause::Confirmation, Priority::Idle);
         }
         self.queue.done(key, done);
     }

@@ -30,8 +30,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use self::core::{Core, Next};
 
-/// The order in which the keys of a processor are given out. Lower priorities still get a share,
-/// except [`Priority::Idle`].
+/// The order in which the keys of a processor are given out. Lower priorities still get a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// The key was triggered by a change.
@@ -40,8 +39,6 @@ pub enum Priority {
     Resync,
     /// The key runs after changes and resyncs.
     Background,
-    /// The key runs only while no other key, of any processor, can run.
-    Idle,
 }
 
 /// A key that was given out; [`Queue::done`] must follow.

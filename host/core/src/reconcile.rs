@@ -246,24 +246,12 @@ impl Reconciler {
         };
         let kind = reference.kind.clone();
         let span = report::span(&run.key, &kind, Some(self.version.call.digest()));
-        let held = self.parts.records.held(&run.key);
-        // No dependencies are registered for a record of a former start: its verification begins
-        // and ends like a run.
-        let is_former = held.as_ref().is_some_and(|held| held.is_former);
-        let began = is_former.then(|| self.parts.dispatch.begin(run));
-        let verification = self.verify_due(run, &reference, held);
+        let verification = self.verify_due(run, &reference);
         let why = match verification.instrument(span.clone()).await {
-            Ok(mut verified) => {
-                let causes = if let (Some(began), Some(reads)) = (began, &mut verified.reads) {
-                    self.parts.dispatch.end(began, reads)
-                } else {
-                    Vec::new()
-                };
-                return span.in_scope(|| self.skip(run, &reference, verified, causes));
-            }
+            Ok(record) => return span.in_scope(|| self.skip(run, &reference, record)),
             Err(why) => why,
         };
-        let began = began.unwrap_or_else(|| self.parts.dispatch.begin(run));
+        let began = self.parts.dispatch.begin(run);
         // Boxed, as the future is large: a skipped key need not carry it.
         let reconcile = Box::pin(self.reconcile(run, reference.clone()));
         let (course, mut reads) = reconcile.instrument(span.clone()).await;
@@ -280,14 +268,11 @@ impl Reconciler {
         let report = report.with_course(course, reads.take_denials()).masked(&reads);
         if report.cancelled {
             // The record of the last run that was not cancelled is kept: no better one is known.
-            return (report, Ended { done, causes, demands, confirm: false });
+            return (report, Ended { done, causes, demands });
         }
         self.keep_record(&report.record, reads.is_last());
         span.in_scope(|| debug!(took = ?report.took, failure = report.failure, "reconciled"));
-        // A change queues the key again anyway.
-        let is_last = reads.is_last() || !causes.is_empty();
-        let confirm = !is_last && self.is_to_be_confirmed(run, &reference, &report).await;
-        (report, Ended { done, causes, demands, confirm })
+        (report, Ended { done, causes, demands })
     }
 
     /// Counts the run's dependencies, and fails the run if the dependencies of all keys of the

@@ -181,8 +181,6 @@ pub struct Wrote {
     /// The digests of the manager's own fields now. `None`: only the existence of the object
     /// counts.
     pub own: Option<Pair>,
-    /// True if some fields of the object must be absent.
-    pub absent: bool,
 }
 
 /// The reason why a write was not done.
@@ -281,12 +279,6 @@ impl Writer {
     /// Returns the key with this identity of field managers, if it has run since the host started.
     pub fn key_behind(&self, identity: &str) -> Option<Key> {
         self.key_conflicts.key_behind(identity)
-    }
-
-    /// Records the identity of a key's field managers, for a key that has not written since the
-    /// host started.
-    pub fn introduce(&self, context: &Context<'_>) {
-        self.key_conflicts.begin(&manager::identity(&context.owner()), context.key);
     }
 
     /// Forgets the writes and conflicts of a reconciled object that is gone.
@@ -440,7 +432,6 @@ impl Run<'_> {
             of: manifest.to.clone(),
             manager: manager.to_owned(),
             own,
-            absent: !manifest.absent.is_empty(),
         });
     }
 }

@@ -1,7 +1,5 @@
 use std::{fs, path::PathBuf};
 
-use mortise_core::{fixture, reads::record::Record};
-
 use super::*;
 
 fn seeds(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
@@ -46,16 +44,4 @@ fn the_seeds_named_good_are() {
     assert!(counts >= (1, 1, 1) && outcome.status.is_some(), "{counts:?}");
     of("path").parse::<Path>().unwrap();
     LabelSelector::parse(&of("label_selector")).unwrap();
-}
-
-/// Writes the seed anew with `MORTISE_UPDATE=1`: it depends on the form of records.
-#[test]
-fn the_seed_of_a_record_is_one() {
-    let path = seeds("record_file").remove(0).0.with_file_name("good");
-    if std::env::var_os("MORTISE_UPDATE").is_some() {
-        let key = fixture::key("a");
-        fs::write(&path, record_file::encode(&Record::new(&key, 0))).unwrap();
-    }
-    let file = record_file::file_of(&fs::read(path).unwrap());
-    assert_eq!(record_file::count(&file), Some(1), "write it anew with MORTISE_UPDATE=1");
 }

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use mortise_core::{error_chain, reads::record::Records, write::Clock};
+use mortise_core::write::Clock;
 
-use super::record_file::RecordFile;
-use crate::{cache_dir::CacheDir, cluster::lease::Guard, metrics::Metrics};
+use crate::{cluster::lease::Guard, metrics::Metrics};
 
 /// The options of a host.
 #[derive(Clone)]
@@ -16,8 +15,9 @@ pub struct Options {
     pub drive: Drive,
     /// The number of calls of one processor that run at once, unless its settings override it.
     pub concurrency: usize,
-    /// The runs that are skipped, because nothing that they read has changed.
-    pub skip: Skip,
+    /// True if a due key is skipped when nothing that its last run read has changed since. A key's
+    /// first run after a start of the host is never skipped.
+    pub skips: bool,
     /// The guard of the Lease. Until it is held, the host opens watches and loads processors, but
     /// runs no keys.
     pub lease: Guard,
@@ -39,18 +39,6 @@ pub struct Bounds {
     pub store_mib: usize,
 }
 
-/// The due runs that are skipped: no dependency has changed, so the result would be the same.
-#[derive(Debug, Clone, Default)]
-pub enum Skip {
-    /// No run is skipped: the caller counts the runs.
-    #[default]
-    Never,
-    /// Runs of keys that have already run since the host started.
-    WhileRunning,
-    /// Also first runs after a restart, by the record file in this directory.
-    BetweenStarts(CacheDir),
-}
-
 /// The runner of ready keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drive {
@@ -69,7 +57,7 @@ impl Default for Options {
             now: Arc::new(Timestamp::now),
             drive: Drive::Host,
             concurrency: 4,
-            skip: Skip::Never,
+            skips: false,
             lease: Guard::none(),
             metrics: Metrics::new(),
             bounds: Bounds::default(),
@@ -84,27 +72,5 @@ impl Default for Bounds {
     /// thousands of objects.
     fn default() -> Self {
         Self { watches: 256, store_mib: 256 }
-    }
-}
-
-// === impl Skip ===
-
-impl Skip {
-    /// Opens the record file and loads the records of former starts; `None` if no records are kept
-    /// between starts, or if the directory cannot be used. Without a usable directory, all keys run
-    /// after a restart.
-    pub(super) fn open(&self, records: &Records) -> Option<Arc<tokio::sync::Mutex<RecordFile>>> {
-        let Self::BetweenStarts(dir) = self else { return None };
-        match RecordFile::open(dir.clone()) {
-            Ok((file, former)) => {
-                records.begin_with(former);
-                Some(Arc::new(tokio::sync::Mutex::new(file)))
-            }
-            Err(error) => {
-                let error = error_chain::whole(&error);
-                tracing::warn!(error, "no record file is written: all keys run after a restart");
-                None
-            }
-        }
     }
 }

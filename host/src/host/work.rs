@@ -31,7 +31,6 @@ use crate::{
         access::{Access, Denials},
         watch::Watch,
     },
-    host::record_file::RecordFile,
     metrics::Metrics,
 };
 
@@ -42,8 +41,6 @@ const FIRST_LISTS_TIMEOUT: Duration = Duration::from_secs(10);
 /// `watches`; each is held for a few lines.
 pub(super) struct HostState {
     pub(super) parts: Parts,
-    /// The writer of the record file; `None` if no record outlives this start.
-    pub(super) record_file: Option<Arc<tokio::sync::Mutex<RecordFile>>>,
     /// The cluster, with the host's own rights.
     pub(super) cluster: Cluster,
     pub(super) metrics: Metrics,
@@ -72,12 +69,10 @@ impl HostState {
         parts: Parts,
         cluster: &Cluster,
         metrics: Metrics,
-        record_file: Option<Arc<tokio::sync::Mutex<RecordFile>>>,
         opened: mpsc::UnboundedSender<Opened>,
         bounds: Bounds,
     ) -> Self {
         Self {
-            record_file,
             opened,
             denials: Denials::default(),
             cluster: cluster.clone(),
@@ -210,13 +205,13 @@ impl HostState {
     /// Opens the watches that a run needs, ends it on its version, and gives its key back to the
     /// queue.
     fn give_back(&self, active: &Active, report: &Report, at: Timestamp, ended: Ended) {
-        let Ended { done, causes, demands, confirm } = ended;
+        let Ended { done, causes, demands } = ended;
         self.demand(active.id, demands);
         let over = self.end_run(active, report, at);
         // Before `done` lets the queue give the key out again: from then on, no watch is open only
         // for an ended version.
         self.release(over);
-        self.parts.dispatch.done(&report.key, done, causes, confirm);
+        self.parts.dispatch.done(&report.key, done, causes);
         self.notify_activity();
     }
 

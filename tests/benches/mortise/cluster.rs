@@ -1,6 +1,5 @@
 //! Many APIRules: the first reconcile of all of them, beside a bare client that sends the same
-//! requests to another API; a resync; a new host with and without record files; a change of a
-//! Gateway that all rules read; and a deleted or changed produced object, until it is restored. All
+//! requests to another API; a resync; a new host; a change of a Gateway that all rules read; and a deleted or changed produced object, until it is restored. All
 //! of it on a real control plane and, by the same code, on the API in memory beside it.
 
 mod bare;
@@ -11,10 +10,7 @@ mod work;
 use std::time::Duration;
 
 use mortise_core::grant::rights::Account;
-use mortise_host::{
-    cache_dir::CacheDir,
-    host::{Loaded, Settings, Skip},
-};
+use mortise_host::host::{Loaded, Settings};
 
 use self::{
     bare::Sent,
@@ -24,6 +20,7 @@ use self::{
 use crate::{
     calls::runtime,
     process::API_THREAD,
+    restart::{RESYNC_BUDGET, START_BUDGET},
     table::{Table, Times},
 };
 
@@ -31,7 +28,6 @@ use crate::{
 const CONCURRENCY: usize = 4;
 /// The account of the processor.
 const ACCOUNT: (&str, &str) = ("kyma-system", "api-rule");
-const NOTHING_TO_DO: &str = "no run, no write, < 2.5 s of CPU for 5,000";
 
 /// The measurements of one API with this many rules.
 struct Measured {
@@ -41,8 +37,7 @@ struct Measured {
     first: [Took; 2],
     bare: Sent,
     resync: Took,
-    kept: Took,
-    without: Took,
+    again: Took,
     gateway: Took,
     deleted: Times,
     changed: Times,
@@ -74,23 +69,17 @@ pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
 async fn measure(api: &Place, rules: usize) -> anyhow::Result<Measured> {
     let plane = Plane::start(api, rules).await?;
     let before = plane.versions().await?;
-    let folder = tempfile::tempdir()?;
-    let records = CacheDir::open(folder.path())?.subdir("records")?;
-    let keep = Skip::BetweenStarts(records);
-
-    let (work, first) = Work::first(&plane, rules, keep.clone()).await?;
+    let (work, first) = Work::first(&plane, rules).await?;
     plane.check().await?;
     let recorded = work.tap.take_recorded();
     let writes = recorded.iter().filter(|request| request.verb.is_write()).count();
     let resync = work.resync().await?;
     work.host.stop().await?;
 
-    let (work, kept) = Work::again(&plane, rules, keep).await?;
+    let (work, again) = Work::again(&plane, rules).await?;
     let gateway = work.gateway_changes().await?;
     let deleted = work.drifts(Drift::Deleted).await?;
     let changed = work.drifts(Drift::Changed).await?;
-    work.host.stop().await?;
-    let (work, without) = Work::again(&plane, rules, Skip::WhileRunning).await?;
     work.host.stop().await?;
     drop(plane);
 
@@ -99,7 +88,7 @@ async fn measure(api: &Place, rules: usize) -> anyhow::Result<Measured> {
     let bare = bare::send(&other, recorded, &before, &after, CONCURRENCY).await?;
     other.check().await?;
     let rules = u32::try_from(rules)?;
-    Ok(Measured { rules, writes, first, bare, resync, kept, without, gateway, deleted, changed })
+    Ok(Measured { rules, writes, first, bare, resync, again, gateway, deleted, changed })
 }
 
 /// Loads the processor, which will run with the rights of its account.
@@ -172,9 +161,8 @@ impl Rows<'_> {
 
     fn all(mut self) {
         self.first();
-        self.again("a resync", NOTHING_TO_DO, |of| &of.resync);
-        self.again("a new host with its cache directory", NOTHING_TO_DO, |of| &of.kept);
-        self.again("a new host without", "no write", |of| &of.without);
+        self.again("a resync", RESYNC_BUDGET, |of| &of.resync);
+        self.again("a new host", START_BUDGET, |of| &of.again);
         self.again("a Gateway that all read changes", "", |of| &of.gateway);
         self.drifts("deleted, until it is there again", |of| &of.deleted);
         self.drifts("changed, until it is as it was", |of| &of.changed);

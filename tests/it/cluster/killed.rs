@@ -73,7 +73,7 @@ async fn ends_alike(Extent { rules, kills }: Extent) {
     assert_same(&shop.state().await, &expected);
 }
 
-/// Changes a byte in the middle of each file: record files, and compiled code.
+/// Changes a byte in the middle of each file of compiled code.
 fn damage(cache: &Path) {
     let mut damaged = 0;
     let all = WalkDir::new(cache).into_iter().map(Result::unwrap);
@@ -86,7 +86,7 @@ fn damage(cache: &Path) {
             damaged += 1;
         }
     }
-    assert!(damaged > 1, "records and code");
+    assert!(damaged > 0, "there is compiled code");
 }
 
 /// Returns `kills` points in a sequence of writes, spread as far as possible, and at different

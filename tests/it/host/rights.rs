@@ -16,9 +16,7 @@ use super::{
     kinds::{WIDGET, answers, definition},
     merge, names, object,
     play::Play,
-    scripted, selection,
-    skipped::Cache,
-    text,
+    scripted, selection, text,
     webhooks::hooks_with,
 };
 
@@ -194,25 +192,6 @@ async fn reads_are_given_while_the_account_may_and_denied_soon_after() {
     let reports = stage.noticed().await;
     assert_eq!(answers(last(&reports)), nothing);
     assert!(!stage.is_watched(SECRET), "nobody may any more");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_denied_is_told_after_a_restart_though_nothing_runs() {
-    let of = |kind: &str| json!({"get": {"ref": {"cluster": "", "kind": selection(kind, "")["kind"], "namespace": NAMESPACE, "name": "s"}}});
-    let reader = task("reader", "one", &json!({"reads": [of(SERVICE), of("v1/Pod")]}));
-    let mut stage =
-        stage(&[reader], &[play("one").reads(&selection(SERVICE, ""))], &[role("one", &[])]).await;
-    let cache = Cache::new();
-    stage.skip = cache.skip();
-    let told = ["may not get services `a/s`", "Pod v1 `a/s` is not declared; "];
-    for starts in 0..2 {
-        stage = stage.restart().await;
-        let reports = stage.settle().await;
-        assert_eq!(reports.iter().filter(|report| !report.skipped).count(), 1 - starts);
-        let denied = stage.status_of("one").denied;
-        let is_told = |told: &&str| denied.iter().any(|denied| denied.starts_with(told));
-        assert!(denied.len() == 2 && told.iter().all(is_told), "{denied:?}");
-    }
 }
 
 #[tokio::test(start_paused = true)]

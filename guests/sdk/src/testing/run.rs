@@ -351,7 +351,7 @@ impl Driver {
         };
         let running = version.reconciler.run(&mut run).now_or_never();
         let (report, ended) = running.expect("a native call and an API in memory never wait");
-        dispatch.done(key, ended.done, ended.causes, ended.confirm);
+        dispatch.done(key, ended.done, ended.causes);
         if let Some(of) = self.object(key) {
             let kinds = self.version.as_ref().map_or(&[][..], |version| &version.kinds);
             let title = title(&of, key.reconciler(), kinds);

@@ -34,9 +34,6 @@ pub enum Cause {
     Requeue,
     /// The resync interval of the reconciler is over.
     Resync,
-    /// The last run asked for the time, followed a failure, or read objects that it then wrote:
-    /// another run without a change may have another outcome.
-    Confirmation,
     /// The last run failed.
     Retry,
     /// The host cancelled the last run.
@@ -113,7 +110,6 @@ impl fmt::Display for Cause {
             Self::Overrun => to.write_str("too many changes during the run"),
             Self::Requeue => to.write_str("requeue"),
             Self::Resync => to.write_str("resync"),
-            Self::Confirmation => to.write_str("another run without a change"),
             Self::Retry => to.write_str("retry"),
             Self::Cancelled => to.write_str("the last run was cancelled"),
             Self::Coalesced => to.write_str("changes within the minimum interval"),

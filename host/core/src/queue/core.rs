@@ -39,8 +39,6 @@ pub(super) struct Core {
     tickets: Ticket,
     ready: usize,
     running: usize,
-    /// The number of running keys that were given out with [`Priority::Idle`].
-    running_idle: usize,
 }
 
 /// The state of one key.
@@ -156,25 +154,14 @@ impl Core {
     }
 
     /// Gives out a key: round robin over processors, then by priority, then round robin over
-    /// namespaces. A key of [`Priority::Idle`] waits until no other key can run and none of the
-    /// others runs, since these may queue more keys.
+    /// namespaces.
     pub(super) fn next(&mut self, now: Instant) -> Next {
         self.fire(now);
-        let earliest = self.timers.peek().map(|Reverse((due, _))| *due);
-        let mut next = self.next_of(now, false);
-        if !matches!(next, Next::Run(_)) && self.running == self.running_idle {
-            let later = if let Next::At(time) = next { Some(time) } else { None };
-            next = sooner(self.next_of(now, true), later);
-        }
-        sooner(next, earliest)
-    }
-
-    fn next_of(&mut self, now: Instant, idle: bool) -> Next {
-        let mut earliest = None;
+        let mut earliest = self.timers.peek().map(|Reverse((due, _))| *due);
         for step in 0..self.lanes.len() {
             let at = (self.turn + step) % self.lanes.len();
             let Some(lane) = self.lanes.get_mut(at) else { continue };
-            match lane.take(now, idle) {
+            match lane.take(now) {
                 Offer::Key(key) => {
                     self.turn = at + 1;
                     return Next::Run(self.start(key));
@@ -214,7 +201,6 @@ impl Core {
         slot.ran_from = ready;
         self.ready -= 1;
         self.running += 1;
-        self.running_idle += usize::from(is_idle(ready));
         let causes = mem::take(&mut slot.causes);
         Run { key, causes, more_causes: mem::take(&mut slot.more_causes), attempt: slot.failures }
     }
@@ -241,7 +227,6 @@ impl Core {
         slot.running = false;
         self.running -= 1;
         let ran_from = slot.ran_from.take();
-        self.running_idle -= usize::from(is_idle(ran_from));
         if let Some(lane) = lane_of(&mut self.lanes, key) {
             lane.ended(ran_from.is_some_and(|(_, place)| place.failing));
         }
@@ -412,23 +397,8 @@ impl Core {
     }
 }
 
-/// Returns whether a key waited with [`Priority::Idle`].
-fn is_idle(place: Option<(Priority, Position)>) -> bool {
-    matches!(place, Some((Priority::Idle, _)))
-}
-
 fn lane_of<'a>(lanes: &'a mut [Lane], key: &Key) -> Option<&'a mut Lane> {
     lanes.iter_mut().find(|lane| lane.processor == *key.processor())
-}
-
-/// Returns the next key to run, or the earlier one of two times.
-fn sooner(next: Next, earliest: Option<Instant>) -> Next {
-    match (next, earliest) {
-        (Next::Run(run), _) => Next::Run(run),
-        (Next::At(time), Some(earliest)) => Next::At(time.min(earliest)),
-        (Next::At(time), None) | (Next::Nothing, Some(time)) => Next::At(time),
-        (Next::Nothing, None) => Next::Nothing,
-    }
 }
 
 // === impl Slot ===

@@ -36,10 +36,8 @@ pub(super) struct Lane {
     /// The number of running keys whose last run failed.
     running_failing: usize,
     limits: Limits,
-    /// The lines of the priorities that have a share, the highest priority first.
+    /// The line of each priority, the highest first.
     lines: [Line; 3],
-    /// The line of [`Priority::Idle`], which has no share.
-    idle: Line,
     taken: u32,
     /// The number of runs that `rate` allows to start now.
     tokens: f64,
@@ -74,7 +72,6 @@ impl Lane {
             running_failing: 0,
             limits,
             lines: Default::default(),
-            idle: Line::default(),
             taken: 0,
             tokens,
             filled: now,
@@ -94,7 +91,7 @@ impl Lane {
 
     /// Returns whether the lane is not needed any more.
     pub(super) fn is_over(&self) -> bool {
-        let waits = || self.lines.iter().chain([&self.idle]).any(|line| line.has(true));
+        let waits = || self.lines.iter().any(|line| line.has(true));
         self.gone && !self.is_running() && !waits()
     }
 
@@ -120,17 +117,15 @@ impl Lane {
             Priority::Change => change,
             Priority::Resync => resync,
             Priority::Background => background,
-            Priority::Idle => &mut self.idle,
         }
     }
 
-    /// Takes the next key, if the limits allow one: with `idle`, a key of [`Priority::Idle`],
-    /// otherwise one of the other priorities.
-    pub(super) fn take(&mut self, now: Instant, idle: bool) -> Offer {
+    /// Takes the next key, if the limits allow one.
+    pub(super) fn take(&mut self, now: Instant) -> Offer {
         let may_fail = self.running_failing
             < self.limits.concurrency.saturating_sub(RESERVED_FOR_SUCCEEDING).max(1);
         let is_full = self.running >= self.limits.concurrency;
-        if is_full || !self.lines_mut(idle).iter().any(|line| line.has(may_fail)) {
+        if is_full || !self.lines.iter().any(|line| line.has(may_fail)) {
             return Offer::Nothing;
         }
         self.fill(now);
@@ -138,9 +133,8 @@ impl Lane {
             return later(now, (1.0 - self.tokens) / rate);
         }
         let turn = self.taken;
-        let lines = self.lines_mut(idle);
-        let at = turn_of(turn, lines.iter().filter(|line| line.has(may_fail)).count());
-        let line = lines.iter_mut().filter(|line| line.has(may_fail)).nth(at);
+        let at = turn_of(turn, self.lines.iter().filter(|line| line.has(may_fail)).count());
+        let line = self.lines.iter_mut().filter(|line| line.has(may_fail)).nth(at);
         let Some((key, place)) = line.and_then(|line| line.take(may_fail)) else {
             return Offer::Nothing;
         };
@@ -164,12 +158,6 @@ impl Lane {
 
     pub(super) fn is_running(&self) -> bool {
         self.running > 0
-    }
-
-    /// Returns the lines that have a share, the highest priority first; with `idle`, the line that
-    /// has no share.
-    fn lines_mut(&mut self, idle: bool) -> &mut [Line] {
-        if idle { std::slice::from_mut(&mut self.idle) } else { &mut self.lines }
     }
 
     fn fill(&mut self, now: Instant) {

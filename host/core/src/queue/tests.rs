@@ -141,49 +141,6 @@ async fn a_renewed_key_and_a_share_go_by_the_clock_that_stands_still() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_time_waits_until_nothing_else_is_ready_or_runs() {
-    let queue = Queue::new();
-    let idle = |name: &str| queue.add(&key("p", name), Cause::Confirmation, Priority::Idle);
-    idle("a");
-    idle("b");
-    idle("c");
-    for number in 0..40 {
-        // Beyond the period at which the lowest priority gets its share.
-        let name = format!("change-{number}");
-        queue.add(&key("q", &name), Cause::Start, Priority::Background);
-        assert_eq!(queue.try_next().unwrap().key.name(), name);
-        assert_eq!(queue.try_next(), None, "something may come of what runs");
-        queue.done(&key("q", &name), success());
-    }
-    assert_eq!(names(&queue), ["a", "b", "c"], "beside each other");
-    idle("d");
-    queue.add(&key("q", "x"), Cause::Start, Priority::Change);
-    queue.add(&key("q", "x"), Cause::Confirmation, Priority::Idle);
-    assert_eq!(names(&queue), ["x"], "once, with the higher priority");
-    for name in ["a", "b", "c"] {
-        queue.done(&key("p", name), success());
-    }
-    assert_eq!(queue.try_next(), None);
-    queue.done(&key("q", "x"), success());
-    assert_eq!(names(&queue), ["d"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_has_time_does_not_wait_for_what_may_not_run() {
-    let queue = Queue::new();
-    queue.set_processor(&"suspended".into(), Limits { concurrency: 0, rate: None });
-    queue.set_processor(&"slow".into(), Limits { concurrency: 1, rate: Some(0.001) });
-    queue.add(&key("suspended", "a"), Cause::Start, Priority::Change);
-    for name in ["a", "b"] {
-        queue.add(&key("slow", name), Cause::Start, Priority::Change);
-    }
-    queue.add(&key("p", "a"), Cause::Confirmation, Priority::Idle);
-    assert_eq!(queue.try_next().unwrap().key, key("slow", "a"));
-    queue.done(&key("slow", "a"), success());
-    assert_eq!(queue.try_next().unwrap().key, key("p", "a"));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_key_is_taken_out_of_turn_if_it_is_ready() {
     let queue = Queue::new();
     for name in ["b", "a", "c"] {

@@ -182,24 +182,6 @@ impl Reads {
         self.unwatched.clear();
     }
 
-    /// Restores the dependencies on the writes and prunes of an earlier run from its record.
-    ///
-    /// The digests of owned fields are usable, since the record has no keyed ones.
-    pub fn resume(&mut self, record: &record::Record) {
-        for wrote in record.wrote.iter().filter(|wrote| wrote.subresource.is_empty()) {
-            let ObjectRef { kind, namespace, name, .. } = &wrote.of;
-            let own = wrote.own.and_then(record::Own::pair);
-            self.record_written(kind, (namespace.as_deref(), name), &wrote.manager, own);
-        }
-        for record::Pruned { of, manager } in &record.pruned {
-            if record::can_be_asked(of)
-                && let Ok(query) = Query::new(of)
-            {
-                self.record_pruned(&of.kind, query, manager);
-            }
-        }
-    }
-
     /// Returns the digest of the object of the request; `None` if it is gone.
     pub fn object(&self) -> Option<Digest> {
         self.object
@@ -268,13 +250,6 @@ impl Reads {
         self.record_wrote(of, self.shared_manager(manager), "status", own);
     }
 
-    /// Records that the last write requires some fields to be absent.
-    pub fn must_be_absent(&mut self) {
-        if let Some(last) = self.wrote.last_mut() {
-            last.absent = true;
-        }
-    }
-
     /// Records that the run deleted an object, or found it absent.
     pub fn removed(&mut self, of: &ObjectRef) {
         self.removed.push(self.stores.shared_ref(of));
@@ -296,7 +271,7 @@ impl Reads {
         let secret = self.saw_secret || record::is_secret(&of.kind);
         let own = own.map(|pair| record::Own::of(pair, secret));
         let subresource = subresource.into();
-        self.wrote.push(WriteRecord { of: object, manager, subresource, own, absent: false });
+        self.wrote.push(WriteRecord { of: object, manager, subresource, own });
     }
 
     /// Returns the name of the manager, shared with earlier writes: one run writes under few

@@ -6,19 +6,17 @@
 
 mod digest;
 mod last;
-mod shared;
 mod skip;
 #[cfg(test)]
 mod tests;
 
 pub use digest::{Digest, NoDigest, asked_text, is_secret, of_returned};
-pub use last::{Held, Records};
-pub use shared::Shared;
+pub use last::Records;
 pub use skip::{MustRun, NotSkippable};
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{
     applied_fields::Pair,
@@ -30,7 +28,7 @@ use crate::{
 ///
 /// A second call of the processor, with the refused writes, belongs to the same run: the record
 /// holds the reads of both calls, and the outcome of the last.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
     pub key: Key,
@@ -69,7 +67,7 @@ pub struct Record {
 }
 
 /// The inputs of a run besides what it read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Basis {
     /// The digest of the module, as `sha256:` and 64 hex digits, and those of its libraries.
@@ -88,7 +86,7 @@ pub struct Basis {
 }
 
 /// A question and the digest of its answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Read {
     pub question: Question,
@@ -108,7 +106,7 @@ pub struct Read {
 }
 
 /// The position of a store's snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotPosition {
     /// The number of the last change in the snapshot, counted from the start of the host.
@@ -119,7 +117,7 @@ pub struct SnapshotPosition {
 }
 
 /// A question that a processor asked.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Question {
     /// A question for one object.
@@ -141,7 +139,7 @@ pub enum Question {
 }
 
 /// The nondeterministic inputs of a run, besides its reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Asked {
     /// True if the run asked for the time.
     pub clock: bool,
@@ -152,7 +150,7 @@ pub struct Asked {
 }
 
 /// An object that a run wrote or found up to date.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WriteRecord {
     pub of: ObjectRef,
     /// The field manager.
@@ -162,13 +160,11 @@ pub struct WriteRecord {
     /// The digests of the fields that the manager owns after the write; `None` if these do not
     /// count, or if the write was refused.
     pub own: Option<Own>,
-    /// True if some of the object's fields must be absent.
-    pub absent: bool,
 }
 
 /// A pruned selection: no object in it remains that the field manager has applied and the run did
 /// not write.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pruned {
     /// The selection, as [`recorded`].
     pub of: Selection,
@@ -177,7 +173,7 @@ pub struct Pruned {
 }
 
 /// The decision of a run about the finalizers of its object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finalizers {
     /// The finalizers that the object holds.
     pub held: Box<[String]>,
@@ -186,7 +182,7 @@ pub struct Finalizers {
 }
 
 /// The digests of the fields that a manager owns of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Own {
     /// The digest of the set of fields.
     pub fields: Digest,
@@ -195,7 +191,7 @@ pub struct Own {
 }
 
 /// The result of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Ending {
     /// The run completed.
@@ -275,15 +271,11 @@ pub fn is_digest(text: &str) -> bool {
 // === impl Basis ===
 
 impl Basis {
-    /// Returns the first difference that may change the outcome of a run, if any.
-    pub fn differs(&self, other: &Self) -> Option<MustRun> {
-        let parts = [
-            (self.module == other.module, MustRun::Module),
-            (self.config == other.config, MustRun::Config),
-            (self.grant == other.grant, MustRun::Grant),
-            (self.settings == other.settings, MustRun::Settings),
-        ];
-        parts.into_iter().find(|(same, _)| !same).map(|(_, why)| why)
+    /// Returns whether runs with these bases and the same reads have the same outcome: all but the
+    /// time and the seed are equal.
+    pub fn is_same_version(&self, other: &Self) -> bool {
+        let parts = |of: &Self| (of.config, of.grant, of.settings);
+        self.module == other.module && parts(self) == parts(other)
     }
 }
 
@@ -311,10 +303,5 @@ impl Own {
             if secret { Digest::keyed([&held.to_be_bytes()[..]]) } else { Digest::plain(held) }
         };
         Self { fields: digest(pair.fields), values: digest(pair.values) }
-    }
-
-    /// Returns the digests that these were made of; `None` if these are keyed.
-    pub fn pair(self) -> Option<Pair> {
-        Some(Pair { fields: self.fields.plain_value()?, values: self.values.plain_value()? })
     }
 }

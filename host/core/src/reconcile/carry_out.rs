@@ -320,11 +320,8 @@ pub(super) fn again(retry_after: Option<Duration>) -> Again {
 /// Records the objects that a plan wrote, pruned or removed: they count as read.
 fn record_written(written: &Written, plan: &Plan, turn: &mut Turn<'_>) {
     let reads = &mut turn.reads;
-    for write::Wrote { of, manager, own, absent } in &written.wrote {
+    for write::Wrote { of, manager, own } in &written.wrote {
         reads.wrote(of, manager, *own);
-        if *absent {
-            reads.must_be_absent();
-        }
     }
     written.pruned.iter().for_each(|(of, manager)| reads.pruned(of, manager));
     plan.evict.iter().chain(&plan.delete).for_each(|deletion| reads.removed(&deletion.of));

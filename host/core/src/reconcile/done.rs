@@ -17,8 +17,6 @@ pub struct Ended {
     pub causes: Vec<Cause>,
     /// The watches that the run needs and that are not open.
     pub demands: Vec<Demand>,
-    /// True if the key is to run once more, after all other keys that can run.
-    pub confirm: bool,
 }
 
 // === impl Reconciler ===
@@ -50,7 +48,7 @@ impl Reconciler {
 impl Ended {
     pub(super) fn nothing() -> Self {
         let done = Done::Success { requeue: None };
-        Self { done, causes: Vec::new(), demands: Vec::new(), confirm: false }
+        Self { done, causes: Vec::new(), demands: Vec::new() }
     }
 }
 

@@ -259,7 +259,7 @@ pub(super) fn masked(text: String, reads: &Reads) -> String {
 
 /// Returns the denied writes with the first few denied reads, and a note with the number of the
 /// others.
-pub(super) fn few(
+fn few(
     mut denied: Vec<Denial>,
     (reads, mut more): (Vec<Denial>, usize),
 ) -> (Vec<Denial>, Vec<String>) {

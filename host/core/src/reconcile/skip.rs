@@ -5,80 +5,56 @@
 //! everything that its run record says was read and written has the same digest now. That is enough
 //! because a processor is a function of its reads: a run that uses another input (the time, random
 //! bytes, the network) makes a record that is not skippable.
-//!
-//! The triggers keep the dependencies of a key that has run or been verified since the host
-//! started. Those of any other key are registered with the triggers as if it had run; see
-//! [`crate::dispatch`].
 
 use std::{sync::Arc, time::Duration};
 
 use tracing::debug;
 
-use super::{Ended, Mode, Reconciler, Report, removal::is_paused, report::few};
+use super::{Ended, Mode, Reconciler, Report, removal::is_paused};
 use crate::{
     contract::ObjectRef,
-    outcome::Reconciled,
-    queue::{Cause, Done, Key, Run},
+    queue::{Cause, Done, Run},
     reads::{
-        Reads, View,
-        record::{Held, MustRun, NotSkippable, Own, Pruned, Record, WriteRecord, can_be_asked},
+        View,
+        record::{MustRun, NotSkippable, Own, Pruned, Record, WriteRecord, can_be_asked},
     },
     store::{Entry, Known},
 };
 
-/// A run record that was verified and still holds.
-pub(super) struct Verified {
-    record: Arc<Record>,
-    /// The dependencies to register with the triggers; `None` if the triggers have them.
-    pub(super) reads: Option<Reads>,
-}
-
 // === impl Reconciler ===
 
 impl Reconciler {
-    /// Verifies the run record of a key that is due. If it does not hold, returns the reason to run
-    /// the key; `None` if the key is not due.
+    /// Verifies the run record of a key that is due, and returns it. If it does not hold, returns
+    /// the reason to run the key; `None` if the key is not due, or has not run since the host
+    /// started.
     pub(super) async fn verify_due(
         &self,
         run: &Run,
         reference: &ObjectRef,
-        held: Option<Held>,
-    ) -> Result<Verified, Option<MustRun>> {
-        let is_known = held.as_ref().is_some_and(|held| !held.is_former);
-        if !self.parts.skips || !is_due(run, is_known) {
+    ) -> Result<Arc<Record>, Option<MustRun>> {
+        if !self.parts.skips || !is_due(run) {
             return Err(None);
         }
-        let verified = self.verify_held(reference, held).await;
-        verified.map_err(|why| {
-            debug!(key = %run.key, %why, "not skipped");
-            Some(why)
-        })
-    }
-
-    async fn verify_held(
-        &self,
-        reference: &ObjectRef,
-        held: Option<Held>,
-    ) -> Result<Verified, MustRun> {
-        let Held { record, is_former } = held.ok_or(MustRun::NoRecord)?;
-        record.skippable()?;
-        let mut reads = self.verify(reference, &record).await?;
-        if !is_former {
-            return Ok(Verified { record, reads: None });
+        let record = self.parts.records.get(&run.key).ok_or(None)?;
+        match self.verify(reference, &record).await {
+            Ok(()) => Ok(record),
+            Err(why) => {
+                debug!(key = %run.key, %why, "not skipped");
+                Err(Some(why))
+            }
         }
-        reads.resume(&record);
-        Ok(Verified { record, reads: Some(reads) })
     }
 
-    /// Verifies that everything a skippable run read and wrote is unchanged. Returns its reads.
-    async fn verify(&self, reference: &ObjectRef, record: &Record) -> Result<Reads, MustRun> {
+    /// Verifies that a run is skippable, and that everything that it read and wrote is unchanged.
+    async fn verify(&self, reference: &ObjectRef, record: &Record) -> Result<(), MustRun> {
+        record.skippable()?;
         let settings = &self.version.settings;
         if settings.removal.is_some() || settings.mode != Mode::Reconcile {
             return Err(MustRun::Mode);
         }
         let ran_on = record.ran_on.as_ref().ok_or(NotSkippable::NotCalled)?;
-        if let Some(why) = self.basis(ran_on.now_ms).differs(ran_on) {
-            return Err(why);
+        if !self.basis(ran_on.now_ms).is_same_version(ran_on) {
+            return Err(MustRun::Version);
         }
         let mut view = self.view();
         view.reserve(record.reads.len(), record.wrote.len());
@@ -93,8 +69,7 @@ impl Reconciler {
         record.wrote.iter().try_for_each(|wrote| self.verify_written(wrote, &view))?;
         record.pruned.iter().try_for_each(|pruned| self.verify_pruned(pruned, record))?;
         record.removed.iter().try_for_each(|removed| self.verify_removed(removed))?;
-        verify_finalizers(record, &object)?;
-        Ok(view.finish())
+        verify_finalizers(record, &object)
     }
 
     async fn verify_object(
@@ -159,90 +134,32 @@ impl Reconciler {
         if is_gone { Ok(()) } else { Err(MustRun::Removed) }
     }
 
-    /// Skips a key whose record holds. `causes` are the changes that the verification has not seen.
+    /// Skips a key whose record holds.
     pub(super) fn skip(
         &self,
         run: &Run,
         reference: &ObjectRef,
-        verified: Verified,
-        causes: Vec<Cause>,
+        record: Arc<Record>,
     ) -> (Report, Ended) {
-        let Verified { record, mut reads } = verified;
         let resync = self.description(&record.key).map_or(0, |reconciler| reconciler.resync);
         let again = (record.resync && resync > 0).then(|| Duration::from_millis(resync));
         let done = Done::Success { requeue: again.map(|after| (after, Cause::Resync)) };
-        let mut ended = Ended { done, causes, ..Ended::nothing() };
-        let (mut denied, mut notes) = (Vec::new(), Vec::new());
-        if let Some(reads) = &mut reads {
-            ended.demands = reads.take_demands(&self.version.readable);
-            (denied, notes) = few(Vec::new(), reads.take_denials());
-            self.parts.records.adopt(&run.key);
-            self.introduce(&run.key, reference);
-        }
         debug!("skipped");
         let report = Report {
             version: Some(Arc::clone(&self.version.identity)),
             kind: reference.kind.clone(),
             again,
             skipped: true,
-            notes,
-            denied,
             record,
             ..Report::new(run)
         };
-        let report = match &reads {
-            Some(reads) => report.masked(reads),
-            None => report,
-        };
-        (report, ended)
-    }
-
-    /// Registers the key of these field managers with the writer, so that a conflict over their
-    /// fields can name the key.
-    fn introduce(&self, key: &Key, reference: &ObjectRef) {
-        let reconciled = Reconciled { reference: reference.clone(), object: None };
-        self.parts.writer.introduce(&self.context(key, &reconciled));
-    }
-
-    /// Returns whether a key is to run once more, after all other keys that can run, so that later
-    /// runs of it can be skipped.
-    ///
-    /// True if the run asked for the time, which the next one may not do when nothing has changed;
-    /// if it was given a count of failed runs; or if it read objects that it then wrote.
-    pub(super) async fn is_to_be_confirmed(
-        &self,
-        run: &Run,
-        reference: &ObjectRef,
-        report: &Report,
-    ) -> bool {
-        let is_confirmation = run.causes.iter().all(|cause| *cause == Cause::Confirmation);
-        if !self.parts.skips || is_confirmation || self.version.settings.mode != Mode::Reconcile {
-            return false;
-        }
-        // A processor that always asks for the time must not run twice at each resync, where
-        // nothing had changed either.
-        let is_resync = || run.causes.iter().all(|cause| *cause == Cause::Resync);
-        match report.record.skippable() {
-            Err(NotSkippable::Clock | NotSkippable::AfterFailure) => !is_resync(),
-            Ok(()) if !report.changes.is_empty() => {
-                let record = &report.record;
-                self.verify(reference, record).await.is_err()
-            }
-            _ => false,
-        }
+        (report, Ended { done, ..Ended::nothing() })
     }
 }
 
 /// Returns whether a key is due without a change that the host knows of.
-///
-/// A key that has not run or been verified since the host started may have been queued by the first
-/// list of a watch; verifying its record finds earlier changes.
-fn is_due(run: &Run, is_known: bool) -> bool {
-    let is_no_change = |cause: &Cause| match cause {
-        Cause::Start | Cause::Resync => true,
-        Cause::Object { .. } | Cause::KindKnown(_) | Cause::Complete(_) => !is_known,
-        _ => false,
-    };
+fn is_due(run: &Run) -> bool {
+    let is_no_change = |cause: &Cause| matches!(cause, Cause::Start | Cause::Resync);
     let are_all = run.more_causes == 0 && !run.causes.is_empty();
     run.attempt == 0 && are_all && run.causes.iter().all(is_no_change)
 }

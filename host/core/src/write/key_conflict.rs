@@ -1,7 +1,7 @@
 //! Field conflicts between two keys of this host, recorded so that both keys get a message.
 //!
 //! A field manager's name holds only a hash of its key: a message can name the keys that have run
-//! or were introduced since the host started.
+//! since the host started.
 
 use std::collections::HashMap;
 

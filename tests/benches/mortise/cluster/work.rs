@@ -9,7 +9,7 @@ use kube::{
 };
 use mortise_host::{
     cluster::Cluster,
-    host::{Host, Options, Skip},
+    host::{Host, Options},
 };
 use serde_json::Value;
 
@@ -61,12 +61,8 @@ struct Sample {
 impl<'a> Work<'a> {
     /// Starts a host, and waits until every rule has been reconciled and nothing is left to do.
     /// Returns the cost until the last rule was reconciled, and the whole cost.
-    pub(super) async fn first(
-        plane: &'a Plane,
-        rules: usize,
-        skip: Skip,
-    ) -> anyhow::Result<(Self, [Took; 2])> {
-        let (work, begun) = Self::start(plane, rules, skip, true).await?;
+    pub(super) async fn first(plane: &'a Plane, rules: usize) -> anyhow::Result<(Self, [Took; 2])> {
+        let (work, begun) = Self::start(plane, rules, true).await?;
         let settled = settle::settled(&work.host, rules, || work.sample()).await?;
         let all_ran = settled.all_ran.context("all rules are reconciled for the first time")?;
         let took = [all_ran, settled.end].map(|end| work.took(begun, end));
@@ -74,27 +70,18 @@ impl<'a> Work<'a> {
     }
 
     /// Starts a host on settled rules, and waits until it has checked all of them.
-    pub(super) async fn again(
-        plane: &'a Plane,
-        rules: usize,
-        skip: Skip,
-    ) -> anyhow::Result<(Self, Took)> {
-        let (work, begun) = Self::start(plane, rules, skip, false).await?;
+    pub(super) async fn again(plane: &'a Plane, rules: usize) -> anyhow::Result<(Self, Took)> {
+        let (work, begun) = Self::start(plane, rules, false).await?;
         let settled = settle::settled(&work.host, rules, || work.sample()).await?;
         let took = work.took(begun, settled.end);
         Ok((work, took))
     }
 
-    async fn start(
-        plane: &'a Plane,
-        rules: usize,
-        skip: Skip,
-        record: bool,
-    ) -> anyhow::Result<(Self, Sample)> {
+    async fn start(plane: &'a Plane, rules: usize, record: bool) -> anyhow::Result<(Self, Sample)> {
         let tap = Tap::new(plane.client().await?, record);
         let (cluster, loaded) = (Cluster::new(tap.client()), loaded().await?);
         let begun = Sample::take(plane, None)?;
-        let options = Options { skip, ..Options::default() };
+        let options = Options { skips: true, ..Options::default() };
         let host = Host::start(&cluster, Vec::new(), &options)?;
         host.swap(loaded).await?;
         Ok((Self { plane, host, tap, rules }, begun))

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{ISTIO, Mesh, injected};
+use super::{GUESTS, ISTIO, Mesh, injected};
 
 /// The label that each object of the library and each object of the module carries.
 const MODULE: &str = "kyma-project.io/module";
@@ -62,6 +62,13 @@ impl Mesh {
         self.patch(of.kind, &of.namespace, &of.name, &patch).await;
     }
 
+    /// Returns the patches that were sent on behalf of the processors.
+    async fn patches(&self) -> Vec<String> {
+        let requests = self.ground.requests().await;
+        let patches = requests.iter().filter(|event| event.verb == "patch");
+        patches.map(|event| format!("{} as {}", event.request_uri, event.account())).collect()
+    }
+
     async fn has_drifted(&self, of: &Made) -> bool {
         let object = self.get(of.kind, &of.namespace, &of.name).await;
         object.is_none_or(|object| object["metadata"]["labels"][MODULE] != "istio")
@@ -100,6 +107,20 @@ async fn an_installation_gets_ready_with_the_printed_rights_repairs_itself_and_g
     println!("repaired {} objects, runs and renderings: {:?}", made.len(), mesh.work().await);
     assert_eq!(mesh.work().await.1, rendered, "nothing is rendered again");
     assert_eq!(mesh.made().await, made, "nothing is made anew");
+
+    // A new host runs all keys, and finds all objects as they should be.
+    mesh.kill();
+    let before = mesh.patches().await;
+    mesh.start().await;
+    mesh.until("each processor has run", async || {
+        mesh.metric("mortise_reconciles_total").await.len() >= GUESTS.len()
+    })
+    .await;
+    mesh.until_idle().await;
+    let skipped = mesh.total("mortise_writes_skipped_total").await;
+    let sent: Vec<String> = mesh.patches().await.split_off(before.len());
+    println!("a new host: {skipped} writes are skipped, sent: {sent:#?}");
+    assert!(sent.len() as u64 * 100 <= skipped, "{sent:#?}");
 
     // People's objects keep Istio, and nothing else does.
     let service = json!({

@@ -1,9 +1,7 @@
 //! The digests in run records.
 //!
 //! Digests of Secret data are keyed (HMAC-SHA256), so that a value cannot be guessed from a leaked
-//! record. The HMAC key is generated when the process starts and is never written to disk: beside
-//! the records it would protect nothing. So keyed digests of two starts never match, and keys that
-//! read Secrets run once after a restart.
+//! record. The HMAC key is generated when the process starts and is never written to disk.
 
 use std::{fmt, str::FromStr, sync::LazyLock};
 
@@ -11,7 +9,7 @@ use ring::{
     hmac::{self, HMAC_SHA256},
     rand::SystemRandom,
 };
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::contract::{self, Kind, Manifest, Outcome};
@@ -58,11 +56,6 @@ impl Digest {
     /// Wraps a digest that was computed elsewhere; it is not keyed.
     pub fn plain(digest: u128) -> Self {
         Self { keyed: false, bytes: digest.to_be_bytes() }
-    }
-
-    /// Returns the value that [`Digest::plain`] was given; `None` if the digest is keyed.
-    pub(super) fn plain_value(self) -> Option<u128> {
-        (!self.keyed).then(|| u128::from_be_bytes(self.bytes))
     }
 
     /// Computes the keyed digest of length-prefixed parts, with the HMAC key of this start.
@@ -123,24 +116,9 @@ impl FromStr for Digest {
     }
 }
 
-/// Serializes as text in human-readable formats, and as bytes in others.
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() {
-            serializer.collect_str(self)
-        } else {
-            (self.keyed, self.bytes).serialize(serializer)
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Digest {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        if deserializer.is_human_readable() {
-            return String::deserialize(deserializer)?.parse().map_err(D::Error::custom);
-        }
-        let (keyed, bytes) = Deserialize::deserialize(deserializer)?;
-        Ok(Self { keyed, bytes })
+        serializer.collect_str(self)
     }
 }
 

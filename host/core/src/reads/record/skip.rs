@@ -1,7 +1,7 @@
 //! Decides from a run record alone whether the next run of its key may be skipped.
 //! `reconcile/skip.rs` checks for changes since the run.
 
-use super::{Digest, Ending, Own, Question, Record, is_digest};
+use super::{Ending, Record};
 
 /// The reason why a key must run again although its reads are unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,25 +38,12 @@ pub enum NotSkippable {
 /// The reason why a due key had to run, although the host knew of no change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MustRun {
-    /// The key has no run record.
-    #[error("it has no run record")]
-    NoRecord,
     /// The last run cannot be reused.
     #[error(transparent)]
     Record(#[from] NotSkippable),
-    /// The module has changed.
-    #[error("its last run used another module")]
-    Module,
-    /// The configuration has changed.
-    #[error("its last run had another configuration")]
-    Config,
-    /// The grant has changed.
-    #[error("its last run had another grant")]
-    Grant,
-    /// Another setting of the Processor has changed: its namespace, name, account or mode, or the
-    /// field managers that it takes over.
-    #[error("a setting of its Processor has changed")]
-    Settings,
+    /// The module, the configuration, the grant or a setting of the Processor has changed.
+    #[error("its last run had another version, configuration or grant")]
+    Version,
     /// The processor only observes, or is being deleted.
     #[error("its processor only observes, or is being deleted")]
     Mode,
@@ -108,37 +95,6 @@ impl Record {
         ];
         reasons.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, reason)| Err(reason))
     }
-
-    /// Returns whether the record is usable after a restart of the host.
-    ///
-    /// The record must be skippable and hold no keyed digest, and no field may have to be absent:
-    /// stores check absence only in objects that they receive after the run.
-    pub fn outlives_its_start(&self) -> bool {
-        self.skippable().is_ok()
-            && !self.wrote.iter().any(|wrote| wrote.absent)
-            && !self.digests().any(|digest| digest.is_keyed())
-            && !self.texts().any(is_digest)
-    }
-
-    fn digests(&self) -> impl Iterator<Item = Digest> {
-        let answers = self.reads.iter().map(|read| read.answer);
-        let own = self.wrote.iter().filter_map(|wrote| wrote.own);
-        let own = own.flat_map(|Own { fields, values }| [fields, values]);
-        self.object.into_iter().chain(answers).chain(own)
-    }
-
-    /// Returns the label selectors, matching values and page tokens of reads and prunes.
-    fn texts(&self) -> impl Iterator<Item = &str> {
-        let asked = self.reads.iter().filter_map(|read| match &read.question {
-            Question::Get { .. } => None,
-            Question::List { of, from, .. } => Some((&**of, from.as_deref())),
-        });
-        let pruned = self.pruned.iter().map(|pruned| (&pruned.of, None));
-        asked.chain(pruned).flat_map(|(of, from)| {
-            let texts = of.matching.iter().map(|(_, text)| text.as_str());
-            texts.chain([&*of.labels]).chain(from)
-        })
-    }
 }
 
 // === impl NotSkippable ===
@@ -166,12 +122,8 @@ impl MustRun {
     /// Returns the name of the reason in metrics.
     pub fn label(self) -> &'static str {
         match self {
-            Self::NoRecord => "no-record",
             Self::Record(why) => why.label(),
-            Self::Module => "module",
-            Self::Config => "config",
-            Self::Grant => "grant",
-            Self::Settings => "settings",
+            Self::Version => "version",
             Self::Mode => "mode",
             Self::Unreadable => "object-unreadable",
             Self::Object => "object",

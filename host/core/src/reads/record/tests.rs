@@ -211,29 +211,7 @@ fn what_a_processor_returned_is_digested_with_the_key_where_a_secret_may_be_in_i
 }
 
 #[test]
-fn a_record_is_read_back_as_it_was_written() {
-    let (stores, readable) = readable();
-    let mut record = recorded(&stores, &readable);
-    let digest = Digest::of(false, [&b"a"[..]]);
-    record.ran_on = Some(Basis {
-        module: "sha256:0".into(),
-        config: digest,
-        grant: digest,
-        settings: digest,
-        now_ms: 1,
-        seed: 2,
-    });
-    record.outcome = Some(digest);
-    record.ending = Ending::Failure;
-    record.resync = true;
-    record.removed = [record.wrote[0].of.clone()].into();
-    record.finalizers =
-        Some(Finalizers { held: ["a".into()].into(), released: ["b".into()].into() });
-    (record.wrote[0].subresource, record.wrote[0].absent) = ("status".into(), true);
-    let text = serde_json::to_string_pretty(&record).unwrap();
-    assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record, "{text}");
-    let bytes = postcard::to_allocvec(&record).unwrap();
-    assert_eq!(postcard::from_bytes::<Record>(&bytes).unwrap(), record);
+fn a_text_that_is_no_digest_is_refused_by_name() {
     for bad in [
         "xxh3",
         "xxh3:12",
@@ -264,66 +242,18 @@ fn basis() -> Basis {
 }
 
 #[test]
-fn what_is_known_in_one_start_only_does_not_outlive_it() {
-    let (stores, readable) = readable();
-    let ran = |read: &dyn Fn(&mut View), wrote: &dyn Fn(&mut Reads)| {
-        let mut view = View::new(stores.clone(), Arc::clone(&readable), PAGE_BYTES);
-        view.reconciled(&reference("Rule", "r"), "r").unwrap();
-        read(&mut view);
-        let mut reads = view.finish();
-        wrote(&mut reads);
-        let mut record = Record { ran_on: Some(basis()), ..Record::new(&key("r"), 0) };
-        reads.hand_over(&mut record);
-        record
-    };
-    let (none, nothing) = (|_: &mut View| {}, |_: &mut Reads| {});
-    let secret = ObjectRef { kind: secrets().kind, ..reference("Secret", "s") };
-    let get_secret = |view: &mut View| drop(view.get(&secret, &[]).unwrap());
-    let own = Some(Pair { fields: 1, values: 2 });
-    let selected = matching(fields(all("Thing"), &["spec.a"]), "spec.a", "x");
+fn runs_of_another_version_are_told_apart() {
+    let other = Digest::of(false, [&b"other"[..]]);
     let cases = [
-        ("nothing", ran(&none, &nothing), true),
-        (
-            "a list",
-            ran(
-                &|view| drop(view.list(&fields(all("Thing"), &["spec.a"]), 0, None).unwrap()),
-                &nothing,
-            ),
-            true,
-        ),
-        (
-            "what it wrote",
-            ran(&none, &|reads| reads.wrote(&reference("Thing", "a"), "m", own)),
-            true,
-        ),
-        ("a Secret", ran(&get_secret, &nothing), false),
-        (
-            "a text from a Secret",
-            ran(
-                &|view| {
-                    get_secret(view);
-                    drop(view.list(&selected, 0, None));
-                },
-                &nothing,
-            ),
-            false,
-        ),
-        ("what it wrote of a Secret", ran(&none, &|reads| reads.wrote(&secret, "m", own)), false),
-        (
-            "what must be absent",
-            ran(&none, &|reads| {
-                reads.wrote(&reference("Thing", "a"), "m", own);
-                reads.must_be_absent();
-            }),
-            false,
-        ),
+        ("time and seed", Basis { now_ms: 1, seed: 1, ..basis() }, true),
+        ("module", Basis { module: "other".into(), ..basis() }, false),
+        ("configuration", Basis { config: other, ..basis() }, false),
+        ("grant", Basis { grant: other, ..basis() }, false),
+        ("settings", Basis { settings: other, ..basis() }, false),
     ];
-    for (case, record, outlives) in cases {
-        assert_eq!(record.skippable(), Ok(()), "{case}");
-        assert_eq!(record.outlives_its_start(), outlives, "{case}");
+    for (case, changed, expected) in cases {
+        assert_eq!(changed.is_same_version(&basis()), expected, "{case}");
     }
-    let failed = Record { ending: Ending::Failure, ..Record::new(&key("r"), 0) };
-    assert!(!failed.outlives_its_start());
 }
 
 #[test]
