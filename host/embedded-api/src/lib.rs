@@ -29,10 +29,10 @@
 //! cause conflicts nor are removed when they are given up. Changes by admission are owned by
 //! nobody.
 //!
-//! The rules of a CRD (CEL, with `oldSelf` too) are refused if their cost, as Kubernetes estimates
-//! it, is too high; their actual cost at run time is not counted. The schemas of the built-in kinds
-//! have no descriptions: `kubectl explain` shows their fields and types. Of the kinds of Kubernetes
-//! 1.34, those that programs commonly use are served; `kubectl api-resources` names them.
+//! The cost of a CRD's rules (CEL, with `oldSelf` too) is neither estimated nor counted:
+//! kube-apiserver refuses a rule whose cost may be too high. The schemas of the built-in kinds have
+//! no descriptions: `kubectl explain` shows their fields and types. Of the kinds of Kubernetes 1.34,
+//! those that programs commonly use are served; `kubectl api-resources` names them.
 //!
 //! # Differences from kube-apiserver
 //!

@@ -7,7 +7,6 @@
 
 mod check;
 mod convert;
-mod cost;
 mod embedded;
 mod evaluate;
 mod fill;

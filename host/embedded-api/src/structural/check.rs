@@ -10,7 +10,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-use super::{Node, cost};
+use super::Node;
 use crate::field_error::{FieldError, FieldPath, Shown};
 
 /// The types of `OpenAPI`, in the order in which messages list them.
@@ -44,14 +44,13 @@ pub(crate) fn check(schema: &Value, path: &FieldPath<'_>, status: bool) -> Vec<F
     }
     let node = Node::compile(schema);
     let mut found = Faults::default();
-    let scope = Scope { rules: structural, root: true, cardinality: Some(1), ..Scope::default() };
+    let scope = Scope { rules: structural, root: true, ..Scope::default() };
     visit(schema, Some(&node), scope, path, &mut found);
     errors.append(&mut found.schema);
     errors.append(&mut found.rules);
-    let costs = found.costs.into_errors(path);
-    let clean = errors.is_empty();
-    errors.extend(costs);
-    if clean && let Some(name) = unsupported {
+    if errors.is_empty()
+        && let Some(name) = unsupported
+    {
         errors.push(FieldError::invalid(
             path,
             "",
@@ -66,7 +65,6 @@ pub(crate) fn check(schema: &Value, path: &FieldPath<'_>, status: bool) -> Vec<F
 struct Faults {
     schema: Vec<FieldError>,
     rules: Vec<FieldError>,
-    costs: rule::Costs,
 }
 
 /// The context of a place in the schema, from the places around it.
@@ -81,17 +79,6 @@ struct Scope<'a> {
     no_defaults: Option<&'a str>,
     /// The place below which old and new values cannot be compared, if any.
     incomparable: Option<&'a FieldPath<'a>>,
-    /// The largest number of such values in an object; `None` if unbounded.
-    cardinality: Option<u64>,
-}
-
-// === impl Scope ===
-
-impl Scope<'_> {
-    /// Returns the largest number of values below a node of this scope; `None` if unbounded.
-    fn below(self, node: Option<&Node>) -> Option<u64> {
-        Some(self.cardinality?.saturating_mul(cost::factor(node?)?))
-    }
 }
 
 fn visit(
@@ -127,9 +114,8 @@ fn visit(
             node,
             resource: scope.root || node.embedded,
             incomparable: scope.incomparable,
-            cardinality: scope.cardinality,
         };
-        rule::check_programs(rules, place, &here, &mut found.costs, &mut found.rules);
+        rule::check_programs(rules, place, &here, &mut found.rules);
     }
 }
 
@@ -195,7 +181,7 @@ fn visit_additional(
     } else {
         scope.no_defaults
     };
-    let below = Scope { root: false, no_defaults, cardinality: scope.below(node), ..scope };
+    let below = Scope { root: false, no_defaults, ..scope };
     visit(additional, node.and_then(Node::values), below, &here, found);
 }
 
@@ -216,7 +202,6 @@ fn visit_properties(
             root: false,
             in_meta: scope.in_meta || meta,
             no_defaults: if meta && scope.root { Some(&reason) } else { scope.no_defaults },
-            cardinality: scope.below(node),
             incomparable: scope
                 .incomparable
                 .or((text(map, "x-kubernetes-map-type") == "atomic").then_some(path)),
@@ -258,7 +243,6 @@ fn visit_items(
     let comparable = text(map, "x-kubernetes-list-type") == "map";
     let below = Scope {
         root: false,
-        cardinality: scope.below(node),
         incomparable: scope.incomparable.or((!comparable).then_some(path)),
         ..scope
     };

@@ -4,7 +4,7 @@ use kube_cel::cel::parser::Expression;
 use serde_json::Value;
 
 use super::super::{
-    Node, cost,
+    Node,
     infer::{self, Subject, Wanted},
     rule::{self, PathStep},
 };
@@ -101,16 +101,6 @@ pub(super) struct Place<'a> {
     pub(super) resource: bool,
     /// The place around the node below which old and new values are not compared, if any.
     pub(super) incomparable: Option<&'a FieldPath<'a>>,
-    /// The largest number of such values in an object; `None` if unbounded.
-    pub(super) cardinality: Option<u64>,
-}
-
-/// The estimated costs of all rules of a schema.
-#[derive(Debug, Default)]
-pub(super) struct Costs {
-    total: u64,
-    /// The paths of the most costly expressions with their costs, the highest first.
-    most: Vec<(String, u64)>,
 }
 
 /// Validates the expressions of the rules at a place.
@@ -118,7 +108,6 @@ pub(super) fn check_programs(
     rules: &[Value],
     place: Place<'_>,
     path: &FieldPath<'_>,
-    costs: &mut Costs,
     errors: &mut Vec<FieldError>,
 ) {
     for (index, rule) in rules.iter().enumerate() {
@@ -131,12 +120,6 @@ pub(super) fn check_programs(
         };
         let rule_path = here.child("rule");
         let program = compile(rule, "rule", subject, Wanted::Bool);
-        if let Ok(program) = &program {
-            let times =
-                place.cardinality.unwrap_or_else(|| cost::cardinality(place.node, place.resource));
-            let cost = cost::estimate(program, place.node, place.resource).saturating_mul(times);
-            costs.add("estimated rule cost", cost, &rule_path, errors);
-        }
         let uses_old =
             program.as_ref().is_ok_and(|program| program.references().has_variable("oldSelf"));
         errors.extend(
@@ -146,15 +129,10 @@ pub(super) fn check_programs(
             .get("messageExpression")
             .and_then(Value::as_str)
             .is_some_and(|source| !source.is_empty())
+            && let Err(detail) = compile(rule, "messageExpression", subject, Wanted::Text)
         {
-            let message_path = here.child("messageExpression");
-            match compile(rule, "messageExpression", subject, Wanted::Text) {
-                Ok(program) => {
-                    let cost = cost::estimate(&program, place.node, place.resource);
-                    costs.add("estimated messageExpression cost", cost, &message_path, errors);
-                }
-                Err(detail) => errors.push(FieldError::invalid(message_path, shown(rule), detail)),
-            }
+            let here = here.child("messageExpression");
+            errors.push(FieldError::invalid(here, shown(rule), detail));
         }
         if let Some(around) = place.incomparable.filter(|_| uses_old) {
             let source = rule.get("rule").and_then(Value::as_str).unwrap_or_default();
@@ -182,39 +160,6 @@ fn compile(
     let program = rule::parse_plain(source)
         .map_err(|fault| format!("{prefix}compilation failed: {fault}"))?;
     infer::fault(source, &program, subject, wanted).map_or(Ok(program), Err)
-}
-
-// === impl Costs ===
-
-impl Costs {
-    fn add(&mut self, what: &str, cost: u64, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
-        if cost > cost::MAX_RULE_COST {
-            errors.push(FieldError::forbidden(path, cost::excess(what, cost, cost::MAX_RULE_COST)));
-        }
-        self.total = self.total.saturating_add(cost);
-        if cost >= cost::MAX_SCHEMA_COST / 100 {
-            self.most.push((path.to_string(), cost));
-            self.most.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
-            self.most.truncate(4);
-        }
-    }
-
-    /// Returns the errors if all rules together can cost too much; `path` is the path of the
-    /// schema.
-    pub(super) fn into_errors(self, path: &FieldPath<'_>) -> Vec<FieldError> {
-        if self.total <= cost::MAX_SCHEMA_COST {
-            return Vec::new();
-        }
-        let part = "contributed to estimated rule & messageExpression cost total exceeding cost limit for entire OpenAPIv3 schema";
-        let what = "x-kubernetes-validations estimated rule & messageExpression cost total for entire OpenAPIv3 schema";
-        let total =
-            FieldError::forbidden(path, cost::excess(what, self.total, cost::MAX_SCHEMA_COST));
-        self.most
-            .into_iter()
-            .map(|(path, _)| FieldError::forbidden(path, part))
-            .chain([total])
-            .collect()
-    }
 }
 
 /// Returns a rule as Go prints it.
