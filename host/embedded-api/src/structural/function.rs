@@ -11,12 +11,14 @@ use chrono::SecondsFormat;
 use kube_cel::{
     KubeCelExt as _,
     cel::{
-        Context, ExecutionError, Program, ResolveResult, Value, extractors::This, objects::Opaque,
+        Context, ExecutionError, Program, ResolveResult, Value,
+        extractors::This,
+        objects::{Map, Opaque},
     },
 };
 use regex::Regex;
 
-use super::re2;
+use super::{re2, rule};
 use crate::field_error::go_float;
 
 /// The number of patterns that a thread caches; rules have constant ones, so there are few.
@@ -26,6 +28,8 @@ const MAX_CACHED_PATTERNS: usize = 512;
 /// scopes.
 pub(super) static ROOT: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
+    context.add_function(rule::PAIRS, pairs);
+    context.add_function(rule::MERGE, merge);
     context.add_function("matches", matches);
     context.add_function("size", size);
     context.add_function("string", to_string);
@@ -81,6 +85,34 @@ fn type_of(value: Value) -> ResolveResult {
         Value::Opaque(_) | Value::Function(_, _) => "type",
     };
     Ok(TypeName(name).into_value())
+}
+
+/// Returns the pairs of index and value of a list, or of key and value of a map.
+#[expect(clippy::needless_pass_by_value, reason = "the form that functions of rules have")]
+fn pairs(range: Value) -> ResolveResult {
+    let pair = |one: Value, two: Value| Value::List(Arc::new(vec![one, two]));
+    let pairs = match &range {
+        Value::List(items) => (0_i64..)
+            .map(Value::Int)
+            .zip(items.iter())
+            .map(|(at, item)| pair(at, item.clone()))
+            .collect(),
+        Value::Map(map) => {
+            map.map.iter().map(|(key, value)| pair(key.into(), value.clone())).collect()
+        }
+        _ => return Err(ExecutionError::NoSuchOverload),
+    };
+    Ok(Value::List(Arc::new(pairs)))
+}
+
+/// Returns a map with the entries of another one, too.
+fn merge(one: Value, other: Value) -> ResolveResult {
+    let (Value::Map(one), Value::Map(other)) = (one, other) else {
+        return Err(ExecutionError::NoSuchOverload);
+    };
+    let entries = one.map.iter().chain(other.map.iter());
+    let map = entries.map(|(key, value)| (key.clone(), value.clone())).collect();
+    Ok(Value::Map(Map { map: Arc::new(map) }))
 }
 
 /// Returns the number of characters, bytes, items or entries of a value.

@@ -11,8 +11,8 @@ mod tests;
 mod token;
 
 use kube_cel::cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr,
-    SelectExpr, operators,
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue,
+    MapExpr, SelectExpr, operators,
 };
 
 use self::{
@@ -58,10 +58,10 @@ pub(super) fn fault(
         return Some(format!("{prefix}compilation failed: {}", inference.faults.join("\n")));
     }
     match wanted {
-        Wanted::Bool if kind != Kind::Bool => {
+        Wanted::Bool if kind != Kind::BOOL => {
             Some("cel expression must evaluate to a bool".to_owned())
         }
-        Wanted::Text if kind != Kind::Text => {
+        Wanted::Text if kind != Kind::TEXT => {
             Some("messageExpression must evaluate to a string".to_owned())
         }
         _ => None,
@@ -77,7 +77,7 @@ fn names(subject: Subject<'_>) -> Vec<(String, Kind<'_>)> {
     };
     let types =
         ["int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type", "type"];
-    let types = types.into_iter().map(|name| (name.to_owned(), Kind::Type));
+    let types = types.into_iter().map(|name| (name.to_owned(), Kind::TYPE));
     types.chain([("self".to_owned(), of_self), ("oldSelf".to_owned(), old)]).collect()
 }
 
@@ -121,13 +121,13 @@ impl<'a> Inference<'a> {
     fn literal(&mut self, literal: &LiteralValue) -> Kind<'a> {
         self.tokens.take_literal();
         match literal {
-            LiteralValue::Boolean(_) => Kind::Bool,
-            LiteralValue::Bytes(_) => Kind::Bytes,
-            LiteralValue::Double(_) => Kind::Double,
-            LiteralValue::Int(_) => Kind::Int,
-            LiteralValue::Null => Kind::Null,
-            LiteralValue::String(_) => Kind::Text,
-            LiteralValue::UInt(_) => Kind::Uint,
+            LiteralValue::Boolean(_) => Kind::BOOL,
+            LiteralValue::Bytes(_) => Kind::BYTES,
+            LiteralValue::Double(_) => Kind::DOUBLE,
+            LiteralValue::Int(_) => Kind::INT,
+            LiteralValue::Null => Kind::NULL,
+            LiteralValue::String(_) => Kind::TEXT,
+            LiteralValue::UInt(_) => Kind::UINT,
         }
     }
 
@@ -147,7 +147,7 @@ impl<'a> Inference<'a> {
         let position = if select.test { macro_position } else { dot };
         let field = self.field(&operand, &select.field, position);
         if select.test {
-            if field == Kind::Faulty { Kind::Faulty } else { Kind::Bool }
+            if field == Kind::Faulty { Kind::Faulty } else { Kind::BOOL }
         } else {
             field
         }
@@ -165,7 +165,7 @@ impl<'a> Inference<'a> {
                 };
             }
             Kind::Object(shape) => shape.field(field),
-            Kind::Metadata => matches!(field, "name" | "generateName").then_some(Kind::Text),
+            Kind::Metadata => matches!(field, "name" | "generateName").then_some(Kind::TEXT),
             other => {
                 return self
                     .add(position, &format!("type '{other}' does not support field selection"));
@@ -235,7 +235,7 @@ impl<'a> Inference<'a> {
         let position = self.tokens.take_first(&["?"]);
         let kinds = [self.kind(yes), self.kind(no)];
         let [yes, no] = kinds;
-        if condition != Kind::Bool && !condition.is_open() || join(&yes, &no).is_none() {
+        if condition != Kind::BOOL && !condition.is_open() || join(&yes, &no).is_none() {
             return self.no_overload(operators::CONDITIONAL, None, &[condition, yes, no], position);
         }
         join(&yes, &no).unwrap_or(Kind::Dyn)
@@ -350,22 +350,29 @@ impl<'a> Inference<'a> {
     fn comprehension(&mut self, comprehension: &ComprehensionExpr) -> Kind<'a> {
         let before = self.tokens.position();
         let range = self.kind(&comprehension.iter_range);
-        let item = match range {
-            Kind::List(item) => *item,
-            Kind::Map(key, _) => *key,
-            Kind::Dyn | Kind::Faulty => Kind::Dyn,
+        let two = comprehension.iter_var2.as_ref();
+        let (item, second) = match range {
+            Kind::List(item) if two.is_some() => (Kind::INT, *item),
+            Kind::List(item) => (*item, Kind::Dyn),
+            Kind::Map(key, value) => (*key, *value),
+            Kind::Dyn | Kind::Faulty => (Kind::Dyn, Kind::Dyn),
             other => {
                 let message = format!(
                     "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
                 );
                 self.add(before, &message);
-                Kind::Faulty
+                (Kind::Faulty, Kind::Faulty)
             }
         };
         let position = self.tokens.take(&["(", &comprehension.iter_var]);
+        let known = self.names.len();
         self.names.push((comprehension.iter_var.clone(), item.clone()));
+        if let Some(two) = two {
+            self.tokens.take(&[",", two]);
+            self.names.push((two.clone(), second));
+        }
         let kind = self.step(comprehension, item, position);
-        self.names.pop();
+        self.names.truncate(known);
         kind
     }
 
@@ -379,10 +386,11 @@ impl<'a> Inference<'a> {
     ) -> Kind<'a> {
         let Expr::Call(step) = &comprehension.loop_step.expr else { return Kind::Dyn };
         let gathers = matches!(comprehension.accu_init.expr, Expr::List(_));
+        let makes_map = matches!(comprehension.accu_init.expr, Expr::Map(_));
         match (step.func_name.as_str(), step.args.as_slice()) {
             (operators::CONDITIONAL, [predicate, gathered, _]) => {
                 let predicate = self.kind(predicate);
-                if predicate != Kind::Bool && !predicate.is_open() {
+                if predicate != Kind::BOOL && !predicate.is_open() {
                     return self.no_overload(
                         operators::CONDITIONAL,
                         None,
@@ -390,8 +398,11 @@ impl<'a> Inference<'a> {
                         position,
                     );
                 }
+                if makes_map {
+                    return self.entry(gathered, item);
+                }
                 if !gathers {
-                    return Kind::Bool;
+                    return Kind::BOOL;
                 }
                 let is_item = gathered_value(gathered)
                     .is_none_or(|value| value.expr == Expr::Ident(comprehension.iter_var.clone()));
@@ -407,11 +418,28 @@ impl<'a> Inference<'a> {
                     .map_or(Kind::Dyn, |value| self.kind(value));
                 Kind::List(Box::new(value))
             }
+            _ if makes_map => self.entry(&comprehension.loop_step, item),
             (operator, [_, predicate]) => {
                 let predicate = self.kind(predicate);
-                self.overload(operator, None, &[Kind::Bool, predicate], position)
+                self.overload(operator, None, &[Kind::BOOL, predicate], position)
             }
             _ => Kind::Dyn,
+        }
+    }
+    /// Returns the type of the map that a step makes; the key of a macro that has no key in the text
+    /// is the first variable, of the type `item`.
+    fn entry(&mut self, step: &IdedExpr, item: Kind<'a>) -> Kind<'a> {
+        let Expr::Call(CallExpr { args, .. }) = &step.expr else { return Kind::Dyn };
+        let [_, made] = args.as_slice() else { return Kind::Dyn };
+        match &made.expr {
+            Expr::Map(map) if made.id == 0 => match map.entries.as_slice() {
+                [IdedEntryExpr { expr: EntryExpr::MapEntry(entry), .. }] => {
+                    let value = self.kind(&entry.value);
+                    Kind::Map(Box::new(item), Box::new(value))
+                }
+                _ => Kind::Dyn,
+            },
+            _ => self.kind(made),
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The `regex` crate understands nearly the same language; the differences are rewritten: classes
 //! without the meaning of `[`, `&&`, `--`, `~~` inside, `\d`, `\s`, `\w` and `\b` for ASCII only,
-//! braces that are no repetition, escapes of any punctuation, `\Q…\E`.
+//! braces that are no repetition, escapes of any punctuation, `\Q…\E`. Patterns that only the crate
+//! accepts are refused before.
 
 use std::{fmt::Write as _, iter::Peekable, str::Chars};
 
@@ -12,10 +13,17 @@ use regex::{Regex, RegexBuilder};
 /// size that repetitions of common classes take.
 const MAX_PATTERN_BYTES: usize = 64 << 20;
 
+/// The largest count of a repetition in braces.
+const MAX_REPETITIONS: u32 = 1000;
+/// The letters of escapes, other than those of classes, numbers and quotations.
+const ESCAPES: &str = "AabBdDfnrsStvwWz";
+
 /// Compiles a pattern; the error is Go's message.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
+    refuse(pattern).map_err(|(what, part)| format!("error parsing regexp: {what}: `{part}`"))?;
     let translated = Translation::new(pattern).run();
-    RegexBuilder::new(&translated).size_limit(MAX_PATTERN_BYTES).build().map_err(|_| fault(pattern))
+    let built = RegexBuilder::new(&translated).size_limit(MAX_PATTERN_BYTES).build();
+    built.map_err(|_| format!("error parsing regexp: invalid regexp: `{pattern}`"))
 }
 
 struct Translation<'a> {
@@ -57,7 +65,14 @@ impl<'a> Translation<'a> {
             'b' if !in_class => self.text.push_str(r"(?-u:\b)"),
             'B' if !in_class => self.text.push_str(r"(?-u:\B)"),
             'Q' if !in_class => self.quoted(),
-            'C' if !in_class => self.text.push_str("(?s:.)"),
+            'p' | 'P' | 'x' => {
+                self.text.extend(['\\', character]);
+                if self.rest.peek() == Some(&'{') {
+                    let name = self.rest.by_ref().take_while(|character| *character != '}');
+                    self.text.extend(name);
+                    self.text.push('}');
+                }
+            }
             '0'..='7' if self.is_octal(character) => self.octal(character),
             other if other.is_ascii_alphanumeric() => {
                 self.text.push('\\');
@@ -106,28 +121,12 @@ impl<'a> Translation<'a> {
 
     /// Translates `{`: a repetition, or a literal character.
     fn brace(&mut self) {
-        let mut ahead = self.rest.clone();
-        let mut inside = String::new();
-        let closed = loop {
-            match ahead.next() {
-                Some('}') => break true,
-                Some(character) if character.is_ascii_digit() || character == ',' => {
-                    inside.push(character);
-                }
-                _ => break false,
-            }
-        };
-        let repetition = closed
-            && inside.starts_with(|first: char| first.is_ascii_digit())
-            && inside.matches(',').count() <= 1;
-        if repetition {
-            self.text.push('{');
-            self.text.push_str(&inside);
-            self.text.push('}');
-            self.rest = ahead;
-        } else {
-            self.text.push_str("\\{");
-        }
+        let ahead: String = std::iter::once('{').chain(self.rest.clone()).collect();
+        let Some((inside, _)) = repetition(&ahead) else { return self.text.push_str("\\{") };
+        self.text.push('{');
+        self.text.push_str(inside);
+        self.text.push('}');
+        self.rest.nth(inside.len());
     }
 
     /// Translates a class after its `[`.
@@ -171,62 +170,105 @@ impl<'a> Translation<'a> {
     }
 }
 
-/// Returns Go's message for an invalid pattern, for common mistakes.
-fn fault(pattern: &str) -> String {
-    let text = |what: &str, part: &str| format!("error parsing regexp: {what}: `{part}`");
-    let mut open = 0_i64;
-    let mut last = None;
-    let mut characters = pattern.char_indices();
-    while let Some((at, character)) = characters.next() {
+/// Refuses a pattern that Go refuses, as far as the `regex` crate accepts it or gives no usable
+/// reason. The error is Go's reason, and the part of the pattern.
+fn refuse(pattern: &str) -> Result<(), (&'static str, &str)> {
+    let (mut at, mut open) = (0, 0_usize);
+    // The position of the repetition that has just ended, and whether there is something to repeat.
+    let (mut repeated, mut is_empty): (Option<usize>, bool) = (None, true);
+    while let Some(first) = pattern.get(at..).and_then(|rest| rest.chars().next()) {
         let rest = pattern.get(at..).unwrap_or_default();
-        match character {
-            '\\' => match characters.next() {
-                None => {
-                    return "error parsing regexp: trailing backslash at end of expression: ``"
-                        .to_owned();
-                }
-                Some((_, escaped))
-                    if "deghijklmoruyXYZEFGHIJKLMNORTUV".contains(escaped)
-                        && !"dfnrtvs".contains(escaped) =>
-                {
-                    return text("invalid escape sequence", &format!("\\{escaped}"));
-                }
-                Some(_) => {}
-            },
-            '[' => {
-                let Some(end) = class_end(rest) else { return text("missing closing ]", rest) };
-                characters = pattern_from(pattern, at + end);
+        let part = |length: usize| rest.get(..length).unwrap_or(rest);
+        let braces = repetition(rest).filter(|_| first == '{');
+        let length = match first {
+            '*' | '+' | '?' => 1,
+            '{' => braces.map_or(1, |(inside, _)| inside.len() + 2),
+            '\\' => escape(rest)?,
+            '[' => class_end(rest).ok_or(("missing closing ]", rest))? + 1,
+            '(' => group(rest)?,
+            other => other.len_utf8(),
+        };
+        if matches!(first, '*' | '+' | '?') || braces.is_some() {
+            if braces.is_some_and(|(_, is_small)| !is_small) {
+                return Err(("invalid repeat count", part(length)));
             }
-            '(' => {
-                if let Some(flag) = rest
-                    .strip_prefix("(?")
-                    .and_then(|rest| rest.get(..1))
-                    .filter(|flag| "=!<".contains(*flag))
-                {
-                    return text("invalid or unsupported Perl syntax", &format!("(?{flag}"));
-                }
-                open += 1;
+            let is_lazy = rest.get(length..).is_some_and(|rest| rest.starts_with('?'));
+            let end = at + length + usize::from(is_lazy);
+            if is_empty {
+                let what = "missing argument to repetition operator";
+                return Err((what, part(end - at)));
             }
-            ')' => {
-                open -= 1;
-                if open < 0 {
-                    return text("unexpected )", pattern);
-                }
+            if let Some(nested) = repeated.and_then(|begin| pattern.get(begin..end)) {
+                return Err(("invalid nested repetition operator", nested));
             }
-            '*' | '+' | '?' if matches!(last, None | Some('(' | '|')) => {
-                return text("missing argument to repetition operator", &character.to_string());
-            }
-            '*' | '+' if matches!(last, Some('*' | '+')) => {
-                return text(
-                    "invalid nested repetition operator",
-                    &format!("{}{character}", last.unwrap_or_default()),
-                );
-            }
+            (repeated, at) = (Some(at), end);
+            continue;
+        }
+        let is_flags = first == '(' && part(length).ends_with(')');
+        match first {
+            '(' if !is_flags => open += 1,
+            ')' => open = open.checked_sub(1).ok_or(("unexpected )", pattern))?,
             _ => {}
         }
-        last = Some(character);
+        is_empty = matches!(first, '(' | '|') && (is_empty || !is_flags);
+        (repeated, at) = (None, at + length);
     }
-    if open > 0 { text("missing closing )", pattern) } else { text("invalid regexp", pattern) }
+    if open > 0 { Err(("missing closing )", pattern)) } else { Ok(()) }
+}
+
+/// Returns the inside of the braces of a repetition that the text begins with, and whether its
+/// counts are in order and not too large.
+fn repetition(text: &str) -> Option<(&str, bool)> {
+    let (inside, _) = text.strip_prefix('{')?.split_once('}')?;
+    let (least, most) = inside.split_once(',').unwrap_or((inside, inside));
+    let is_count = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_count(least) || !(most.is_empty() || is_count(most)) {
+        return None;
+    }
+    let count = |text: &str| text.parse().unwrap_or(u32::MAX);
+    let most = if most.is_empty() { count(least) } else { count(most) };
+    Some((inside, count(least) <= most && most <= MAX_REPETITIONS))
+}
+
+/// Returns the length of the escape that the text begins with.
+fn escape(text: &str) -> Result<usize, (&'static str, &str)> {
+    let mut characters = text.chars().skip(1);
+    let Some(escaped) = characters.next() else {
+        return Err(("trailing backslash at end of expression", ""));
+    };
+    let next = characters.next();
+    let length = 1 + escaped.len_utf8();
+    let invalid = || ("invalid escape sequence", text.get(..length).unwrap_or(text));
+    match escaped {
+        'Q' => Ok(text.find("\\E").map_or(text.len(), |end| end + 2)),
+        'p' | 'P' | 'x' if next == Some('{') => {
+            Ok(text.find('}').map(|end| end + 1).ok_or_else(invalid)?)
+        }
+        'p' | 'P' => Ok(length + next.map_or(0, char::len_utf8)),
+        '1'..='7' if !next.is_some_and(|next| matches!(next, '0'..='7')) => Err(invalid()),
+        'x' | '0'..='7' => Ok(length),
+        letter if letter.is_ascii_alphanumeric() && !ESCAPES.contains(letter) => Err(invalid()),
+        other if !other.is_ascii() => Err(invalid()),
+        _ => Ok(length),
+    }
+}
+
+/// Returns the length of the beginning of a group that the text begins with; of all of it if it
+/// sets flags only.
+fn group(text: &str) -> Result<usize, (&'static str, &str)> {
+    let Some(inside) = text.strip_prefix("(?") else { return Ok(1) };
+    let flags = inside.trim_start_matches(['i', 'm', 's', 'U', '-']);
+    let length = text.len() - flags.len();
+    let is_named = inside.starts_with("P<")
+        || (inside.starts_with('<') && !inside.starts_with("<=") && !inside.starts_with("<!"));
+    match flags.chars().next() {
+        Some(':' | ')') => Ok(length + 1),
+        _ if is_named => Ok(text.find('>').map_or(text.len(), |end| end + 1)),
+        other => {
+            let end = length + other.map_or(0, char::len_utf8);
+            Err(("invalid or unsupported Perl syntax", text.get(..end).unwrap_or(text)))
+        }
+    }
 }
 
 /// Returns the offset at which the class ends that the text begins with.
@@ -238,10 +280,4 @@ fn class_end(text: &str) -> Option<usize> {
         escaped = character == '\\' && !escaped;
         end.then_some(at)
     })
-}
-
-fn pattern_from(pattern: &str, at: usize) -> std::str::CharIndices<'_> {
-    let mut characters = pattern.char_indices();
-    while characters.offset() <= at && characters.next().is_some() {}
-    characters
 }

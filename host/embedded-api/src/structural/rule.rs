@@ -3,7 +3,7 @@
 mod parse;
 mod path;
 
-pub(super) use parse::{parse, parse_plain};
+pub(super) use parse::{MERGE, PAIRS, parse, parse_plain};
 pub(super) use path::{PathStep, path_steps};
 
 use kube_cel::cel::{Context, ExecutionError, Value as Cel, parser::Expression};

@@ -342,7 +342,7 @@ fn floats_without_fraction_are_integers() {
 }
 
 #[test]
-fn patterns_are_read_as_go_reads_them() {
+fn patterns_match_and_are_refused_as_in_go() {
     let cases = [
         (
             r"^([a-zA-Z0-9][a-zA-Z0-9-_]*\.)*[a-zA-Z0-9]*[a-zA-Z0-9-_]*[[a-zA-Z0-9]+$",
@@ -367,6 +367,9 @@ fn patterns_are_read_as_go_reads_them() {
         (r"^[&&]$", "&", true),
         (r"^\Qa.b\E$", "axb", false),
         (r"^\<\_$", "<_", true),
+        (r"^\p{L}\pN[\p{Greek}]$", "ä1α", true),
+        (r"^\x{41}\x42(?i)c(?P<name>d)(?:e)??$", "ABCd", true),
+        (r"^a{2,3}?{$", "aa{", true),
     ];
     for (pattern, text, expected) in cases {
         assert_eq!(compile_pattern(pattern).unwrap().is_match(text), expected, "{pattern} {text}");
@@ -378,6 +381,12 @@ fn patterns_are_read_as_go_reads_them() {
         ("*a", "error parsing regexp: missing argument to repetition operator: `*`"),
         ("a\\", "error parsing regexp: trailing backslash at end of expression: ``"),
         ("(?=a)", "error parsing regexp: invalid or unsupported Perl syntax: `(?=`"),
+        ("a++", "error parsing regexp: invalid nested repetition operator: `++`"),
+        ("a*?{2}", "error parsing regexp: invalid nested repetition operator: `*?{2}`"),
+        ("a{1001}", "error parsing regexp: invalid repeat count: `{1001}`"),
+        ("a|?", "error parsing regexp: missing argument to repetition operator: `?`"),
+        (r"\C", r"error parsing regexp: invalid escape sequence: `\C`"),
+        (r"\1", r"error parsing regexp: invalid escape sequence: `\1`"),
     ];
     for (pattern, text) in cases {
         assert_eq!(compile_pattern(pattern).unwrap_err(), text);
@@ -528,6 +537,8 @@ fn rules_see_values_as_the_schema_says() {
     };
     let port = json!({"x-kubernetes-int-or-string": true});
     let time = json!({"type": "string", "format": "date-time"});
+    let texts = || json!({"type": "array", "items": {"type": "string"}});
+    let numbers = || json!({"type": "object", "additionalProperties": {"type": "integer"}});
     let names = json!({"type": "object", "properties": {"namespace": {"type": "string"}, "a-b": {"type": "string"}, "x.y/z": {"type": "string"}}});
     let cases = [
         (port.clone(), "type(self) == int ? self > 0 : self.matches('^[0-9]+%$')", json!(5), true),
@@ -561,24 +572,21 @@ fn rules_see_values_as_the_schema_says() {
         ),
         (names.clone(), "self.x__dot__y__slash__z == 'z'", json!({"x.y/z": "z"}), true),
         (names, "self.?a__dash__b.orValue('none') == 'none'", json!({}), true),
+        (numbers(), "self.all(k, self[k] > 0)", json!({"a.b": 1, "if": 0}), false),
+        (texts(), "self.exists_one(x, x.lowerAscii() == 'a')", json!(["A", "b"]), true),
+        (texts(), "self.all(i, v, i == 0 || v != 'a')", json!(["a", "b"]), true),
+        (texts(), "self.all(i, v, i == 0 || v != 'a')", json!(["b", "a"]), false),
+        (texts(), "self.existsOne(i, v, v == 'a')", json!(["a", "a"]), false),
+        (texts(), "self.transformList(i, v, i > 0, v + 'x') == ['bx']", json!(["a", "b"]), true),
+        (numbers(), "self.exists(k, v, k == 'a' && v == 1)", json!({"a": 1, "b": 2}), true),
+        (numbers(), "self.transformMap(k, v, v + 1)['a'] == 2", json!({"a": 1}), true),
         (
-            json!({"type": "object", "additionalProperties": {"type": "integer"}}),
-            "self.all(k, self[k] > 0)",
-            json!({"a.b": 1, "if": 0}),
-            false,
-        ),
-        (
-            json!({"type": "array", "items": {"type": "string"}}),
-            "self.exists_one(x, x.lowerAscii() == 'a')",
-            json!(["A", "b"]),
+            numbers(),
+            "self.transformMapEntry(k, v, v > 1, {'x': k})['x'] == 'b'",
+            json!({"a": 1, "b": 2}),
             true,
         ),
-        (
-            json!({"type": "array", "items": {"type": "string"}}),
-            "self.isSorted() && self.join(',') == 'a,b'",
-            json!(["a", "b"]),
-            true,
-        ),
+        (texts(), "self.isSorted() && self.join(',') == 'a,b'", json!(["a", "b"]), true),
         (
             json!({"type": "string"}),
             "isURL(self) && url(self).getHost() == 'a.b'",

@@ -11,16 +11,8 @@ pub(super) enum Kind<'a> {
     Dyn,
     /// The type after a reported error; its consequences are not reported.
     Faulty,
-    Null,
-    Bool,
-    Int,
-    Uint,
-    Double,
-    Text,
-    Bytes,
-    Timestamp,
-    Duration,
-    Type,
+    /// A type without parameters: a scalar, or one of a library.
+    Named(&'static str),
     List(Box<Kind<'a>>),
     Map(Box<Kind<'a>>, Box<Kind<'a>>),
     Optional(Box<Kind<'a>>),
@@ -29,8 +21,6 @@ pub(super) enum Kind<'a> {
     Object(Shape<'a>),
     /// The metadata of a resource, of which only the name is visible.
     Metadata,
-    /// A type of a library.
-    Opaque(&'static str),
     /// Any type, in signatures: the same type for the same letter.
     Any(char),
 }
@@ -45,6 +35,17 @@ pub(super) struct Shape<'a> {
 // === impl Kind ===
 
 impl<'a> Kind<'a> {
+    pub(super) const NULL: Self = Self::Named("null");
+    pub(super) const BOOL: Self = Self::Named("bool");
+    pub(super) const INT: Self = Self::Named("int");
+    pub(super) const DOUBLE: Self = Self::Named("double");
+    pub(super) const UINT: Self = Self::Named("uint");
+    pub(super) const TEXT: Self = Self::Named("string");
+    pub(super) const BYTES: Self = Self::Named("bytes");
+    pub(super) const TIMESTAMP: Self = Self::Named("timestamp");
+    pub(super) const DURATION: Self = Self::Named("duration");
+    pub(super) const TYPE: Self = Self::Named("type");
+
     /// Returns the type of values of a schema; `None` for those that are invisible to rules.
     pub(super) fn of(node: &'a Node, resource: bool) -> Option<Self> {
         if node.int_or_string
@@ -59,23 +60,23 @@ impl<'a> Kind<'a> {
             }
             Type::Object => match &node.additional {
                 Additional::Values(values) => {
-                    Self::Map(Box::new(Self::Text), Box::new(Self::of(values, false)?))
+                    Self::Map(Box::new(Self::TEXT), Box::new(Self::of(values, false)?))
                 }
                 _ => Self::Object(Shape { node, resource: resource || node.embedded }),
             },
             Type::String => Self::of_text(&node.limits),
-            Type::Integer => Self::Int,
-            Type::Number => Self::Double,
-            Type::Boolean => Self::Bool,
+            Type::Integer => Self::INT,
+            Type::Number => Self::DOUBLE,
+            Type::Boolean => Self::BOOL,
         })
     }
 
     fn of_text(limits: &Limits) -> Self {
         match limits.format.as_deref() {
-            Some("byte") => Self::Bytes,
-            Some("duration") => Self::Duration,
-            Some("date" | "date-time" | "datetime") => Self::Timestamp,
-            _ => Self::Text,
+            Some("byte") => Self::BYTES,
+            Some("duration") => Self::DURATION,
+            Some("date" | "date-time" | "datetime") => Self::TIMESTAMP,
+            _ => Self::TEXT,
         }
     }
 
@@ -85,16 +86,14 @@ impl<'a> Kind<'a> {
     }
 
     fn can_be_null(&self) -> bool {
-        matches!(
-            self,
-            Self::Null
-                | Self::Object(_)
-                | Self::Metadata
-                | Self::Opaque(_)
-                | Self::Timestamp
-                | Self::Duration
-                | Self::Optional(_)
-        )
+        match self {
+            // Those of libraries have a name with a dot.
+            Self::Named(name) => {
+                matches!(*name, "null" | "timestamp" | "duration") || name.contains('.')
+            }
+            Self::Object(_) | Self::Metadata | Self::Optional(_) => true,
+            _ => false,
+        }
     }
 }
 
@@ -111,18 +110,8 @@ impl fmt::Display for Kind<'_> {
             Self::Map(key, value) => write!(f, "map({key}, {value})"),
             Self::Optional(inner) => write!(f, "optional_type({inner})"),
             Self::Any(letter) => write!(f, "{letter}"),
-            Self::Opaque(name) => f.write_str(name),
+            Self::Named(name) => f.write_str(name),
             Self::Dyn | Self::Faulty => f.write_str("dyn"),
-            Self::Null => f.write_str("null"),
-            Self::Bool => f.write_str("bool"),
-            Self::Int => f.write_str("int"),
-            Self::Uint => f.write_str("uint"),
-            Self::Double => f.write_str("double"),
-            Self::Text => f.write_str("string"),
-            Self::Bytes => f.write_str("bytes"),
-            Self::Timestamp => f.write_str("timestamp"),
-            Self::Duration => f.write_str("duration"),
-            Self::Type => f.write_str("type"),
             Self::Object(_) | Self::Metadata => f.write_str("object"),
         }
     }
@@ -135,7 +124,7 @@ impl<'a> Shape<'a> {
     pub(super) fn field(self, name: &str) -> Option<Kind<'a>> {
         let is_meta = self.resource && META_FIELDS.contains(&name);
         if is_meta {
-            return Some(if name == "metadata" { Kind::Metadata } else { Kind::Text });
+            return Some(if name == "metadata" { Kind::Metadata } else { Kind::TEXT });
         }
         let (_, node) = self
             .node
@@ -156,7 +145,7 @@ pub(super) fn join<'a>(one: &Kind<'a>, other: &Kind<'a>) -> Option<Kind<'a>> {
         });
     }
     match (one, other) {
-        (Kind::Null, kind) | (kind, Kind::Null) if kind.can_be_null() => Some(kind.clone()),
+        (&Kind::NULL, kind) | (kind, &Kind::NULL) if kind.can_be_null() => Some(kind.clone()),
         (Kind::List(one), Kind::List(other)) => Some(Kind::List(Box::new(join(one, other)?))),
         (Kind::Map(key, value), Kind::Map(other_key, other_value)) => {
             Some(Kind::Map(Box::new(join(key, other_key)?), Box::new(join(value, other_value)?)))

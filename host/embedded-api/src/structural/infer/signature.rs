@@ -4,11 +4,11 @@ use std::{collections::HashMap, sync::LazyLock};
 
 use super::kind::{Kind, join};
 
-/// The overloads, one on each line: the name, the target with a dot if it is a method, the
+/// The overloads, those with the same types on one line: the names, the target with a dot if it is a method, the
 /// arguments, the result. `A` and `B` are any types.
 const SIGNATURES: &str = include_str!("signatures.txt");
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Signature {
     target: Option<Kind<'static>>,
     arguments: Vec<Kind<'static>>,
@@ -20,14 +20,16 @@ struct Signature {
 static TABLE: LazyLock<HashMap<&'static str, Vec<Signature>>> = LazyLock::new(|| {
     let mut table: HashMap<&'static str, Vec<Signature>> = HashMap::new();
     for line in SIGNATURES.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let (name, signature) = parse(line).expect("the table is written here, and tested");
-        table.entry(name).or_default().push(signature);
+        let (names, signature) = parse(line).expect("the table is written here, and tested");
+        for name in names.split(',') {
+            table.entry(name).or_default().push(signature.clone());
+        }
     }
     table
 });
 
 fn parse(line: &'static str) -> Option<(&'static str, Signature)> {
-    let (name, rest) = line.split_once(' ')?;
+    let (names, rest) = line.split_once(' ')?;
     let (taken, result) = rest.rsplit_once(" -> ")?;
     let (target, arguments) = match taken.split_once(".(") {
         Some((target, arguments)) => (Some(kind(target)?), arguments),
@@ -39,7 +41,7 @@ fn parse(line: &'static str) -> Option<(&'static str, Signature)> {
         .into_iter()
         .map(kind)
         .collect::<Option<Vec<_>>>()?;
-    Some((name, Signature { target, arguments, result: kind(result)?, repeats }))
+    Some((names, Signature { target, arguments, result: kind(result)?, repeats }))
 }
 
 /// Splits at the commas that are not inside of parentheses.
@@ -74,20 +76,9 @@ fn kind(text: &'static str) -> Option<Kind<'static>> {
     }
     Some(match text {
         "dyn" => Kind::Dyn,
-        "null" => Kind::Null,
-        "bool" => Kind::Bool,
-        "int" => Kind::Int,
-        "uint" => Kind::Uint,
-        "double" => Kind::Double,
-        "string" => Kind::Text,
-        "bytes" => Kind::Bytes,
-        "timestamp" => Kind::Timestamp,
-        "duration" => Kind::Duration,
-        "type" => Kind::Type,
         "A" => Kind::Any('A'),
         "B" => Kind::Any('B'),
-        opaque if opaque.contains('.') => Kind::Opaque(opaque),
-        _ => return None,
+        name => Kind::Named(name),
     })
 }
 

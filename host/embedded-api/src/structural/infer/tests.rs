@@ -16,7 +16,7 @@ fn of(source: &str, wanted: Wanted) -> Option<String> {
 }
 
 #[test]
-fn what_can_be_evaluated_is_fine() {
+fn expressions_that_can_be_evaluated_have_no_error() {
     for source in [
         "self.i > 1 && self.s == 'a' || !self.b",
         "self.l.all(x, x.startsWith('a')) && self.l.exists_one(x, x == 'b') && self.l.map(x, size(x)).sum() > 3",
@@ -33,6 +33,9 @@ fn what_can_be_evaluated_is_fine() {
         "((has(self.o)?1:0)+(has(self.l)?1:0)+((has(self.b)&&self.b==true)?1:0))==1",
         "self.l == oldSelf.value().l && quantity(self.s).isLessThan(quantity('1Gi'))",
         "!format.dns1123Label().validate(self.s).hasValue()",
+        "self.l.all(i, v, i == 0 || v != 'a') && self.m.exists(k, v, k == 'a' && v > 1)",
+        "self.l.transformList(i, v, i > 0, v + 'x').size() < 3 && self.l.existsOne(i, v, v == 'a')",
+        "self.m.transformMap(k, v, v + 1)['a'] == 2 && self.m.transformMapEntry(k, v, {k: v}).size() == 1",
     ] {
         assert_eq!(of(source, Wanted::Bool), None, "{source}");
     }
@@ -40,7 +43,8 @@ fn what_can_be_evaluated_is_fine() {
 }
 
 #[test]
-fn what_cannot_be_evaluated_is_told_with_its_place() {
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
+fn an_expression_that_cannot_be_evaluated_is_refused_with_its_place() {
     let cases = [
         (
             "self.y > 1",
@@ -94,6 +98,14 @@ fn what_cannot_be_evaluated_is_told_with_its_place() {
         (
             "self.t < timestamp('now')",
             "compilation failed: ERROR: <input>:1:20: invalid timestamp argument\n | self.t < timestamp('now')\n | ...................^",
+        ),
+        (
+            "self.l == self.l.distinct()",
+            "compilation failed: ERROR: <input>:1:26: undeclared reference to 'distinct' (in container '')\n | self.l == self.l.distinct()\n | .........................^",
+        ),
+        (
+            "self.m.all(k, v, v == k)",
+            "compilation failed: ERROR: <input>:1:20: found no matching overload for '_==_' applied to '(int, string)'\n | self.m.all(k, v, v == k)\n | ...................^",
         ),
         ("self.i", "cel expression must evaluate to a bool"),
         ("self.p", "cel expression must evaluate to a bool"),
