@@ -18,7 +18,7 @@ use tokio::{
 use self::{
     claim::Stake,
     modules::{LastRead, Origins},
-    swap::{LastVersion, Refused, Served},
+    swap::{Refused, Served},
 };
 use super::{
     OperatorState,
@@ -64,7 +64,8 @@ pub(super) struct Controller {
     stake: Option<Stake>,
     newest: latest::Receiver<Newest>,
     running: Option<Running>,
-    last_version: LastVersion,
+    /// The end of the patience for the version that ran last; `None` before its first attempt.
+    last_version_until: Option<Instant>,
     /// The version that was rolled back, if any.
     refused: Option<Refused>,
     /// The end of the running version's probation; `None` if it is not on probation, or not called
@@ -173,7 +174,7 @@ impl Controller {
             stake: None,
             newest,
             running: None,
-            last_version: LastVersion::Due,
+            last_version_until: None,
             refused: None,
             proven_at: None,
             read: None,
@@ -320,7 +321,7 @@ impl Controller {
         let passes = fault.as_ref().is_some_and(|fault| fault.passes);
         self.attempts = if passes { self.attempts.saturating_add(1) } else { 0 };
         self.again = passes.then(|| Instant::now() + wait_after(self.attempts));
-        if let (LastVersion::Until(until), Some(_)) = (self.last_version, &fault) {
+        if let Some(until) = self.waits_for_last_version() {
             self.again = Some(self.again.map_or(until, |again| again.min(until)));
         }
         self.record(fault);
@@ -336,7 +337,7 @@ impl Controller {
             None => Phase::AtWork,
             Some(fault) if fault.is_pulling() => Phase::Pulling,
             // The version of the spec is not tried yet.
-            Some(_) if matches!(self.last_version, LastVersion::Until(_)) => Phase::Pulling,
+            Some(_) if self.waits_for_last_version().is_some() => Phase::Pulling,
             Some(_) => Phase::Faulty,
         };
         self.shared.progress.set(&self.name, phase);

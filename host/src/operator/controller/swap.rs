@@ -4,8 +4,8 @@
 //! *Guarantee.* A running version is replaced only by one that passed its checks, and is restored
 //! if more than half of the calls of the new one break in its first minute. A version that was
 //! rolled back is not tried again until the spec or the module changes. A new process, which does
-//! not know what was refused, runs the version that ran last, if that came from a registry and can
-//! be loaded, and then tries the other again.
+//! not know of refusals, takes the version that ran last, if that came from a registry and can be
+//! loaded, as the former version of its first swap.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -31,19 +31,8 @@ use crate::{
 };
 
 /// The time in which a new process tries to run the version that ran last, before it loads that of
-/// the spec without it.
+/// the spec without it. It counts from the first attempt.
 const LAST_VERSION_PATIENCE: Duration = Duration::from_mins(2);
-
-/// The version that ran last, as far as a new process runs it before that of the spec.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum LastVersion {
-    /// No attempt was made.
-    Due,
-    /// Attempts are made until then.
-    Until(Instant),
-    /// No more attempts are made: the version runs, cannot be loaded, or is that of the spec.
-    Settled,
-}
 
 /// A loaded version that can be swapped in, and again to restore it.
 #[derive(Debug, Clone)]
@@ -65,60 +54,45 @@ pub(super) struct Refused {
 }
 
 impl Controller {
-    /// Runs the version that the spec asks for. A new process first runs the one that ran last, so
-    /// that it goes on if the version of the spec cannot be loaded, or is rolled back.
+    /// Runs the version that the spec asks for. While nothing runs, the version that ran last, by
+    /// the status, runs first: it is the former version of the first swap.
+    ///
+    /// It has [`LAST_VERSION_PATIENCE`] for faults that may end; then only the version of the spec
+    /// is loaded.
     pub(super) async fn put_to_work(
         &mut self,
         newest: &Processor,
         removal: Option<Removal>,
     ) -> Result<(), Fault> {
-        let runs_last = self.run_last_version(newest, removal).await?;
-        if runs_last && removal.is_some() {
-            // What has worked cleans up, and nothing takes its place untried.
-            return Ok(());
+        if let Some(last) = self.last_version(newest) {
+            match self.run_version(newest, &last, removal).await {
+                // The version that has worked cleans up, and none takes its place untried.
+                Ok(()) if removal.is_some() => return Ok(()),
+                Ok(()) => {
+                    tracing::info!(processor = %self.name, "the version that ran last runs again");
+                }
+                Err(fault) if fault.is_superseded() => return Err(fault),
+                Err(fault) if fault.may_end() => return Err(fault.of_last_version()),
+                Err(fault) => {
+                    self.last_version_until = Some(Instant::now());
+                    tracing::warn!(processor = %self.name, reason = fault.reason, why = fault.message, "the version that ran last is not run");
+                }
+            }
         }
         self.run_version(newest, &newest.spec, removal).await
     }
 
-    /// Runs the version of the last status, if this process has not done so and the spec names
-    /// other artifacts. Returns whether it runs now: false if there is none, or if it cannot be
-    /// loaded. Fails if it may still be loaded within [`LAST_VERSION_PATIENCE`].
-    async fn run_last_version(
-        &mut self,
-        newest: &Processor,
-        removal: Option<Removal>,
-    ) -> Result<bool, Fault> {
-        if matches!(self.last_version, LastVersion::Settled) {
-            return Ok(false);
-        }
-        let mut runs = false;
-        if let Some(last) = spec_of_last_version(&newest.spec, &self.last_status) {
-            if let Err(fault) = self.check_account(&self.account(newest)).await {
-                self.last_version = LastVersion::Due;
-                return Err(fault);
-            }
-            // The time counts from the first attempt with this account.
-            let until = match self.last_version {
-                LastVersion::Until(until) => until,
-                _ => Instant::now() + LAST_VERSION_PATIENCE,
-            };
-            self.last_version = LastVersion::Until(until);
-            match self.run_version(newest, &last, removal).await {
-                Ok(()) => {
-                    tracing::info!(processor = %self.name, "the version that ran last runs again");
-                    runs = true;
-                }
-                Err(fault) if fault.is_superseded() => return Err(fault),
-                Err(fault) if fault.may_end() && Instant::now() < until => {
-                    return Err(fault.of_last_version());
-                }
-                Err(fault) => {
-                    tracing::warn!(processor = %self.name, reason = fault.reason, why = fault.message, "the version that ran last is not run again");
-                }
-            }
-        }
-        self.last_version = LastVersion::Settled;
-        Ok(runs)
+    /// Returns the spec with the artifacts that ran last, if these are others and are to run first.
+    fn last_version(&mut self, newest: &Processor) -> Option<ProcessorSpec> {
+        let last = spec_of_last_version(&newest.spec, &self.last_status)?;
+        self.last_version_until.get_or_insert(Instant::now() + LAST_VERSION_PATIENCE);
+        self.waits_for_last_version().map(|_| last)
+    }
+
+    /// Returns the time until which the version that ran last is waited for; `None` if a version
+    /// runs, or the time is over.
+    pub(super) fn waits_for_last_version(&self) -> Option<Instant> {
+        self.last_version_until.filter(|until| self.running.is_none() && *until > Instant::now())
     }
 
     /// Loads the version of a spec and swaps it in, unless it runs already.
