@@ -1,5 +1,5 @@
-//! The guides: README.md, and those of deploy, guests and tests. Each command in them is run, or
-//! known to be run elsewhere; their tables of options, reasons and log lines match the code.
+//! The guides: README.md, and those of deploy, guests and tests. Their commands for a developer's
+//! machine are run; their tables of options, metrics and reasons match the code.
 
 mod commands;
 mod reference;

@@ -1,7 +1,6 @@
-//! The commands of the guides.
+//! Commands of the guides, run as they stand there.
 
 use std::{
-    collections::BTreeSet,
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
@@ -10,9 +9,8 @@ use std::{
     time::Duration,
 };
 
-use Run::{By, Dev, Here, In, InRegistry, Like, New, Not};
+use Run::{Dev, Here, In, InRegistry, New};
 use mortise_tests::{guest, tool};
-use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{GUIDES, mortise, read, root};
@@ -28,14 +26,6 @@ const RELEASE: &str = "target/wasm32-wasip2/release/";
 const ISTIO: &str = "guests/istio-installation";
 /// The registry in commands.
 const REGISTRY: &str = "registry.example.com";
-/// The scripts that run commands. A test or a workflow runs each of them: the file, and its text.
-const SCRIPTS: &[(&str, &str, &str)] = &[
-    (".ci/run", ".github/workflows/ci.yml", "- run: .ci/run\n"),
-    ("tests/whole-run", "tests/it/cluster/whole_run.rs", "run(\"whole-run\", "),
-    ("tests/whole-run-registry", "tests/it/cluster/whole_run.rs", "run(\"whole-run-registry\", "),
-    ("tests/whole-run.sh", "tests/whole-run", "\n. tests/whole-run.sh\n"),
-    ("tests/whole-run.sh", "tests/whole-run-registry", "\n. tests/whole-run.sh\n"),
-];
 
 /// The way in which a command is run.
 #[derive(Debug, PartialEq)]
@@ -52,26 +42,15 @@ enum Run {
     /// A test of this module runs kubectl while `mortise dev` runs this guest, in the order of the
     /// table.
     In(&'static str),
-    /// This script or workflow runs it, word for word.
-    By(&'static str),
-    /// It is run with other paths or by its parts: these files hold these texts. One of the files
-    /// is a test, a workflow, or one of the scripts.
-    Like(&'static [(&'static str, &'static str)]),
-    /// Nothing runs it, for this reason.
-    Not(&'static str),
 }
 
-/// Every command of the guides that is in no block with a comment above it, which names what runs
-/// the block.
+/// The commands that are run.
 const COMMANDS: &[(&str, Run)] = &[
     // README.md
     ("cargo run -- dev guests/api-rule", Dev),
-    ("cargo test --workspace", By(".ci/run")),
-    ("export KUBECONFIG=…", Not("tests of this module set the variable")),
     ("kubectl get apirules,virtualservices -A", In("guests/api-rule")),
     ("kubectl delete virtualservices -n shop --all", In("guests/api-rule")),
     ("kubectl edit apirule orders -n shop", In("guests/api-rule")),
-    ("cargo install --path host/cli", Not("it installs into the user's home")),
     ("mortise new greeter", New),
     ("mortise dev greeter", New),
     ("mortise test guests/secret-copy", Here),
@@ -80,18 +59,8 @@ const COMMANDS: &[(&str, Run)] = &[
         Here,
     ),
     // deploy/README.md
-    (
-        "docker build -f deploy/Dockerfile -t mortise:0.1.0 .",
-        Not("no container engine where the tests run"),
-    ),
     ("kubectl apply --server-side -f guests/api-rule/examples", In("guests/api-rule")),
     ("kubectl get apirules,virtualservices -n shop", In("guests/api-rule")),
-    ("cargo install --locked cargo-deny@0.18.3", By(".github/workflows/ci.yml")),
-    (".ci/advisories", By(".github/workflows/ci.yml")),
-    (
-        "docker buildx imagetools inspect rust:1.95.0-slim-bookworm --format '{{.Manifest.Digest}}'",
-        Not("no registry where the tests run"),
-    ),
     ("mortise push guests/api-rule registry.example.com/team/api-rule:2.3.0", InRegistry),
     ("mortise sign registry.example.com/team/api-rule:2.3.0 --key cosign.key", InRegistry),
     ("mortise verify registry.example.com/team/api-rule:2.3.0 --key cosign.pub", InRegistry),
@@ -99,52 +68,11 @@ const COMMANDS: &[(&str, Run)] = &[
         "mortise diff registry.example.com/team/api-rule:2.3.0 registry.example.com/team/api-rule:2.4.0",
         InRegistry,
     ),
-    (
-        "deploy/release target/release-0.1.0",
-        Like(&[
-            ("tests/it/chart/release.rs", r#"exec deploy/release \"$@\""#),
-            ("tests/it/chart/release.rs", r#"succeeded(&bench.release("release", "022", &[]))"#),
-        ]),
-    ),
-    (
-        "deploy/publish target/release-0.1.0 registry.example.com/team cosign.key",
-        Like(&[
-            ("tests/it/chart/release.rs", r#"Command::new("deploy/publish")"#),
-            ("tests/it/chart/release.rs", "release.to_str().unwrap(), &registry, KEY]"),
-        ]),
-    ),
-    (
-        "kubectl scale deployment api-gateway-controller-manager -n kyma-system --replicas=1",
-        Not("the operator cannot be had here"),
-    ),
     // guests/README.md
     ("mortise push guests/secret-copy registry.example.com/team/secret-copy:1.0.0", InRegistry),
     ("mortise sign registry.example.com/team/secret-copy:1.0.0 --key cosign.key", InRegistry),
     ("mortise diff registry.example.com/team/secret-copy:1.0.0 guests/secret-copy", InRegistry),
     ("mortise inspect registry.example.com/team/secret-copy:1.0.0", InRegistry),
-    (
-        "mortise new greeter-python --language python",
-        Like(&[(
-            "tests/it/languages.rs",
-            r#"&["new", name, "--kind", kind, "--language", word], folder"#,
-        )]),
-    ),
-    (
-        "mortise test greeter-python",
-        Like(&[("tests/it/languages.rs", r#"&["test", name], folder.path()"#)]),
-    ),
-    (
-        "mortise new greeter-typescript --language typescript",
-        Like(&[(
-            "tests/it/languages.rs",
-            r#"&["new", name, "--kind", kind, "--language", word], folder"#,
-        )]),
-    ),
-    (
-        "mortise test greeter-typescript",
-        Like(&[("tests/it/languages.rs", r#"&["test", name], folder.path()"#)]),
-    ),
-    ("cargo istio-client guests/istio-client/1.31", By("tests/whole-run-registry")),
     ("kubectl get apirules.v1beta1.gateway.kyma-project.io -A", In("guests/api-rule")),
     ("mortise dev guests/secret-copy --plain", Dev),
     ("kubectl label namespace shop team-", In("guests/secret-copy")),
@@ -177,167 +105,12 @@ const COMMANDS: &[(&str, Run)] = &[
         "mortise bench target/wasm32-wasip2/release/secret_copy.wasm --crds crds/copy.mortise.dev --objects guests/secret-copy/examples",
         Here,
     ),
-    // tests/README.md
-    ("cargo unit", By(".github/workflows/ci.yml")),
-    (
-        "cargo guests",
-        Like(&[
-            (".cargo/config.toml", "guests = \"test -p mortise-tests guests::\"\n"),
-            ("tests/it/main.rs", "\nmod guests;\n"),
-            (".ci/run", "\ncargo test --workspace\n"),
-        ]),
-    ),
-    ("cargo lint", By(".ci/run")),
-    (".ci/run", By(".github/workflows/ci.yml")),
-    (
-        "cargo crds",
-        Like(&[
-            (".cargo/config.toml", "crds = \"run -p mortise-tests --bin crds\"\n"),
-            ("tests/src/bin/crds.rs", "mortise_tests::crds::write()"),
-            ("tests/src/crds.rs", "[(folder(), files()?), (deploy(), charts()?)]"),
-            ("tests/src/crds.rs", "found == files().unwrap()"),
-            (".ci/run", "\ncargo test --workspace\n"),
-        ]),
-    ),
-    (
-        "cargo chart",
-        Like(&[
-            (".cargo/config.toml", "chart = \"run -p mortise-tests --bin chart\"\n"),
-            ("tests/src/bin/chart.rs", "mortise_tests::helm::write()"),
-            ("tests/src/helm.rs", "let text = rendered()?"),
-            ("tests/it/chart.rs", "helm::rendered()"),
-        ]),
-    ),
-    ("cargo test -p mortise-tests --test it -- --ignored", Not("it takes many minutes")),
-    ("cargo test -p mortise --test commands -- --ignored much_code", Not("it takes many minutes")),
-    (
-        "cargo test --profile bench -p mortise-tests --test it -- --ignored hostile::",
-        Not("it takes many minutes"),
-    ),
-    (
-        "tests/whole-run",
-        Like(&[
-            ("tests/it/cluster/whole_run.rs", r#"run("whole-run", "#),
-            ("tests/it/cluster/whole_run.rs", "Command::new(path).status()"),
-        ]),
-    ),
-    (
-        "tests/whole-run-registry",
-        Like(&[
-            ("tests/it/cluster/whole_run.rs", r#"run("whole-run-registry", "#),
-            ("tests/it/cluster/whole_run.rs", "Command::new(path).status()"),
-        ]),
-    ),
-    (
-        "cargo test -p mortise-tests --test it -- --nocapture cluster::istio::life",
-        Like(&[
-            (".ci/run", "\ncargo test --workspace\n"),
-            ("tests/it/cluster/istio.rs", "\nmod life;\n"),
-        ]),
-    ),
-    (
-        "cargo test -p mortise-tests --test it -- --ignored --nocapture cluster::istio",
-        Not("it takes half an hour"),
-    ),
-    (
-        "(cd tests/cluster && go build -o ../../target/cluster .)",
-        Like(&[("tests/whole-run.sh", "(cd tests/cluster && go build -o \"$work/cluster\" .)")]),
-    ),
-    (
-        "target/cluster up \"$PWD/target/plane\"",
-        Like(&[("tests/whole-run.sh", "\"$work/cluster\" up --parent $$ \"$plane\"")]),
-    ),
-    (
-        "export KUBECONFIG=\"$PWD/target/plane/kubeconfig\"",
-        Like(&[("tests/whole-run.sh", "export KUBECONFIG=$plane/kubeconfig")]),
-    ),
-    (
-        "target/cluster crds istio | kubectl apply --server-side -f -",
-        Like(&[
-            ("tests/whole-run", "\"$work/cluster\" crds istio | apply -f -"),
-            ("tests/whole-run.sh", "apply() { kubectl apply --server-side \"$@\""),
-        ]),
-    ),
-    ("target/cluster help", Not("it prints what it can do")),
-    (
-        "target/cluster down \"$PWD/target/plane\"",
-        Like(&[("tests/whole-run.sh", "\"$work/cluster\" down \"$plane\"")]),
-    ),
-    ("cargo bench -p mortise-tests", Not("it takes half an hour")),
-    ("cargo bench -p mortise-tests -- api rules", Not("it takes many minutes")),
-    ("cargo bench --profile release -p mortise-tests", Not("it takes half an hour")),
 ];
-
-/// A command of a guide, and the block that it is in if there is a comment above the block.
-#[derive(Debug)]
-struct Line {
-    guide: &'static str,
-    command: String,
-    block: Option<Block>,
-}
-
-/// A block of commands below the comment `<!-- RUNNER: NAME -->`. The runner is a script, or a
-/// module of these tests.
-#[derive(Debug, Clone)]
-struct Block {
-    runner: String,
-    name: String,
-}
 
 /// A running `mortise dev`. Interrupted on drop, by its own process id.
 struct Session {
     child: Child,
     kubeconfig: String,
-}
-
-/// Returns the commands of all guides: the lines of `sh` blocks, and those of `text` blocks after
-/// `$ `.
-fn lines() -> Vec<Line> {
-    GUIDES.into_iter().flat_map(lines_of).collect()
-}
-
-fn lines_of(guide: &'static str) -> Vec<Line> {
-    let (mut fence, mut mark, mut found) = (None, None, Vec::new());
-    for line in read(guide).lines() {
-        match fence {
-            None if line.starts_with("```") => {
-                fence = Some(line.trim_start_matches('`').to_owned());
-            }
-            None => mark = block_of(line),
-            Some(_) if line == "```" => fence = None,
-            Some(ref kind) => {
-                let command = match kind.as_str() {
-                    "sh" => Some(line),
-                    _ => line.strip_prefix("$ "),
-                };
-                let command = command.and_then(|line| line.split("  #").next()).map(str::trim);
-                if let Some(command) = command.filter(|command| !command.is_empty()) {
-                    found.push(Line { guide, command: command.to_owned(), block: mark.clone() });
-                }
-            }
-        }
-    }
-    found
-}
-
-/// Returns the block below a comment, if the comment names one.
-fn block_of(comment: &str) -> Option<Block> {
-    let text = comment.strip_prefix("<!-- ")?.strip_suffix(" -->")?;
-    let (runner, name) = text.split_once(": ")?;
-    Some(Block { runner: runner.to_owned(), name: name.to_owned() })
-}
-
-/// Returns whether a file is a test or a workflow, or a script that one of them runs.
-fn is_run(file: &str) -> bool {
-    let is_script = || SCRIPTS.iter().any(|(script, ..)| *script == file);
-    file.starts_with("tests/it/") || file.starts_with(".github/workflows/") || is_script()
-}
-
-/// Returns whether a line of a script, which is no comment, holds a command.
-fn has(script: &str, command: &str) -> bool {
-    let text = read(script);
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-    lines.any(|line| line.contains(command))
 }
 
 /// Returns the arguments of a command that starts `mortise`, with built guests.
@@ -365,27 +138,6 @@ fn succeed(command: &mut Command) {
     let (said, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}\n{said}{errors}", output.status);
-}
-
-// === impl Block ===
-
-impl Block {
-    /// Returns the file that runs the block.
-    fn file(&self) -> String {
-        if self.runner.contains("::") {
-            format!("tests/it/{}.rs", self.runner.replace("::", "/"))
-        } else {
-            self.runner.clone()
-        }
-    }
-
-    /// Returns whether the file runs the block: by a call with its name in a test, by `guide NAME`
-    /// or with the runner and the name in a script.
-    fn is_run(&self) -> bool {
-        let (name, runner) = (regex::escape(&self.name), regex::escape(&self.runner));
-        let call = format!(r#"(?m)\("{name}"\)|\b(?:guide|{runner}) {name}(?:[ )]|$)"#);
-        is_run(&self.file()) && Regex::new(&call).unwrap().is_match(&read(&self.file()))
-    }
 }
 
 // === impl Session ===
@@ -423,50 +175,10 @@ impl Drop for Session {
 // === tests ===
 
 #[test]
-fn every_command_is_accounted_for() {
-    let lines = lines();
-    let run: BTreeSet<&str> =
-        lines.iter().filter(|line| line.block.is_some()).map(|line| &*line.command).collect();
-    for Line { guide, command, block } in &lines {
-        let is_run = block.as_ref().is_none_or(Block::is_run);
-        assert!(is_run, "{guide}: {block:?} is not run by the file that it names");
-        assert!(
-            run.contains(&**command) || COMMANDS.iter().any(|(known, _)| known == command),
-            "{guide}: `{command}` is not in COMMANDS, and in no block with a comment that names what runs it"
-        );
-    }
-}
-
-#[test]
-fn no_known_command_is_missing_in_the_guides() {
-    let lines: BTreeSet<String> = lines().into_iter().map(|line| line.command).collect();
-    for (command, _) in COMMANDS {
-        assert!(lines.contains(*command), "no guide has `{command}`");
-    }
-}
-
-#[test]
-fn commands_that_other_files_run_are_there() {
-    for (command, run) in COMMANDS {
-        match run {
-            By(file) => assert!(is_run(file) && has(file, command), "{file}: `{command}`"),
-            Like(texts) => {
-                for (file, text) in *texts {
-                    assert!(read(file).contains(text), "`{command}`: {file} lacks `{text}`");
-                }
-                assert!(texts.iter().any(|(file, _)| is_run(file)), "`{command}`");
-            }
-            Not(reason) => assert!(!reason.is_empty(), "`{command}`"),
-            Here | InRegistry | New | Dev | In(_) => {}
-        }
-    }
-}
-
-#[test]
-fn scripts_that_run_commands_are_run() {
-    for (script, file, text) in SCRIPTS {
-        assert!(read(file).contains(text), "{file} does not run {script}");
-    }
+fn each_command_is_in_a_guide() {
+    let guides = GUIDES.map(read).concat();
+    let missing = COMMANDS.iter().filter(|(command, _)| !guides.contains(command));
+    assert_eq!(missing.map(|(command, _)| *command).collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
+use mortise_host::metrics::Metrics;
 use regex::Regex;
 use walkdir::WalkDir;
 
@@ -49,30 +50,6 @@ fn literal(expression: &str, source: &str) -> Option<String> {
     Some((*value).to_owned())
 }
 
-/// Returns the arguments of a call, up to the parenthesis that closes it.
-fn arguments(source: &str) -> &str {
-    let (mut depth, mut is_text) = (1, false);
-    let end = source.find(|character| {
-        match character {
-            '"' => is_text = !is_text,
-            '(' if !is_text => depth += 1,
-            ')' if !is_text => depth -= 1,
-            _ => {}
-        }
-        depth == 0
-    });
-    &source[..end.unwrap_or(source.len())]
-}
-
-/// Returns the levels at which a source logs a text.
-fn levels(source: &str, text: &str) -> Vec<&'static str> {
-    let calls = source.match_indices(text).filter_map(|(at, _)| {
-        let call = ["error!(", "warn!(", "info!(", "debug!("];
-        call.into_iter().max_by_key(|call| source[..at].rfind(call))
-    });
-    calls.map(|call| call.trim_end_matches("!(")).collect()
-}
-
 /// Returns every reason that the code gives to a condition.
 fn reasons() -> BTreeSet<String> {
     let mut reasons = BTreeSet::new();
@@ -97,7 +74,7 @@ fn reasons() -> BTreeSet<String> {
 #[test]
 fn the_guide_has_every_reason_of_a_condition_and_no_other() {
     let guide = read(GUIDE);
-    let rows = rows(section(&guide, "### Conditions", "### Log lines"));
+    let rows = rows(section(&guide, "### Conditions", "## Security"));
     let named: Vec<String> = rows.iter().map(|row| row[0].to_owned()).collect();
     let unique: BTreeSet<String> = named.iter().cloned().collect();
     assert_eq!(unique.len(), named.len(), "a reason has two rows");
@@ -109,47 +86,13 @@ fn the_guide_has_every_reason_of_a_condition_and_no_other() {
 }
 
 #[test]
-fn the_log_lines_of_the_guide_are_in_the_code_at_that_level() {
-    let sources = sources();
-    let guide = read(GUIDE);
-    for row in rows(section(&guide, "### Log lines", "## Security")) {
-        let (line, level) = (row[0], row[1]);
-        let levels: BTreeSet<&str> =
-            sources.iter().flat_map(|source| levels(source, &format!("\"{line}"))).collect();
-        assert!(levels.contains(level), "{GUIDE}, Log lines: `{line}` is {levels:?} in the code");
-    }
-}
-
-#[test]
-fn every_warning_and_error_of_the_log_has_a_row() {
-    let guide = read(GUIDE);
-    let rows = rows(section(&guide, "### Log lines", "## Security"));
-    let calls = Regex::new(r"\b(?:warn|error)!\(").unwrap();
-    for source in sources() {
-        for call in calls.find_iter(&source).map(|start| arguments(&source[start.end()..])) {
-            let message = found(r#""([^"]*)"\s*$"#, call).first().copied().unwrap_or(call);
-            // Lines of guests and panics have a text of their own.
-            let is_there = rows.iter().any(|row| message.starts_with(row[0]));
-            assert!(is_there || message.starts_with('{'), "{GUIDE}, Log lines, lacks `{message}`");
-        }
-    }
-}
-
-#[test]
 fn the_guide_has_every_metric_and_no_other() {
-    let source = read("host/src/metrics.rs");
-    let registered = r#"\.register(?:_with_unit)?\(\s*"(\w+)""#;
-    let registered: BTreeSet<String> =
-        found(registered, &source).into_iter().map(Into::into).collect();
+    let metrics = Metrics::new();
+    let described: BTreeSet<_> = metrics.described().iter().map(|(name, _)| &**name).collect();
     let guide = read(GUIDE);
     let rows = rows(section(&guide, "### Metrics", "### Conditions"));
-    let suffixes = ["_total", "_seconds", "_bytes"];
-    let named = rows.iter().map(|row| {
-        let name = row[0].trim_start_matches("mortise_");
-        let name = suffixes.iter().fold(name, |name, suffix| name.trim_end_matches(suffix));
-        name.to_owned()
-    });
-    assert_eq!(named.collect::<BTreeSet<_>>(), registered, "{GUIDE}, Metrics, and the code");
+    let named: BTreeSet<_> = rows.iter().map(|row| row[0]).collect();
+    assert_eq!(named, described, "{GUIDE}, Metrics, and the code");
 }
 
 #[test]
