@@ -1,8 +1,6 @@
 //! The same cases natively through the host stub, and through the real host with the component: the
 //! rules are the same code, and only the border to WebAssembly and the watches differ.
 
-pub(crate) mod generated;
-
 use std::path::{Path, PathBuf};
 
 use api_rule::ApiRules;
@@ -15,12 +13,13 @@ use mortise::{
 use mortise_host::wasm::Processor as Component;
 use mortise_sdk::{
     Processor,
-    testing::case::{self, Native, Stage},
+    testing::case::{self, Case, Native, Stage, Step},
 };
 use mortise_tests::istio_client;
-use serde_json::Value;
+use serde_json::{Value, json};
 use test_guest_announce::{Announcements, Double};
 use test_guest_hooks::Hooks;
+use test_guest_puppet::Puppet;
 use tokio::sync::Mutex;
 
 /// The guest whose component needs Istio's own renderer. Natively, a double stands for it.
@@ -144,11 +143,64 @@ async fn the_cases_of_istio_installation_end_the_same_with_a_double_and_the_real
     }
 }
 
+/// Returns a case of two `ConfigMaps` in a conflict without end: the puppet applies a field for one
+/// and removes the field for the other.
+fn restless() -> Case {
+    let kind = json!({"group": "", "version": "v1", "kind": "ConfigMap"});
+    let selection = |labels: &str| {
+        json!({
+            "cluster": "", "kind": kind, "namespace": null, "name": null, "labels": labels, "matching": [], "fields": [],
+        })
+    };
+    let config = json!({"description": {
+        "name": "puppet", "version": "1", "grants": [], "config_schema": null,
+        "reconcilers": [{
+            "name": "things", "of": selection("play=yes"), "finalizers": [], "resync": 0,
+            "triggered_by_status": false, "min_interval": 0,
+        }],
+        "reads": [selection("")],
+        "writes": [{"of": selection(""), "verbs": ["create", "update"], "fields": []}],
+    }});
+    let read = json!({"cluster": "", "kind": kind, "namespace": "shop", "name": "a"});
+    let object = |name: &str, rest: &Value| {
+        let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "shop"}});
+        crate::host::merge(&mut object, rest);
+        object
+    };
+    let scripted = |name: &str, write: &str, data: Value, absent: Value| {
+        let manifest = json!({
+            "cluster": "", "object": object("a", &data).to_string(), "mode": "Apply", "leave": [], "absent": absent,
+        });
+        let mut outcome = json!({
+            "apply": [], "patch": [], "evict": [], "delete": [], "prune": [], "status": null, "events": [],
+            "requeue": "ByDefault", "finalizers": null, "children": [],
+        });
+        outcome[write] = json!([manifest]);
+        let script = json!({"reads": [{"get": {"ref": read}}], "returns": {"outcome": outcome}});
+        let script = json!({"metadata": {"labels": {"play": "yes"}}, "data": {"script": script.to_string()}});
+        object(name, &script)
+    };
+    Case {
+        name: "restless".to_owned(),
+        folder: PathBuf::new(),
+        objects: vec![
+            scripted("one", "apply", json!({"data": {"k": "v"}}), json!([])),
+            scripted("two", "patch", json!({}), json!(["data.k"])),
+        ],
+        config: config.to_string(),
+        now: "2026-01-01T00:00:00Z".parse().unwrap(),
+        only: None,
+        validate: true,
+        steps: vec![Step::default()],
+        expected: None,
+    }
+}
+
 #[tokio::test]
 async fn a_case_that_does_not_come_to_rest_is_told() {
     let folder = "tests/guests/puppet";
-    let case = generated::restless();
-    let native = case::run::<test_guest_puppet::Puppet>(&case, &[], &[]).unwrap_err();
+    let case = restless();
+    let native = case::run::<Puppet>(&case, &[], &[]).unwrap_err();
     let real = run_case(component(folder).await, case, &[]).await.unwrap_err().to_string();
     for error in [native, real] {
         assert!(error.starts_with("no rest: "), "{error}");

@@ -17,4 +17,164 @@ mod tests {
         let converted = VERBS.iter().fold(guest::Verbs::empty(), |all, (verb, _)| all | *verb);
         assert_eq!(converted, guest::Verbs::all());
     }
+
+    fn text(text: &str) -> String {
+        text.to_owned()
+    }
+
+    /// Returns a selection and a reference whose texts all differ.
+    fn places(of: &str) -> (types::Selection, types::ObjectRef) {
+        let part = |part: &str| format!("{part} of {of}");
+        let kind =
+            || types::Kind { group: part("group"), version: part("version"), kind: part("kind") };
+        let selection = types::Selection {
+            cluster: part("cluster"),
+            kind: kind(),
+            namespace: Some(part("namespace")),
+            name: Some(part("name")),
+            labels: part("labels"),
+            matching: vec![(part("path"), part("value"))],
+            fields: vec![part("field")],
+        };
+        let reference = types::ObjectRef {
+            cluster: part("cluster"),
+            kind: kind(),
+            namespace: Some(part("namespace")),
+            name: part("name"),
+        };
+        (selection, reference)
+    }
+
+    /// Returns an outcome whose texts name their fields.
+    fn outcome() -> guest::Outcome {
+        let manifest = |of: &str, mode| guest::Manifest {
+            cluster: format!("cluster of {of}"),
+            object: format!("object of {of}"),
+            mode,
+            leave: vec![format!("leave of {of}")],
+            absent: vec![format!("absent of {of}")],
+        };
+        let deletion = |of: &str, propagation| guest::Deletion {
+            ref_: places(of).1,
+            uid: Some(format!("uid of {of}")),
+            propagation,
+            grace_period: Some(3),
+        };
+        guest::Outcome {
+            apply: vec![manifest("apply", guest::Mode::Apply)],
+            patch: vec![manifest("patch", guest::Mode::Create)],
+            evict: vec![deletion("evict", guest::Propagation::Foreground)],
+            delete: vec![deletion("delete", guest::Propagation::Orphan)],
+            prune: vec![places("prune").0],
+            status: Some(text("status")),
+            events: vec![guest::Event {
+                on: Some(places("event").1),
+                event_type: guest::EventType::Warning,
+                reason: text("reason"),
+                message: text("message"),
+            }],
+            requeue: guest::Requeue::After(7),
+            finalizers: Some(vec![text("finalizer")]),
+            children: vec![guest::Child {
+                reconciler: guest::Reconciler {
+                    name: text("child"),
+                    of: places("child").0,
+                    finalizers: vec![text("finalizer of child")],
+                    resync: 1,
+                    triggered_by_status: true,
+                    min_interval: 2,
+                },
+                context: text("context"),
+            }],
+        }
+    }
+
+    #[test]
+    fn each_text_of_an_outcome_stays_in_its_field() {
+        let outcome = outcome();
+        let Outcome { apply, patch, evict, delete, prune, status, events, requeue, .. } =
+            Outcome::from(outcome.clone());
+        assert_eq!(
+            apply,
+            [Manifest {
+                cluster: text("cluster of apply"),
+                object: text("object of apply"),
+                mode: Mode::Apply,
+                leave: vec![text("leave of apply")],
+                absent: vec![text("absent of apply")],
+            }]
+        );
+        assert_eq!((&*patch[0].object, &patch[0].mode), ("object of patch", &Mode::Create));
+        let of = |deletion: &Deletion| (deletion.uid.clone(), deletion.propagation);
+        assert_eq!(of(&evict[0]), (Some(text("uid of evict")), Propagation::Foreground));
+        assert_eq!(of(&delete[0]), (Some(text("uid of delete")), Propagation::Orphan));
+        assert_eq!(delete[0].grace_period, Some(3));
+        assert_eq!(
+            prune[0],
+            Selection {
+                cluster: text("cluster of prune"),
+                kind: Kind {
+                    group: text("group of prune"),
+                    version: text("version of prune"),
+                    kind: text("kind of prune"),
+                }
+                .into(),
+                namespace: Some(text("namespace of prune")),
+                name: Some(text("name of prune")),
+                labels: text("labels of prune"),
+                matching: [(text("path of prune"), text("value of prune"))].into(),
+                fields: [text("field of prune")].into(),
+            }
+        );
+        assert_eq!((status.as_deref(), requeue), (Some("status"), Requeue::After(7)));
+        let Event { event_type, reason, message, .. } = &events[0];
+        assert_eq!((event_type, &**reason, &**message), (&EventType::Warning, "reason", "message"));
+
+        // The way back exists for references.
+        let reference = events[0].on.clone().unwrap();
+        assert_eq!(types::ObjectRef::from(reference), places("event").1);
+        let Outcome { children, finalizers, .. } = outcome.into();
+        assert_eq!(finalizers, Some(vec![text("finalizer")]));
+        let Reconciler { name, resync, min_interval, .. } = &children[0].reconciler;
+        assert_eq!((&**name, *resync, *min_interval), ("child", 1, 2));
+    }
+
+    #[test]
+    fn each_text_of_a_request_stays_in_its_field() {
+        let request = Request {
+            reconciler: text("reconciler"),
+            parent: Some(places("parent").1.into()),
+            context: text("context"),
+            ref_: places("object").1.into(),
+            object: Some(text("object")),
+            config: text("config"),
+            attempt: 4,
+            failed_writes: vec![WriteFailure {
+                action: Action::Prune,
+                ref_: places("failed").1.into(),
+                code: 409,
+                reason: text("reason"),
+                message: text("message"),
+                conflicting_managers: vec![text("manager")],
+            }],
+        };
+        let expected = guest::Request {
+            reconciler: text("reconciler"),
+            parent: Some(places("parent").1),
+            context: text("context"),
+            ref_: places("object").1,
+            object: Some(text("object")),
+            config: text("config"),
+            attempt: 4,
+            failed_writes: vec![guest::WriteFailure {
+                action: guest::Action::Prune,
+                ref_: places("failed").1,
+                code: 409,
+                reason: text("reason"),
+                message: text("message"),
+                conflicting_managers: vec![text("manager")],
+            }],
+        };
+        assert_eq!(guest::Request::from(request), expected);
+    }
 }

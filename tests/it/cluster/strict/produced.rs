@@ -1,8 +1,8 @@
 //! The writes that guests want, from all tests that run a guest: the cases of all guests, the
-//! golden cases, the generated cases, and the APIRules of the tests of the whole host (`it::host`).
+//! golden cases, and the APIRules of the tests of the whole host (`it::host`).
 //!
-//! Every guest with cases is in [`of_guests`], or a test fails; all cases, golden cases and
-//! generated cases are used. Our own guests patch annotations only, so a puppet makes other
+//! Every guest with cases is in [`of_guests`], or a test fails; all cases and golden
+//! cases are used. Our own guests patch annotations only, so a puppet makes other
 //! patches. Not sent:
 //!
 //! - the writes of puppets in `it::host`, which are chosen by those tests and by no guest:
@@ -13,8 +13,7 @@
 //! - parts of objects in the unit tests of a guest: the same functions make the whole objects in
 //!   its cases.
 //!
-//! The script of a puppet may be wrong on purpose, to test the refusal, also in the generated
-//! cases. So the object is sent to the embedded API first: an object that it accepts, the real
+//! The script of a puppet may be wrong on purpose, to test the refusal. So the object is sent to the embedded API first: an object that it accepts, the real
 //! server must accept; an object that it refuses, the real server must refuse with the same
 //! message. An object of any other guest must be accepted.
 
@@ -35,10 +34,7 @@ use serde_json::{Value, json};
 use test_guest_announce::{Announcements, Double};
 use test_guest_puppet::Puppet;
 
-use crate::{
-    cases::{self, generated},
-    goldens, host,
-};
+use crate::{cases, goldens, host};
 
 /// The way in which a guest writes an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,12 +118,10 @@ pub(super) fn all() -> All {
     assert_eq!(named, with_cases, "what each guest with cases produces is sent");
     sources.extend([
         ("golden cases", in_goldens()),
-        ("generated cases", in_generated()),
         ("a puppet that patches", patched()),
         ("rules of the tests of the whole host", of_hosts()),
     ]);
-    let mut definitions = generated::crds();
-    definitions.extend(foreign());
+    let mut definitions = foreign();
     definitions.push(api_gateway::oathkeeper::rule_definition());
     All { sources, definitions }
 }
@@ -275,18 +269,6 @@ fn of_hosts() -> Vec<Produced> {
             .unwrap();
     }
     written("the whole host", Said::ByGuest, &objects)
-}
-
-/// Returns the objects of the generated cases, the same by which stub and host are compared.
-fn in_generated() -> Vec<Produced> {
-    let crds = generated::crds();
-    let mut all = Vec::new();
-    for (index, case) in generated::all().iter().enumerate() {
-        // A case that does not come to rest has written objects too.
-        let _ = case::run::<Recorded<Puppet>>(case, &crds, &[]);
-        all.extend(written(&format!("generated {index}"), Said::ByTest, &case.objects));
-    }
-    all
 }
 
 /// Returns patches of other owners' objects: one field of a map, one item of a list.
