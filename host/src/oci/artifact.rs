@@ -39,7 +39,6 @@ pub type Annotations = BTreeMap<String, String>;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// The media type.
     pub media_type: String,
     /// The digest of its bytes.
     pub digest: Digest,
@@ -59,7 +58,6 @@ pub struct Descriptor {
 pub struct Manifest {
     /// The version of the schema: 2.
     pub schema_version: u32,
-    /// The media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
     /// The artifact type, if it is not the media type of the configuration.
@@ -67,7 +65,6 @@ pub struct Manifest {
     pub artifact_type: Option<String>,
     /// The configuration.
     pub config: Descriptor,
-    /// The layers.
     pub layers: Vec<Descriptor>,
     /// The manifest to which this one refers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,10 +80,8 @@ pub struct Manifest {
 pub struct Index {
     /// The version of the schema: 2.
     pub schema_version: u32,
-    /// The media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
-    /// The manifests.
     #[serde(default)]
     pub manifests: Vec<Descriptor>,
 }

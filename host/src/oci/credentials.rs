@@ -15,7 +15,6 @@ pub enum Credentials {
     Basic {
         /// The user name.
         user: String,
-        /// The password.
         password: String,
     },
     /// An identity token: the token service exchanges it for access tokens.

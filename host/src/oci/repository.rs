@@ -69,9 +69,7 @@ struct Asked<'a> {
 /// The content of a manifest, and its digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
-    /// The digest.
     pub digest: Digest,
-    /// The bytes.
     pub bytes: Vec<u8>,
 }
 

@@ -35,12 +35,7 @@ const MAX_LISTED_SIGNATURES: usize = 3;
 #[serde(rename_all = "camelCase")]
 pub enum Signature {
     /// Cosign 2's: a JSON payload that names the artifact, and its signature in base64.
-    Simple {
-        /// The payload.
-        payload: String,
-        /// The signature.
-        signature: String,
-    },
+    Simple { payload: String, signature: String },
     /// Cosign 3's: a Sigstore bundle, in JSON.
     Bundle(String),
 }
@@ -48,7 +43,6 @@ pub enum Signature {
 /// The keys whose signatures are valid, and the reasons why other signatures are refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// The keys.
     pub by: BTreeSet<KeyId>,
     refused: Vec<String>,
 }

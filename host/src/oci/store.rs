@@ -67,7 +67,6 @@ pub struct Room {
 /// A module in a file that is never modified.
 #[derive(Debug, Clone)]
 pub struct Stored {
-    /// The file.
     pub file: Arc<File>,
     /// The digest of its bytes.
     pub digest: Digest,

@@ -138,7 +138,6 @@ impl PrivateKey {
         Ok(Self { pair, random })
     }
 
-    /// Returns the public key.
     pub fn public(&self) -> PublicKey {
         let point = self.pair.public_key().as_ref();
         let id = KeyId(Digest::of(&[&SPKI, point].concat()));
