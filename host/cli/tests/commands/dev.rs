@@ -330,13 +330,13 @@ async fn of_saves_that_come_faster_than_builds_the_last_one_wins() {
 
 #[tokio::test]
 async fn several_guests_run_together_and_two_of_one_name_do_not() {
-    let (first, second) = (Greeter::new("first", "1"), Greeter::new("second", "2"));
+    let (first, second) = (Greeter::new("one", "1"), Greeter::new("two", "2"));
     let dev = Dev::greet(&[path(first.folder()), path(second.folder())]);
-    dev.line("first 0.1.0");
-    dev.line("second 0.1.0");
-    second.rename("first");
+    dev.line("one 0.1.0");
+    dev.line("two 0.1.0");
+    second.rename("one");
     let message = dev.line("the former version keeps running");
-    assert!(message.contains("`first` too") && message.contains(path(first.folder())), "{message}");
+    assert!(message.contains("`one` too") && message.contains(path(first.folder())), "{message}");
     assert!(dev.interrupt().success());
 
     let mut command = mortise();
@@ -345,7 +345,7 @@ async fn several_guests_run_together_and_two_of_one_name_do_not() {
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     let last = message.lines().last().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    for part in ["both called `first`", path(first.folder()), path(second.folder())] {
+    for part in ["both called `one`", path(first.folder()), path(second.folder())] {
         assert!(last.contains(part), "{part} is missing in: {last}");
     }
 }

@@ -48,7 +48,8 @@ pub(crate) struct Greeter {
 }
 
 impl Greeter {
-    /// A guest that says a text.
+    /// A guest that says a text. Its name is that of a file in the folder that all builds share, so
+    /// no two tests may use the same one.
     pub(crate) fn new(name: &str, text: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
