@@ -20,6 +20,8 @@ use tokio::{
 const STATIC: &str = "MORTISE_STATIC";
 /// Timeout that only a fault reaches.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(5);
+/// The lines of a host's log that a failed test shows.
+const LAST_LINES: usize = 20;
 /// Interval of polling where no notification exists.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -142,9 +144,17 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // The process may have ended by itself.
+        // The process may have ended by itself: the log of a failed test says why.
+        let ended = self.child.try_wait();
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            while let Ok(line) = self.lines.try_recv() {
+                self.said.push(line);
+            }
+            let said = self.said.split_off(self.said.len().saturating_sub(LAST_LINES));
+            eprintln!("the host {} ({ended:?}): {}", self.id(), said.join("\n"));
+        }
     }
 }
 

@@ -37,9 +37,12 @@ use crate::{
 
 /// The interval of reads.
 const READ_INTERVAL: Duration = Duration::from_millis(10);
+/// The maximum number of reads under way: fewer than the connections that a host keeps open, so
+/// that on a slow machine none is closed for another.
+const MAX_OPEN_READS: usize = 200;
 const RULES: usize = 30;
 
-/// Reads of APIRules in three versions, at a constant rate until it is dropped.
+/// Reads of APIRules in three versions, at a constant rate, until it is dropped.
 struct Reads {
     counted: Arc<Counted>,
     _running: JoinSet<()>,
@@ -109,6 +112,9 @@ impl Counted {
                 counted.done.fetch_add(1, Ordering::Relaxed);
             });
             while open.try_join_next().is_some() {}
+            if open.len() >= MAX_OPEN_READS {
+                open.join_next().await;
+            }
         }
     }
 }
