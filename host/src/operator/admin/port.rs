@@ -51,12 +51,15 @@ async fn answer(stream: TcpStream, slot: Slot, router: Router, stop: Cancellatio
         .serve_connection(TokioIo::new(stream), service);
     let timed_out = async {
         tokio::select! {
+            // A header that has come counts, even if this task runs late.
+            biased;
             () = asked.notified() => sleep(ANSWER_TIMEOUT).await,
             () = sleep(HEADER_TIMEOUT) => {}
             () = stop.cancelled() => {}
         }
     };
     tokio::select! {
+        biased;
         // Errors of a connection are the client's concern.
         _ = connection => {}
         () = timed_out => {}
