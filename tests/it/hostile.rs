@@ -1,9 +1,10 @@
 //! Hostile neighbours beside a benign one, on a real control plane; `mortise_tests::hostile` lists
 //! the measurements and their bounds. The short form makes the attacks that were found once, and
 //! the cheaper ones of their kind, for some seconds each, several at the same time. The long form
-//! makes all of them for longer, one after the other, and measures once more a minute later:
+//! makes all of them for longer, one after the other, and measures once more a minute later. All of
+//! them measure latencies, so they run without other tests:
 //!
-//! `cargo test --profile bench -p mortise-tests --test it -- --ignored --nocapture hostile::`
+//! `cargo test --profile bench -p mortise-tests --test it -- --ignored --nocapture hostile:: --test-threads=1`
 
 use std::{path::PathBuf, time::Duration};
 
@@ -52,6 +53,7 @@ async fn made(beside: &[Vec<&'static Attack>], form: Form) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures"]
 async fn no_attack_harms_a_neighbour() {
     let beside: Vec<Vec<_>> =
         BESIDE.iter().map(|names| names.iter().map(|name| Attack::named(name)).collect()).collect();
@@ -60,6 +62,7 @@ async fn no_attack_harms_a_neighbour() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures"]
 async fn a_host_ends_in_time_beside_an_attack() {
     let form = Form { lasting: Duration::from_secs(3), after: Duration::ZERO, terminate: true };
     made(&[vec![Attack::named("loops")]], form).await;

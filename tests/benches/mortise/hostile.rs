@@ -23,7 +23,7 @@ pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     table.columns(["changes", "p50", "p99", "/livez", "memory", "log"]);
     runtime(2, "hostile")?.block_on(async {
         let given = std::env::var_os(STATIC).map(PathBuf::from);
-        let program = given.unwrap_or_else(|| env!("CARGO_BIN_EXE_mortise-tested").into());
+        let program = given.unwrap_or_else(crate::command::program::built);
         let mut street = Street::open(&program).await?.context("there is no Go")?;
         let quiet = street.quiet(PHASE_DURATION).await?;
         table.figures("quiet", cells(&quiet), "");

@@ -71,7 +71,7 @@ pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
 
 /// Creates an engine as `mortise run` does, which compiles in child processes.
 pub(crate) fn engine(folder: &Path) -> anyhow::Result<Engine> {
-    let program = env!("CARGO_BIN_EXE_mortise-tested").into();
+    let program = crate::command::program::built();
     let compiler = Compiler::Child { program, limits: CompileLimits::default() };
     let cache = Some(CacheDir::open(folder)?);
     Ok(Engine::new(wasm::Options { cache, compiler, ..wasm::Options::default() })?)

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
@@ -153,7 +153,8 @@ impl Drop for Program {
                 self.said.push(line);
             }
             let said = self.said.split_off(self.said.len().saturating_sub(LAST_LINES));
-            eprintln!("the host {} ({ended:?}): {}", self.id(), said.join("\n"));
+            let said = said.join("\n");
+            let _ = writeln!(std::io::stderr(), "the host {} ({ended:?}): {said}", self.id());
         }
     }
 }
