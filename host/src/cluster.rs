@@ -307,11 +307,7 @@ fn parse(of: &GroupVersion, list: &Value) -> HashMap<String, Arc<Resource>> {
         let plural = text(entry, "name");
         let verbs = entry.get("verbs").and_then(Value::as_array).into_iter().flatten();
         let resource = Resource {
-            kind: Kind {
-                group: of.group.clone(),
-                version: of.version.clone(),
-                kind: text(entry, "kind"),
-            },
+            kind: Kind::home(of.group.clone(), of.version.clone(), text(entry, "kind")),
             namespaced: entry.get("namespaced").and_then(Value::as_bool).unwrap_or_default(),
             status: has(&format!("{plural}/status")),
             verbs: verbs.filter_map(Value::as_str).map(ToOwned::to_owned).collect(),
@@ -324,7 +320,7 @@ fn parse(of: &GroupVersion, list: &Value) -> HashMap<String, Arc<Resource>> {
 
 /// Returns a resource as kube's type, for watches.
 pub fn api_resource(of: &Resource) -> kube::core::ApiResource {
-    let Kind { group, version, kind } = &of.kind;
+    let Kind { cluster: _, group, version, kind } = &of.kind;
     kube::core::ApiResource::from_gvk_with_plural(
         &kube::core::GroupVersionKind::gvk(group, version, kind),
         &of.plural,

@@ -53,7 +53,6 @@ fn description(input: &[u8]) {
     let (Ok(_), Ok(grant)) = checked else { return };
     for rule in &description.writes {
         let wanted = ObjectRef {
-            cluster: rule.of.cluster.clone(),
             kind: rule.of.kind.clone(),
             namespace: rule.of.namespace.clone(),
             name: rule.of.name.clone().unwrap_or_else(|| "a".to_owned()),
@@ -70,13 +69,8 @@ fn description(input: &[u8]) {
 fn outcome(input: &[u8]) {
     let outcome = lines::outcome(&String::from_utf8_lossy(input));
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "r", "namespace": "a", "uid": "u"}});
-    let kind = |group: &str, kind: &str| Kind {
-        group: group.into(),
-        version: "v1".into(),
-        kind: kind.into(),
-    };
+    let kind = |group: &str, kind: &str| Kind::home(group, "v1", kind);
     let reference = ObjectRef {
-        cluster: String::new(),
         kind: kind("", "ConfigMap").into(),
         namespace: Some("a".into()),
         name: "r".into(),

@@ -347,7 +347,7 @@ impl Server {
 async fn check_definition(cluster: &Cluster) -> anyhow::Result<()> {
     let resource = ApiResource::erase::<Processor>(&());
     let (group, version, kind) = (resource.group, resource.version, resource.kind);
-    let known = cluster.resolve(&Kind { group, version, kind }).await?;
+    let known = cluster.resolve(&Kind::home(group, version, kind)).await?;
     anyhow::ensure!(
         known.is_some(),
         "the cluster does not know Processors: `kubectl apply --server-side -f deploy/install.yaml` defines them"

@@ -60,19 +60,14 @@ async fn misbehave() -> Processor {
 
 /// A request for a `ConfigMap` of this name.
 fn request(name: &str) -> Request {
-    let kind = Kind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() };
+    let kind = Kind::home("", "v1", "ConfigMap");
     let metadata = json!({"name": name, "namespace": "default", "labels": {"test": "misbehave"}});
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
     Request {
         reconciler: "config-maps".into(),
         parent: None,
         context: String::new(),
-        ref_: ObjectRef {
-            cluster: String::new(),
-            kind: kind.into(),
-            namespace: Some("default".into()),
-            name: name.into(),
-        },
+        ref_: ObjectRef { kind: kind.into(), namespace: Some("default".into()), name: name.into() },
         object: Some(object.to_string()),
         config: String::new(),
         attempt: 0,

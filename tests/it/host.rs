@@ -263,7 +263,7 @@ fn rule(name: &str, service: &str) -> Value {
 
 /// Returns a puppet's selection of a kind.
 fn selection(of: &str, labels: &str) -> Value {
-    let Kind { group, version, kind } = kind(of);
+    let Kind { cluster: _, group, version, kind } = kind(of);
     json!({
         "cluster": "", "kind": {"group": group, "version": version, "kind": kind}, "namespace": null, "name": null,
         "labels": labels, "matching": [], "fields": [],

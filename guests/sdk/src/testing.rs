@@ -453,7 +453,7 @@ impl State {
     /// Returns the objects of a kind as they are now, or as the test gave them before the first
     /// reconcile; `None` if the kind is not known.
     fn objects_of(&self, kind: &contract::Kind) -> Result<Option<Vec<Value>>, api::Failure> {
-        let contract::Kind { group, version, kind: name } = kind;
+        let contract::Kind { cluster: _, group, version, kind: name } = kind;
         if let Some(cluster) = &self.cluster {
             let update = cluster.api().changes_since(group, version, name, None)?;
             return Ok(update.and_then(|update| match update.news {

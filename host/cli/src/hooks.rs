@@ -212,7 +212,7 @@ fn operation(review: &Review<'_>) -> Operation {
 
 fn kind_of(review: &Review<'_>) -> Kind {
     let Review { group, version, kind, .. } = *review;
-    Kind { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() }
+    Kind::home(group, version, kind)
 }
 
 /// Returns whether the webhook configuration of a hook would match a request.
@@ -230,7 +230,6 @@ fn question(
         hook: hook.name.clone(),
         operation: operation(review),
         ref_: ObjectRef {
-            cluster: String::new(),
             kind: kind_of(review).into(),
             namespace: Some(review.namespace.to_owned()).filter(|of| !of.is_empty()),
             name: review.name.to_owned(),

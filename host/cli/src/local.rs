@@ -253,7 +253,7 @@ async fn apply_one(cluster: &Cluster, object: &Value) -> anyhow::Result<()> {
 pub fn kind_of(object: &Value) -> Kind {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
-    Kind { group: group.to_owned(), version: version.to_owned(), kind: text("kind").to_owned() }
+    Kind::home(group, version, text("kind"))
 }
 
 /// Lets the API serve, without a schema, each declared kind that it does not serve yet, except

@@ -110,7 +110,7 @@ pub fn title(object: &Value) -> String {
 pub fn kind_of(object: &Value) -> Kind {
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or("?");
     let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
-    Kind { group: group.into(), version: version.into(), kind: text("kind").into() }
+    Kind::home(group, version, text("kind"))
 }
 
 /// Names an object in the output: `Service v1 namespace/name`.

@@ -20,9 +20,13 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// A kind, by group and version.
+/// A kind in a cluster, by group and version.
+///
+/// Kinds of different clusters differ, so whatever is kept by kind is kept by cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Kind {
+    /// The cluster's name; empty for the one that the host runs in.
+    pub cluster: Arc<str>,
     pub group: String,
     pub version: String,
     pub kind: String,
@@ -32,7 +36,6 @@ pub struct Kind {
 /// without the version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ObjectRef {
-    pub cluster: String,
     /// Shared, since records hold many references of few kinds.
     pub kind: Arc<Kind>,
     pub namespace: Option<String>,
@@ -46,7 +49,6 @@ pub struct SameObject<R>(pub R);
 /// Some objects of a kind, and some of their fields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Selection {
-    pub cluster: String,
     /// Shared, as in [`ObjectRef`].
     pub kind: Arc<Kind>,
     pub namespace: Option<String>,
@@ -185,7 +187,8 @@ pub enum Mode {
 /// The desired state of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    pub cluster: String,
+    /// The cluster of the object, whose kind only its JSON names.
+    pub cluster: Arc<str>,
     /// The JSON of the object.
     pub object: String,
     pub mode: Mode,
@@ -280,9 +283,19 @@ pub struct Failure {
 // === impl Kind ===
 
 impl Kind {
-    /// Returns whether both are the same kind in any version: Kubernetes' `GroupKind`.
+    /// A kind in the cluster that the host runs in.
+    pub fn home(
+        group: impl Into<String>,
+        version: impl Into<String>,
+        kind: impl Into<String>,
+    ) -> Self {
+        let (group, version, kind) = (group.into(), version.into(), kind.into());
+        Self { cluster: Arc::default(), group, version, kind }
+    }
+
+    /// Returns whether both are the same kind of a cluster in any version: Kubernetes' `GroupKind`.
     pub fn is_same(&self, other: &Self) -> bool {
-        (&self.group, &self.kind) == (&other.group, &other.kind)
+        (&self.group, &self.kind, &self.cluster) == (&other.group, &other.kind, &other.cluster)
     }
 }
 
@@ -299,8 +312,8 @@ impl ObjectRef {
 
 impl<R: Borrow<ObjectRef>> SameObject<R> {
     fn identity(&self) -> (&str, &str, &str, Option<&str>, &str) {
-        let ObjectRef { cluster, kind, namespace, name } = self.0.borrow();
-        (cluster, &kind.group, &kind.kind, namespace.as_deref(), name)
+        let ObjectRef { kind, namespace, name } = self.0.borrow();
+        (&kind.cluster, &kind.group, &kind.kind, namespace.as_deref(), name)
     }
 }
 

@@ -15,6 +15,11 @@ use crate::{
     store::{Scope, Stores},
 };
 
+/// A kind in another cluster.
+pub fn elsewhere(kind: Kind, cluster: &str) -> Arc<Kind> {
+    Kind { cluster: cluster.into(), ..kind }.into()
+}
+
 /// A kind of the group `g`.
 pub fn kind(name: &str) -> Kind {
     v1("g", name)
@@ -22,7 +27,7 @@ pub fn kind(name: &str) -> Kind {
 
 /// A kind in version `v1` of its group.
 pub fn v1(group: &str, kind: &str) -> Kind {
-    Kind { group: group.into(), version: "v1".into(), kind: kind.into() }
+    Kind::home(group, "v1", kind)
 }
 
 /// A key of the processor `p` and its reconciler `r`.
@@ -38,7 +43,6 @@ pub fn all(name: &str) -> Selection {
 /// Selects all objects of a kind, whole.
 pub fn whole(kind: impl Into<Arc<Kind>>) -> Selection {
     Selection {
-        cluster: String::new(),
         kind: kind.into(),
         namespace: None,
         name: None,
@@ -73,12 +77,7 @@ pub fn reference(kind_name: &str, name: &str) -> ObjectRef {
 
 /// A reference to an object.
 pub fn object_ref(kind: impl Into<Arc<Kind>>, namespace: Option<&str>, name: &str) -> ObjectRef {
-    ObjectRef {
-        cluster: String::new(),
-        kind: kind.into(),
-        namespace: namespace.map(str::to_owned),
-        name: name.into(),
-    }
+    ObjectRef { kind: kind.into(), namespace: namespace.map(str::to_owned), name: name.into() }
 }
 
 /// A rule by which the objects of a selection may be written.
@@ -105,7 +104,7 @@ pub fn outcome() -> Outcome {
 /// An object as an outcome holds it.
 pub fn given(object: &Value) -> Manifest {
     Manifest {
-        cluster: String::new(),
+        cluster: Arc::default(),
         object: object.to_string(),
         mode: Mode::Apply,
         leave: Vec::new(),

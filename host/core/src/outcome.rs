@@ -500,7 +500,7 @@ impl Check<'_> {
     /// only if the kind has one.
     fn check_reference(&self, of: &ObjectRef, place: &str) -> Result<(), Invalid> {
         let refuse = |fault: Fault| fault.on(place, of);
-        if !of.cluster.is_empty() {
+        if !of.kind.cluster.is_empty() {
             return Err(refuse(Fault::NotSupported("clusters other than the home cluster")));
         }
         for (field, text) in

@@ -189,7 +189,6 @@ impl Reconciler {
     pub fn object_of(&self, key: &Key) -> Option<ObjectRef> {
         let reconciler = self.description(key)?;
         Some(ObjectRef {
-            cluster: reconciler.of.cluster.clone(),
             kind: reconciler.of.kind.clone(),
             namespace: key.namespace().map(str::to_owned),
             name: key.name().to_owned(),

@@ -177,15 +177,11 @@ impl Resource {
             .filter(|version| version.get("served").and_then(Value::as_bool).unwrap_or_default());
         served
             .map(|version| Self {
-                kind: Kind {
-                    group: text("/spec/group"),
-                    version: version
-                        .get("name")
-                        .and_then(Value::as_str)
-                        .unwrap_or_default()
-                        .to_owned(),
-                    kind: text("/spec/names/kind"),
-                },
+                kind: Kind::home(
+                    text("/spec/group"),
+                    version.get("name").and_then(Value::as_str).unwrap_or_default(),
+                    text("/spec/names/kind"),
+                ),
                 plural: text("/spec/names/plural"),
                 namespaced: text("/spec/scope") == "Namespaced",
                 status: version.pointer("/subresources/status").is_some(),

@@ -264,7 +264,7 @@ mod tests {
     async fn a_group_that_is_a_path_never_leaves_the_host() {
         let (cluster, sent) = counted();
         let group = "rbac.authorization.k8s.io/v1/clusterroles?watch=true&x=";
-        let kind = Kind { group: group.into(), version: "v1".into(), kind: "ClusterRole".into() };
+        let kind = Kind::home(group, "v1", "ClusterRole");
         assert_eq!(cluster.resolve(&kind).await.unwrap(), None);
         // Paths that no earlier check has rejected are refused too.
         for path in [
@@ -277,7 +277,7 @@ mod tests {
             assert!(error.to_string().contains(&said), "{error}");
         }
         assert_eq!(sent.load(Ordering::Relaxed), 0);
-        let kind = Kind { group: "apps".into(), version: "v1".into(), kind: "Deployment".into() };
+        let kind = Kind::home("apps", "v1", "Deployment");
         assert_eq!(cluster.resolve(&kind).await.unwrap(), None);
         assert_eq!(sent.load(Ordering::Relaxed), 1);
     }

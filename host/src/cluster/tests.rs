@@ -14,7 +14,7 @@ fn cluster() -> (EmbeddedApi, Cluster) {
 }
 
 fn kind(group: &str, kind: &str) -> Kind {
-    Kind { group: group.into(), version: "v1".into(), kind: kind.into() }
+    Kind::home(group, "v1", kind)
 }
 
 async fn asked(api: &EmbeddedApi, cluster: &Cluster, of: &Kind) -> Option<Arc<Resource>> {

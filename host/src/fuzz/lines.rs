@@ -1,6 +1,8 @@
 //! Descriptions and outcomes as lines of words between tabs, which a fuzzer can put together and
 //! people can read.
 
+use std::sync::Arc;
+
 use mortise_core::contract::{
     Deletion, Description, Event, EventType, Kind, Manifest, Mode, ObjectRef, Outcome, Propagation,
     Reconciler, Requeue, Selection, Verbs, WriteRule,
@@ -16,7 +18,7 @@ fn some<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<String> {
 }
 
 fn kind<'a>(words: &mut impl Iterator<Item = &'a str>) -> Kind {
-    Kind { group: word(words), version: word(words), kind: word(words) }
+    Kind::home(word(words), word(words), word(words))
 }
 
 /// Reads `GROUP VERSION KIND NAMESPACE NAME LABELS MATCHED-PATH MATCHED-VALUE FIELD...`
@@ -26,20 +28,12 @@ pub(super) fn selection<'a>(words: &mut impl Iterator<Item = &'a str>) -> Select
     let matching = some(words).map(|path| (path, word(words)));
     let fields = words.map(str::to_owned).collect();
     let matching = matching.into_iter().collect();
-    Selection {
-        cluster: String::new(),
-        kind: kind.into(),
-        namespace,
-        name,
-        labels,
-        matching,
-        fields,
-    }
+    Selection { kind: kind.into(), namespace, name, labels, matching, fields }
 }
 
 fn reference<'a>(words: &mut impl Iterator<Item = &'a str>) -> ObjectRef {
     let (kind, namespace) = (kind(words), some(words));
-    ObjectRef { cluster: String::new(), kind: kind.into(), namespace, name: word(words) }
+    ObjectRef { kind: kind.into(), namespace, name: word(words) }
 }
 
 /// Reads a description of these lines: `reconciler NAME SELECTION`, `finalizer NAME` of the last
@@ -147,7 +141,7 @@ pub(super) fn outcome(text: &str) -> Outcome {
 
 fn manifest<'a>(mode: Mode, words: &mut impl Iterator<Item = &'a str>) -> Manifest {
     let object = word(words);
-    Manifest { cluster: String::new(), object, mode, leave: Vec::new(), absent: Vec::new() }
+    Manifest { cluster: Arc::default(), object, mode, leave: Vec::new(), absent: Vec::new() }
 }
 
 fn deletion<'a>(words: &mut impl Iterator<Item = &'a str>) -> Deletion {

@@ -307,7 +307,7 @@ mod tests {
     }
 
     fn want(kind: &str, namespace: Option<&str>, name: Option<&str>, fields: &[&str]) -> Want {
-        let kind = Kind { group: String::new(), version: "v1".into(), kind: kind.into() };
+        let kind = Kind::home("", "v1", kind);
         let scope = Scope {
             namespace: namespace.map(str::to_owned),
             name: name.map(str::to_owned),

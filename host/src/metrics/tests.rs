@@ -203,6 +203,6 @@ fn every_metric_has_a_help_text_and_a_series() {
 
 #[test]
 fn a_kind_of_the_core_group_is_named_without_a_group() {
-    let core = Kind { group: String::new(), version: "v1".into(), kind: "Pod".into() };
+    let core = Kind::home("", "v1", "Pod");
     assert_eq!((kind_label(&core), kind_label(&kind("Thing"))), ("Pod".into(), "Thing.g".into()));
 }

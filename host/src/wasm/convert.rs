@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(
             apply,
             [Manifest {
-                cluster: text("cluster of apply"),
+                cluster: "cluster of apply".into(),
                 object: text("object of apply"),
                 mode: Mode::Apply,
                 leave: vec![text("leave of apply")],
@@ -112,11 +112,9 @@ mod tests {
         assert_eq!(
             prune[0],
             Selection {
-                cluster: text("cluster of prune"),
                 kind: Kind {
-                    group: text("group of prune"),
-                    version: text("version of prune"),
-                    kind: text("kind of prune"),
+                    cluster: "cluster of prune".into(),
+                    ..Kind::home("group of prune", "version of prune", "kind of prune")
                 }
                 .into(),
                 namespace: Some(text("namespace of prune")),

@@ -98,8 +98,7 @@ fn review(hook: &str, request: Request<'_>) -> Result<hooks::Review, Refused> {
         hook: hook.to_owned(),
         operation,
         ref_: ObjectRef {
-            cluster: String::new(),
-            kind: Kind { group, version, kind }.into(),
+            kind: Kind::home(group, version, kind).into(),
             namespace: Some(request.namespace).filter(|namespace| !namespace.is_empty()),
             name: request.name,
         },

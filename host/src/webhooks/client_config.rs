@@ -79,7 +79,7 @@ async fn definitions(cluster: &Cluster, hooks: &[Hooking]) -> Result<BTreeSet<St
     for of in hooks.iter().flat_map(|hooking| &hooking.hooks().conversions) {
         for version in &of.versions {
             let (group, version, kind) = (of.group.clone(), version.clone(), of.kind.clone());
-            let resolved = cluster.resolve(&Kind { group, version, kind }).await;
+            let resolved = cluster.resolve(&Kind::home(group, version, kind)).await;
             if let Some(resource) = resolved.map_err(|error| error.to_string())? {
                 names.insert(format!("{}.{}", resource.plural, of.group));
                 break;

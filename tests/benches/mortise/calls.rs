@@ -146,7 +146,6 @@ impl Callee {
             parent: None,
             context: String::new(),
             ref_: ObjectRef {
-                cluster: String::new(),
                 kind: reconciler.of.kind.clone(),
                 namespace: Some(text("/metadata/namespace").to_owned()),
                 name: text("/metadata/name").to_owned(),

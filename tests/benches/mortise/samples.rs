@@ -22,7 +22,7 @@ const OBJECT_BYTES: usize = 3_000;
 
 /// The kind of the objects in stores.
 pub(crate) fn kind() -> Kind {
-    Kind { group: "example.com".into(), version: "v1".into(), kind: "Thing".into() }
+    Kind::home("example.com", "v1", "Thing")
 }
 
 /// An object of 3 KB as compact JSON.

@@ -36,7 +36,7 @@ fn kind_of(object: &Value) -> Kind {
     let api_version = object["apiVersion"].as_str().unwrap();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let kind = object["kind"].as_str().unwrap();
-    Kind { group: group.into(), version: version.into(), kind: kind.into() }
+    Kind::home(group, version, kind)
 }
 
 async fn setting() -> Setting {
@@ -72,17 +72,9 @@ impl Setting {
     }
 
     async fn call(&self, name: &str) -> Called {
-        let kind = Kind {
-            group: "gateway.kyma-project.io".into(),
-            version: "v2alpha1".into(),
-            kind: "APIRule".into(),
-        };
-        let ref_ = ObjectRef {
-            cluster: String::new(),
-            kind: kind.into(),
-            namespace: Some("shop".into()),
-            name: name.into(),
-        };
+        let kind = Kind::home("gateway.kyma-project.io", "v2alpha1", "APIRule");
+        let ref_ =
+            ObjectRef { kind: kind.into(), namespace: Some("shop".into()), name: name.into() };
         let mut view = View::new(self.stores.clone(), Arc::clone(&self.readable), PAGE_BYTES);
         let object = view.reconciled(&ref_, "api-rules").unwrap().json;
         let request = Request {

@@ -50,17 +50,15 @@ fn selection_json() -> Value {
 }
 
 fn kind() -> Kind {
-    Kind { group: String::new(), version: "v1".into(), kind: "Pod".into() }
+    Kind::home("", "v1", "Pod")
 }
 
 fn object_ref() -> ObjectRef {
-    let (cluster, namespace) = (String::new(), Some("a".into()));
-    ObjectRef { cluster, kind: kind().into(), namespace, name: "b".into() }
+    ObjectRef { kind: kind().into(), namespace: Some("a".into()), name: "b".into() }
 }
 
 fn selection() -> Selection {
     Selection {
-        cluster: String::new(),
         kind: kind().into(),
         namespace: None,
         name: Some("n".into()),

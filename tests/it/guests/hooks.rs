@@ -32,12 +32,11 @@ fn conversion(objects: Vec<String>) -> Conversion {
 }
 
 fn review(hook: &str, spec: &Value) -> Review {
-    let kind = Kind { group: "example.com".into(), version: "v1".into(), kind: "Rule".into() };
-    let (cluster, namespace) = (String::new(), Some("shop".into()));
+    let kind = Kind::home("example.com", "v1", "Rule");
     Review {
         hook: hook.into(),
         operation: Operation::Create,
-        ref_: ObjectRef { cluster, kind: kind.into(), namespace, name: "a".into() },
+        ref_: ObjectRef { kind: kind.into(), namespace: Some("shop".into()), name: "a".into() },
         object: Some(rule(spec)),
         old: None,
         user: "jane".into(),

@@ -163,7 +163,7 @@ async fn a_kind_that_the_cluster_does_not_know_is_told_apart() {
     let processor = processor("puppet", Limits::default()).await;
     let script = json!({"reads": [read]});
     let Performed { stores, .. } = perform_with(&processor, &script, PAGE_BYTES).await;
-    let kind = Kind { group: "example.com".into(), version: "v1".into(), kind: "Thing".into() };
+    let kind = Kind::home("example.com", "v1", "Thing");
     stores.set_unknown(&kind, &Scope::default());
     let config = play(&script);
     let readable = Readable::new(&processor.describe(&config).await.unwrap()).unwrap();

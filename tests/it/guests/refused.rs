@@ -16,7 +16,7 @@ use super::{call, misbehave, outcome, request};
 fn known_kinds() -> Kinds {
     let mut kinds = Kinds::default();
     for name in ["ConfigMap", "Secret"] {
-        let kind = Kind { group: String::new(), version: "v1".into(), kind: name.into() };
+        let kind = Kind::home("", "v1", name);
         let plural = format!("{}s", name.to_lowercase());
         let (namespaced, status, verbs) = (true, false, Vec::new());
         kinds.insert(Arc::new(Resource { kind, plural, namespaced, status, verbs }));

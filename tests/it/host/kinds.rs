@@ -86,7 +86,6 @@ async fn a_kind_that_comes_back_before_the_host_has_noticed_is_served_too() {
 async fn listed(stage: &Stage) {
     let mut progress = stage.host.progress();
     let of = ObjectRef {
-        cluster: String::new(),
         kind: kind(WIDGET).into(),
         namespace: Some(NAMESPACE.into()),
         name: "nobody".into(),

@@ -63,13 +63,8 @@ impl Renderer {
     }
 
     pub(crate) async fn render(&self, case: &Case) -> Answer {
-        let kind = Kind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() };
-        let of = ObjectRef {
-            cluster: String::new(),
-            kind: kind.into(),
-            namespace: None,
-            name: "one".into(),
-        };
+        let kind = Kind::home("", "v1", "ConfigMap");
+        let of = ObjectRef { kind: kind.into(), namespace: None, name: "one".into() };
         let request = Request {
             reconciler: "renders".into(),
             parent: None,

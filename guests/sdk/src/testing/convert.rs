@@ -9,3 +9,17 @@ use crate::bindings::{
 
 mortise_core::contract_conversions!();
 mortise_core::hook_conversions!();
+
+// The stub has only the cluster that a host runs in.
+
+impl From<types::Kind> for Kind {
+    fn from(types::Kind { group, version, kind }: types::Kind) -> Self {
+        Self::home(group, version, kind)
+    }
+}
+
+impl From<Kind> for types::Kind {
+    fn from(Kind { cluster: _, group, version, kind }: Kind) -> Self {
+        Self { group, version, kind }
+    }
+}

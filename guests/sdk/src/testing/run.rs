@@ -390,7 +390,7 @@ fn name_of(description: &contract::Description) -> Arc<str> {
 impl Watch {
     /// Feeds the store with the watch events since the last call.
     fn see(&mut self, cluster: &Cluster, stores: &Stores) {
-        let contract::Kind { group, version, kind } = &self.kind;
+        let contract::Kind { cluster: _, group, version, kind } = &self.kind;
         let update = match cluster.api().changes_since(group, version, kind, self.revision) {
             Ok(Some(update)) => update,
             Ok(None) => {

@@ -284,11 +284,9 @@ pub(super) async fn known(crds: Vec<Value>, kinds: &[Kind]) -> anyhow::Result<Ki
 /// Returns the kinds of hooks, in each version.
 fn kinds_of(hooks: &Hooks) -> Vec<Kind> {
     let converted = hooks.conversions.iter().flat_map(|of| {
-        of.versions.iter().map(|version| Kind {
-            group: of.group.clone(),
-            version: version.clone(),
-            kind: of.kind.clone(),
-        })
+        of.versions
+            .iter()
+            .map(|version| Kind::home(of.group.clone(), version.clone(), of.kind.clone()))
     });
     converted.chain(hooks.admission.iter().map(|hook| Kind::clone(&hook.of.kind))).collect()
 }

@@ -311,7 +311,7 @@ impl Driver {
 
     fn knows_kinds(&self) -> bool {
         self.host.watches().iter().all(|watch| {
-            let Kind { group, version, kind } = &watch.kind;
+            let Kind { cluster: _, group, version, kind } = &watch.kind;
             let served = self.api.serves(group, version, kind);
             self.host.stores().serves(&watch.kind) == Some(served)
         })

@@ -145,7 +145,7 @@ fn hash(of: &Owner<'_>) -> String {
         of.namespace,
         of.processor,
         of.reconciler,
-        &object.cluster,
+        &object.kind.cluster,
         &object.kind.group,
         &object.kind.kind,
         object.namespace.as_deref().unwrap_or_default(),
@@ -197,13 +197,9 @@ mod tests {
         version: &str,
         name: &str,
     ) -> FieldManagers {
-        let kind = Kind { group: "x.dev".into(), version: version.into(), kind: "Rule".into() };
-        let reference = ObjectRef {
-            cluster: String::new(),
-            kind: kind.into(),
-            namespace: Some("default".into()),
-            name: name.into(),
-        };
+        let kind = Kind::home("x.dev", version, "Rule");
+        let reference =
+            ObjectRef { kind: kind.into(), namespace: Some("default".into()), name: name.into() };
         FieldManagers::new(&Owner { namespace, processor, reconciler, object: &reference })
     }
 

@@ -21,15 +21,15 @@ macro_rules! contract_conversions {
 
         // === From the guest ===
 
-        impl From<types::Kind> for Kind {
-            fn from(types::Kind { group, version, kind }: types::Kind) -> Self {
-                Self { group, version, kind }
-            }
+        /// In wit/, the cluster stands beside the kind.
+        fn kind_in(cluster: String, kind: types::Kind) -> ::std::sync::Arc<Kind> {
+            let types::Kind { group, version, kind } = kind;
+            Kind { cluster: cluster.into(), group, version, kind }.into()
         }
 
         impl From<types::ObjectRef> for ObjectRef {
             fn from(types::ObjectRef { cluster, kind, namespace, name }: types::ObjectRef) -> Self {
-                Self { cluster, kind: Kind::from(kind).into(), namespace, name }
+                Self { kind: kind_in(cluster, kind), namespace, name }
             }
         }
 
@@ -37,8 +37,8 @@ macro_rules! contract_conversions {
             fn from(of: types::Selection) -> Self {
                 let types::Selection { cluster, kind, namespace, name, labels, matching, fields } =
                     of;
-                let (kind, fields) = (Kind::from(kind).into(), fields.into());
-                Self { cluster, kind, namespace, name, labels, matching, fields }
+                let (kind, fields) = (kind_in(cluster, kind), fields.into());
+                Self { kind, namespace, name, labels, matching, fields }
             }
         }
 
@@ -133,7 +133,7 @@ macro_rules! contract_conversions {
         impl From<guest::Manifest> for Manifest {
             fn from(of: guest::Manifest) -> Self {
                 let guest::Manifest { cluster, object, mode, leave, absent } = of;
-                Self { cluster, object, mode: mode.into(), leave, absent }
+                Self { cluster: cluster.into(), object, mode: mode.into(), leave, absent }
             }
         }
 
@@ -232,16 +232,12 @@ macro_rules! contract_conversions {
 
         // === To the guest ===
 
-        impl From<Kind> for types::Kind {
-            fn from(Kind { group, version, kind }: Kind) -> Self {
-                Self { group, version, kind }
-            }
-        }
-
         impl From<ObjectRef> for types::ObjectRef {
-            fn from(ObjectRef { cluster, kind, namespace, name }: ObjectRef) -> Self {
-                let kind = ::std::sync::Arc::unwrap_or_clone(kind);
-                Self { cluster, kind: kind.into(), namespace, name }
+            fn from(ObjectRef { kind, namespace, name }: ObjectRef) -> Self {
+                let Kind { cluster, group, version, kind } =
+                    ::std::sync::Arc::unwrap_or_clone(kind);
+                let kind = types::Kind { group, version, kind };
+                Self { cluster: (&*cluster).into(), kind, namespace, name }
             }
         }
 

@@ -9,7 +9,7 @@ pub fn display_kind(kind: &Kind) -> String {
 
 /// Formats a kind in any version: `VirtualService networking.istio.io/*`.
 pub fn display_kind_in_any_version(group: &str, kind: &str) -> String {
-    display_kind(&Kind { group: group.into(), version: "*".into(), kind: kind.into() })
+    display_kind(&Kind::home(group, "*", kind))
 }
 
 /// Formats a kind with namespace and name.
@@ -18,10 +18,10 @@ pub fn display_ref(object: &ObjectRef) -> String {
         .namespace
         .as_ref()
         .map_or_else(|| object.name.clone(), |namespace| format!("{namespace}/{}", object.name));
-    let cluster = if object.cluster.is_empty() {
+    let cluster = if object.kind.cluster.is_empty() {
         String::new()
     } else {
-        format!(" in cluster `{}`", object.cluster)
+        format!(" in cluster `{}`", object.kind.cluster)
     };
     format!("{} `{place}`{cluster}", display_kind(&object.kind))
 }

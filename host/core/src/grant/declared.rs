@@ -34,13 +34,13 @@ pub(crate) const ANY: &str = "*";
 
 impl Declared {
     pub fn parse(place: &str, of: &Selection) -> Result<Self, Invalid> {
-        if !of.cluster.is_empty() {
+        let kind = &of.kind;
+        if !kind.cluster.is_empty() {
             return Err(Invalid::OtherCluster {
                 place: format!("{place}.cluster"),
-                cluster: of.cluster.clone(),
+                cluster: kind.cluster.as_ref().into(),
             });
         }
-        let kind = &of.kind;
         if kind.kind.is_empty()
             || kind.version.is_empty()
             || (kind.group == ANY && kind.kind != ANY)
@@ -75,8 +75,7 @@ impl Declared {
 
     /// Returns whether the object is in the selection by its kind and names alone.
     pub fn could_hold(&self, object: &ObjectRef) -> bool {
-        object.cluster.is_empty()
-            && matches_kind(&self.kind, &object.kind)
+        matches_kind(&self.kind, &object.kind)
             && self.is_at(object.namespace.as_deref(), Some(&object.name))
     }
 
@@ -97,8 +96,7 @@ impl Declared {
     /// `labels` are those of `narrower`.
     pub fn covers(&self, narrower: &Selection, labels: &LabelSelector) -> bool {
         // The cheapest checks come first: most declarations are of another kind.
-        narrower.cluster.is_empty()
-            && matches_kind(&self.kind, &narrower.kind)
+        matches_kind(&self.kind, &narrower.kind)
             && self.is_at(narrower.namespace.as_deref(), narrower.name.as_deref())
             && self.query.labels().covers(labels)
             && self.query.matching().all(|(path, value)| {
@@ -131,6 +129,7 @@ impl Display for Declared {
 pub(crate) fn matches_kind(declared: &Kind, kind: &Kind) -> bool {
     // The kind's name comes first: it tells most kinds apart.
     (declared.kind == kind.kind || declared.kind == ANY)
+        && declared.cluster == kind.cluster
         && (declared.group == kind.group || declared.group == ANY)
         && (declared.version == kind.version || declared.version == ANY || declared.group == ANY)
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     contract::{Reconciler, Selection},
-    fixture::{object_ref, v1, whole, write_rule},
+    fixture::{elsewhere, object_ref, v1, whole, write_rule},
 };
 
 fn description(writes: Vec<WriteRule>) -> Description {
@@ -54,7 +54,7 @@ fn a_verb_is_held_only_for_the_objects_that_the_rule_names() {
         (
             "other cluster",
             Verbs::UPDATE,
-            ObjectRef { cluster: "x/y/z".into(), ..object_ref(config_map(), Some("a"), "n") },
+            object_ref(elsewhere(config_map(), "x/y/z"), Some("a"), "n"),
             false,
         ),
     ];
@@ -102,9 +102,7 @@ fn a_denial_names_what_would_have_been_accepted() {
 
 #[test]
 fn any_kind_of_a_group_or_of_every_group_can_be_declared() {
-    let any = |group: &str, version: &str| {
-        whole(Kind { group: group.into(), version: version.into(), kind: "*".into() })
-    };
+    let any = |group: &str, version: &str| whole(Kind::home(group, version, "*"));
     let role = object_ref(v1("rbac.authorization.k8s.io", "Role"), Some("a"), "n");
     let cases = [
         ("its group", any("rbac.authorization.k8s.io", "v1"), true),
@@ -245,8 +243,8 @@ fn a_description_that_cannot_be_read_names_the_place() {
             }),
             "`reads[1].matching`",
         ),
-        (with_read(Selection { cluster: "a/b/c".into(), ..config_maps() }), "`reads[1].cluster`"),
-        (with_read(Selection { cluster: "*".into(), ..config_maps() }), "`reads[1].cluster`"),
+        (with_read(whole(elsewhere(v1("", "ConfigMap"), "a/b/c"))), "`reads[1].cluster`"),
+        (with_read(whole(elsewhere(v1("", "ConfigMap"), "*"))), "`reads[1].cluster`"),
         (with_read(whole(v1("*", "Role"))), "`reads[1].kind`"),
         (with_read(whole(v1("", ""))), "`reads[1].kind`"),
         (

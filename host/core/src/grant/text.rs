@@ -29,8 +29,10 @@ pub fn display_selection(of: &Selection) -> String {
     }
     let labels =
         if of.labels.is_empty() { String::new() } else { format!(" with labels `{}`", of.labels) };
-    let cluster =
-        if of.cluster.is_empty() { String::new() } else { format!(" in cluster `{}`", of.cluster) };
+    let cluster = match &*of.kind.cluster {
+        "" => String::new(),
+        cluster => format!(" in cluster `{cluster}`"),
+    };
     format!("{}{}{labels}{cluster}", display_kind(&of.kind), Place(of))
 }
 

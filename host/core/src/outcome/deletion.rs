@@ -76,7 +76,7 @@ impl Check<'_> {
     }
 
     fn prune(&self, of: &Selection) -> Result<Prune, Fault> {
-        if !of.cluster.is_empty() {
+        if !of.kind.cluster.is_empty() {
             return Err(Fault::NotSupported("clusters other than the home cluster"));
         }
         if of.kind.kind == "*" || of.kind.group == "*" {

@@ -1,5 +1,7 @@
 //! Checks the manifests of `apply` and `patch`.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -55,11 +57,12 @@ fn head(manifest: &contract::Manifest, limits: &Limits) -> Result<Head, (Option<
     }
     let object: Value =
         serde_json::from_str(text).map_err(|error| (None, Fault::NotJson(error.to_string())))?;
-    let to = reference(&object).map_err(|fault| (name_of(text), fault))?;
-    Ok(Head { to: ObjectRef { cluster: manifest.cluster.clone(), ..to }, object })
+    let mut to = reference(&object).map_err(|fault| (name_of(text), fault))?;
+    Arc::make_mut(&mut to.kind).cluster = Arc::clone(&manifest.cluster);
+    Ok(Head { to, object })
 }
 
-/// Parses the reference to an object from its JSON: kind, namespace and name.
+/// Parses the reference to an object of the host's cluster from its JSON: kind, namespace and name.
 pub fn reference(object: &Value) -> Result<ObjectRef, Fault> {
     if !object.is_object() {
         return Err(Fault::malformed("", "a Kubernetes object is a JSON object"));
@@ -76,7 +79,6 @@ pub fn reference(object: &Value) -> Result<ObjectRef, Fault> {
     let kind = parse_kind(required("/apiVersion", "apiVersion")?, kind)
         .ok_or_else(|| Fault::malformed("apiVersion", "`<version>` or `<group>/<version>`"))?;
     Ok(ObjectRef {
-        cluster: String::new(),
         kind: kind.into(),
         namespace: text("/metadata/namespace", "metadata.namespace")?.map(str::to_owned),
         name: required("/metadata/name", "metadata.name")?.to_owned(),
@@ -88,11 +90,7 @@ fn parse_kind(api_version: &str, kind: &str) -> Option<Kind> {
     let right = !version.is_empty()
         && !version.contains('/')
         && (api_version == version || !group.is_empty());
-    right.then(|| Kind {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        kind: kind.to_owned(),
-    })
+    right.then(|| Kind::home(group, version, kind))
 }
 
 /// The identifying fields of a guest's object, parsed without the rest: each may be missing or
@@ -125,12 +123,7 @@ pub(super) fn kind_of(text: &str) -> Option<Kind> {
 fn name_of(text: &str) -> Option<String> {
     let (kind, metadata) = parse_name(text)?;
     let name = metadata.name.unwrap_or_else(|| "(no name)".to_owned());
-    Some(display_ref(&ObjectRef {
-        cluster: String::new(),
-        kind: kind.into(),
-        namespace: metadata.namespace,
-        name,
-    }))
+    Some(display_ref(&ObjectRef { kind: kind.into(), namespace: metadata.namespace, name }))
 }
 
 /// Inserts the uid, if it is known and the object has none. Returns whether it was inserted.

@@ -51,9 +51,8 @@ impl Check<'_> {
         let api_version = required("apiVersion")?;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = Kind {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            kind: required("kind")?.to_owned(),
+            cluster: Arc::clone(&to.kind.cluster),
+            ..Kind::home(group, version, required("kind")?)
         };
         let name = required("name")?.to_owned();
         let uid = text("uid");
@@ -62,12 +61,7 @@ impl Check<'_> {
         let kind = Arc::new(kind);
         let candidates: Vec<ObjectRef> = places
             .into_iter()
-            .map(|namespace| ObjectRef {
-                cluster: to.cluster.clone(),
-                kind: Arc::clone(&kind),
-                namespace,
-                name: name.clone(),
-            })
+            .map(|namespace| ObjectRef { kind: Arc::clone(&kind), namespace, name: name.clone() })
             .collect();
         let shown = candidates.first().map(display_ref).unwrap_or_default();
         let refuse =

@@ -12,7 +12,7 @@ use crate::{
         Child, Deletion as Removal, Description, Event as Said, Manifest as Given, Mode,
         Reconciler, Selection, Verbs,
     },
-    fixture::{given, object_ref, outcome, v1, whole, write_rule},
+    fixture::{elsewhere, given, object_ref, outcome, v1, whole, write_rule},
 };
 
 const UID: &str = "11111111-0000-0000-0000-000000000000";
@@ -24,6 +24,10 @@ fn rule_kind() -> Kind {
 
 fn pod(name: &str) -> ObjectRef {
     object_ref(v1("", "Pod"), Some("a"), name)
+}
+
+fn pod_elsewhere() -> ObjectRef {
+    object_ref(elsewhere(v1("", "Pod"), "a/b/c"), Some("a"), "p")
 }
 
 fn reconciler() -> Reconciler {
@@ -460,7 +464,6 @@ fn refused_owners() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
     ]
 }
 
-#[expect(clippy::too_many_lines, reason = "one flat table")]
 fn refused_removals() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
     let config_maps = || Selection {
         namespace: Some("a".into()),
@@ -486,11 +489,7 @@ fn refused_removals() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
             delete(object_ref(v1("", "ConfigMap"), Some("b"), "c")),
             &["`delete` of ConfigMap v1 `b/c`"],
         ),
-        (
-            "deletion in another cluster",
-            delete(ObjectRef { cluster: "a/b/c".into(), ..pod("p") }),
-            &["clusters other than"],
-        ),
+        ("deletion in another cluster", delete(pod_elsewhere()), &["clusters other than"]),
         ("deletion of a name that leads elsewhere", delete(pod("../x")), &["`name`"]),
         (
             "twice evicted",
@@ -529,7 +528,7 @@ fn refused_removals() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
         ),
         (
             "prune in another cluster",
-            prune(Selection { cluster: "a/b/c".into(), ..config_maps() }),
+            prune(whole(elsewhere(v1("", "ConfigMap"), "a/b/c"))),
             &["clusters other than"],
         ),
     ]
@@ -562,11 +561,7 @@ fn refused_reports() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
             event(Some(object_ref(v1("", "Service"), Some("a"), "s"))),
             &["`events[0].on`", "Service v1 `a/s` is not declared"],
         ),
-        (
-            "event in another cluster",
-            event(Some(ObjectRef { cluster: "a/b/c".into(), ..pod("p") })),
-            &["clusters other than"],
-        ),
+        ("event in another cluster", event(Some(pod_elsewhere())), &["clusters other than"]),
         (
             "event without a reason",
             Outcome {

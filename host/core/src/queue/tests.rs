@@ -49,7 +49,7 @@ async fn a_key_added_while_it_runs_runs_once_more_after_it() {
 
 fn changed(name: &str) -> Cause {
     Cause::Object {
-        kind: Kind { group: String::new(), version: "v1".into(), kind: "Pod".into() }.into(),
+        kind: Kind::home("", "v1", "Pod").into(),
         namespace: None,
         name: name.into(),
         what: What::Changed,

@@ -106,7 +106,6 @@ impl Reconciler {
 fn reference(of: &contract::Selection, object: &Value) -> Option<ObjectRef> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     Some(ObjectRef {
-        cluster: of.cluster.clone(),
         kind: of.kind.clone(),
         namespace: text("/metadata/namespace"),
         name: text("/metadata/name")?,

@@ -114,11 +114,7 @@ impl Report {
         Self {
             key: run.key.clone(),
             version: None,
-            kind: Arc::new(Kind {
-                group: String::new(),
-                version: String::new(),
-                kind: String::new(),
-            }),
+            kind: Arc::new(Kind::home("", "", "")),
             causes: run.causes.clone(),
             more_causes: run.more_causes,
             attempt: run.attempt,

@@ -162,7 +162,6 @@ impl Entry {
     /// Returns the reference to the object, with this kind, in the host's cluster.
     pub fn reference(&self, kind: &Arc<Kind>) -> ObjectRef {
         ObjectRef {
-            cluster: String::new(),
             kind: Arc::clone(kind),
             namespace: self.namespace().map(str::to_owned),
             name: self.name().to_owned(),

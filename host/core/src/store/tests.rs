@@ -12,7 +12,7 @@ use crate::{
 };
 
 fn kind() -> Kind {
-    Kind { group: "g".into(), version: "v1".into(), kind: "Thing".into() }
+    Kind::home("g", "v1", "Thing")
 }
 
 fn key() -> Key {
@@ -34,7 +34,6 @@ fn thing(namespace: &str, name: &str, revision: u64) -> Value {
 
 fn selection() -> Selection {
     Selection {
-        cluster: String::new(),
         kind: kind().into(),
         namespace: None,
         name: None,
@@ -395,7 +394,6 @@ fn a_watch_that_finds_a_kind_not_served_drops_its_own_objects_only() {
         list(&stores, &scope(namespace), &[thing(namespace, "x", 5)]);
     }
     let of = |namespace: &str| ObjectRef {
-        cluster: String::new(),
         kind: kind().into(),
         namespace: Some(namespace.into()),
         name: "x".into(),
@@ -416,7 +414,6 @@ fn what_is_known_depends_on_the_scopes() {
     let scope = Scope { namespace: Some("a".into()), ..Scope::default() };
     stores.open(&kind(), &scope, &wanted(&[], &[]));
     let of = |namespace: &str| ObjectRef {
-        cluster: String::new(),
         kind: kind().into(),
         namespace: Some(namespace.into()),
         name: "x".into(),

@@ -96,7 +96,7 @@ mod tests {
     use crate::{contract::Kind, fixture::object_ref, resource::Cause};
 
     fn object() -> ObjectRef {
-        let kind = Kind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() };
+        let kind = Kind::home("", "v1", "ConfigMap");
         object_ref(kind, Some("a"), "n")
     }
 

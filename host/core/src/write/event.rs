@@ -357,16 +357,11 @@ fn events_path(namespace: &str) -> String {
 }
 
 fn kind() -> Kind {
-    Kind { group: String::new(), version: "v1".to_owned(), kind: "Event".to_owned() }
+    Kind::home("", "v1", "Event")
 }
 
 fn event_ref(namespace: &str, name: &str) -> ObjectRef {
-    ObjectRef {
-        cluster: String::new(),
-        kind: kind().into(),
-        namespace: Some(namespace.to_owned()),
-        name: name.to_owned(),
-    }
+    ObjectRef { kind: kind().into(), namespace: Some(namespace.to_owned()), name: name.to_owned() }
 }
 
 /// Returns the event's name: the object's name and a hash of the event and of the time of its

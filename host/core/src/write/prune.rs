@@ -30,7 +30,6 @@ struct Candidate {
 impl Run<'_> {
     pub(super) async fn prune(&mut self, prune: &Prune, plan: &Plan) {
         let named = ObjectRef {
-            cluster: String::new(),
             kind: prune.of.kind.clone(),
             namespace: prune.of.namespace.clone(),
             name: prune.of.name.clone().unwrap_or_default(),
@@ -78,7 +77,6 @@ impl Run<'_> {
         let mut found = Vec::new();
         let mut token = String::new();
         let named = ObjectRef {
-            cluster: String::new(),
             kind: prune.of.kind.clone(),
             namespace: prune.of.namespace.clone(),
             name: String::new(),
@@ -211,7 +209,6 @@ fn candidate(kind: &Arc<Kind>, object: &Value, own: Digests) -> Option<Candidate
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     Some(Candidate {
         of: ObjectRef {
-            cluster: String::new(),
             kind: Arc::clone(kind),
             namespace: text("/metadata/namespace"),
             name: text("/metadata/name")?,

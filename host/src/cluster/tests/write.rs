@@ -323,7 +323,7 @@ fn fresh() -> (Stores, Writer) {
 
 /// Returns a grant that allows every write.
 fn grant() -> Grant {
-    let any = Kind { group: "*".into(), version: "*".into(), kind: "*".into() };
+    let any = Kind::home("*", "*", "*");
     let verbs = Verbs::CREATE | Verbs::UPDATE | Verbs::DELETE | Verbs::EVICT;
     let reconciler = Reconciler {
         name: "rule".into(),

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 fn kind(name: &str) -> Kind {
-    Kind { group: String::new(), version: "v1".to_owned(), kind: name.to_owned() }
+    Kind::home("", "v1", name)
 }
 
 fn named(namespace: Option<&str>, name: Option<&str>) -> Scope {
@@ -147,12 +147,7 @@ mod hostile {
     }
 
     fn reference(name: &str) -> ObjectRef {
-        ObjectRef {
-            cluster: String::new(),
-            kind: kind("ConfigMap").into(),
-            namespace: Some("a".into()),
-            name: name.into(),
-        }
+        ObjectRef { kind: kind("ConfigMap").into(), namespace: Some("a".into()), name: name.into() }
     }
 
     /// Watches config maps until this one is known. Returns the stores and the time taken.

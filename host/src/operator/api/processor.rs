@@ -354,7 +354,7 @@ pub struct Condition {
 impl HeldFinalizer {
     /// A finalizer on the objects of a selection.
     pub fn new(finalizer: &str, on: &Selection) -> Self {
-        let Kind { group, version, kind } = Kind::clone(&on.kind);
+        let Kind { cluster: _, group, version, kind } = Kind::clone(&on.kind);
         Self {
             finalizer: finalizer.to_owned(),
             group,
@@ -369,7 +369,7 @@ impl HeldFinalizer {
     /// Returns the kind of the objects.
     pub fn of_kind(&self) -> Kind {
         let Self { group, version, kind, .. } = self.clone();
-        Kind { group, version, kind }
+        Kind::home(group, version, kind)
     }
 }
 

@@ -11,12 +11,11 @@ use crate::{
 };
 
 fn kind(name: &str) -> Kind {
-    Kind { group: "x.dev".into(), version: "v1".into(), kind: name.into() }
+    Kind::home("x.dev", "v1", name)
 }
 
 fn description() -> Description {
     let of = Selection {
-        cluster: String::new(),
         kind: kind("Rule").into(),
         namespace: None,
         name: None,

@@ -6,7 +6,7 @@ use mortise_core::{
         Description, GrantedRule, Kind, Level, ObjectRef, Selection, Verbs,
         bounds::{text::*, *},
     },
-    fixture::{all, description, object, reference, v1, write_rule},
+    fixture::{all, description, elsewhere, object, reference, v1, write_rule},
     reads::{PAGE_BYTES, Readable, View},
     store::Stores,
 };
@@ -211,15 +211,15 @@ fn get(change: impl FnOnce(&mut ObjectRef)) -> Result<(), String> {
 
 #[test]
 fn a_get_names_one_object_as_the_api_server_would_have_it() {
-    let kind = |group: &str, version: &str, kind: &str| Kind {
-        group: group.into(),
-        version: version.into(),
-        kind: kind.into(),
-    };
+    let kind = |group: &str, version: &str, kind: &str| Kind::home(group, version, kind);
     let cases: [(&str, Result<(), String>, &str); 12] = [
         ("right", get(|_| ()), ""),
-        ("other cluster", get(|of| of.cluster = "ns/name/key".into()), "cluster `ns/name/key`"),
-        ("any cluster", get(|of| of.cluster = "*".into()), "cluster `*`"),
+        (
+            "other cluster",
+            get(|of| of.kind = elsewhere(v1("", "Pod"), "ns/name/key")),
+            "cluster `ns/name/key`",
+        ),
+        ("any cluster", get(|of| of.kind = elsewhere(v1("", "Pod"), "*")), "cluster `*`"),
         ("every kind", get(|of| of.kind = kind("apps", "v1", "*").into()), "kind `*`"),
         ("every group", get(|of| of.kind = kind("*", "v1", "Pod").into()), "group `*`"),
         ("no version", get(|of| of.kind = kind("", "", "Pod").into()), "version ``"),
@@ -334,7 +334,7 @@ fn a_description_is_no_larger_than_the_host_keeps() {
         let found = found.unwrap_or_else(|| panic!("not refused: {part}"));
         assert!(found.contains(part) && found.len() < 400, "{part}: {found}");
     }
-    let any = Kind { group: "*".into(), version: "*".into(), kind: "*".into() };
+    let any = Kind::home("*", "*", "*");
     assert_eq!(described(|of| of.reads[0].kind = any.into()), None);
 }
 
@@ -421,8 +421,8 @@ fn selection() -> impl Strategy<Value = Selection> {
     let place = (prop::option::of(strange()), prop::option::of(strange()), strange());
     (kind, place, lists).prop_map(|((group, version, kind), (namespace, name, labels), lists)| {
         let (matching, fields) = lists;
-        let (kind, fields) = (Kind { group, version, kind }.into(), fields.into());
-        Selection { cluster: String::new(), kind, namespace, name, labels, matching, fields }
+        let (kind, fields) = (Kind::home(group, version, kind).into(), fields.into());
+        Selection { kind, namespace, name, labels, matching, fields }
     })
 }
 
@@ -467,9 +467,9 @@ fn step() -> impl Strategy<Value = Step> {
 /// Executes a step; returns the length of the refusal, 0 if there is none.
 fn carry_out(state: &mut State, step: Step) -> usize {
     let refusal = match step {
-        Step::Get(Selection { kind, namespace, name, fields, cluster, .. }) => {
+        Step::Get(Selection { kind, namespace, name, fields, .. }) => {
             let name = name.unwrap_or_default();
-            let of = ObjectRef { cluster, kind, namespace, name };
+            let of = ObjectRef { kind, namespace, name };
             state.get_object(&of, &fields).now_or_never().unwrap().unwrap().err()
         }
         Step::List(of, from) => {

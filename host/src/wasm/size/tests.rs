@@ -19,7 +19,13 @@ fn outcome() -> Outcome {
 
 fn manifest(object: &str) -> Manifest {
     let (leave, absent) = (Vec::new(), Vec::new());
-    Manifest { cluster: String::new(), object: object.into(), mode: Mode::Apply, leave, absent }
+    Manifest {
+        cluster: std::sync::Arc::default(),
+        object: object.into(),
+        mode: Mode::Apply,
+        leave,
+        absent,
+    }
 }
 
 fn refusal(limit: usize, returned: &Result<Outcome, Failure>) -> Option<String> {
@@ -62,7 +68,7 @@ fn a_failure_counts_too() {
 #[test]
 fn entries_count_where_their_texts_are_empty() {
     let kind = mortise_core::fixture::v1("", "Pod").into();
-    let ref_ = ObjectRef { cluster: String::new(), kind, namespace: None, name: String::new() };
+    let ref_ = ObjectRef { kind, namespace: None, name: String::new() };
     let propagation = mortise_core::contract::Propagation::Background;
     let deletion = Deletion { ref_, uid: None, propagation, grace_period: None };
     let returned = Ok(Outcome { delete: vec![deletion; 10_000], ..outcome() });

@@ -82,7 +82,7 @@ pub(super) fn all() -> Vec<Way> {
 
 /// Parses `apiVersion/Kind` as a guest's type.
 pub(super) fn guest_kind(text: &str) -> mortise_sdk::Kind {
-    let Kind { group, version, kind } = kind(text);
+    let Kind { cluster: _, group, version, kind } = kind(text);
     mortise_sdk::Kind::new(group, version, kind)
 }
 

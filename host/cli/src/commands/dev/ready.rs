@@ -45,8 +45,7 @@ pub(super) async fn run(cluster: &Cluster, now: &Clock, messages: &Sender) -> an
     ];
     let pods = &Pods::new(cluster);
     let watches = kinds.map(|(group, kind)| {
-        let kind =
-            Kind { group: group.to_owned(), version: "v1".to_owned(), kind: kind.to_owned() };
+        let kind = Kind::home(group, "v1", kind);
         watch(cluster, kind, now, messages, pods)
     });
     future::try_join_all(watches).await.map(|_| ())

@@ -70,7 +70,7 @@ fn conversion(of: &Converted, client: &Value, known: &Kinds) -> Value {
     let Converted { group, kind, versions } = of;
     let of_version = |version: &String| {
         let (group, version, kind) = (group.clone(), version.clone(), kind.clone());
-        Kind { group, version, kind }
+        Kind::home(group, version, kind)
     };
     let kinds: Vec<Kind> = versions.iter().map(of_version).collect();
     let served = kinds.iter().find(|kind| known.get(kind).is_some()).or_else(|| kinds.first());

@@ -227,9 +227,9 @@ mod tests {
 
     #[test]
     fn a_guest_holds_all_that_it_is_built_of() {
-        let kind = Kind { group: "a.b".into(), version: "v1".into(), kind: "Thing".into() };
+        let kind = Kind::home("a.b", "v1", "Thing");
         let own = Subject { kind, plural: "things".into(), origin: Origin::Own };
-        let map = Kind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() };
+        let map = Kind::home("", "v1", "ConfigMap");
         let origin = Origin::BuiltIn { namespaced: true };
         let built_in = Subject { kind: map, plural: "configmaps".into(), origin };
         for language in [Language::Python, Language::TypeScript] {

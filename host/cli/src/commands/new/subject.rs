@@ -40,7 +40,7 @@ impl Subject {
     /// Returns the requested kind, or by default a kind of the guest's own with the guest's name.
     pub(super) async fn of(name: &str, kind: Option<&str>) -> Result<Self, Error> {
         let Some(text) = kind else {
-            let kind = Kind { group: GROUP.into(), version: "v1".into(), kind: camel_case(name) };
+            let kind = Kind::home(GROUP, "v1", camel_case(name));
             return Ok(Self::own(kind));
         };
         let kind = parse(text).ok_or_else(|| Error::Kind { text: text.to_owned() })?;
@@ -80,11 +80,7 @@ fn parse(text: &str) -> Option<Kind> {
     let is_kind = kind.starts_with(|first: char| first.is_ascii_uppercase())
         && kind.len() <= 63
         && kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    (is_group && is_version(version) && is_kind).then(|| Kind {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        kind: kind.to_owned(),
-    })
+    (is_group && is_version(version) && is_kind).then(|| Kind::home(group, version, kind))
 }
 
 /// Returns whether a CRD may have this group: it must be a domain, and `k8s.io` is reserved for

@@ -4,7 +4,7 @@ use subject::Origin;
 use super::*;
 
 fn subject(group: &str, version: &str, kind: &str, plural: &str, origin: Origin) -> Subject {
-    let kind = Kind { group: group.into(), version: version.into(), kind: kind.into() };
+    let kind = Kind::home(group, version, kind);
     Subject { kind, plural: plural.into(), origin }
 }
 

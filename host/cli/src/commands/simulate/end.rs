@@ -121,7 +121,6 @@ impl InVersion {
         let mut kind = local::kind_of(of);
         version.clone_into(&mut kind.version);
         let of = reference(&ObjectRef {
-            cluster: String::new(),
             kind: kind.into(),
             namespace: text("/metadata/namespace").map(str::to_owned),
             name: text("/metadata/name").unwrap_or_default().to_owned(),

@@ -126,7 +126,6 @@ fn review(
         hook: hook.to_owned(),
         operation,
         ref_: ObjectRef {
-            cluster: String::new(),
             kind: local::kind_of(of).into(),
             namespace: text("/metadata/namespace"),
             name: text("/metadata/name").unwrap_or_default(),

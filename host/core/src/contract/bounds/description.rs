@@ -58,8 +58,9 @@ fn check_reconciler(place: &str, of: &Reconciler) -> Result<(), String> {
 }
 
 fn check_selection(place: &str, of: &Selection) -> Result<(), String> {
-    if !of.cluster.is_empty() && !text::is_name(&of.cluster) {
-        return Err(wrong(&format!("{place}.cluster"), &of.cluster, "a cluster is \"\""));
+    let cluster = &of.kind.cluster;
+    if !cluster.is_empty() && !text::is_name(cluster) {
+        return Err(wrong(&format!("{place}.cluster"), cluster, "a cluster is \"\""));
     }
     check_kind(place, &of.kind)?;
     check_namespace(place, of)?;
@@ -94,7 +95,7 @@ pub(super) fn check_labels(place: &str, of: &Selection) -> Result<(), String> {
 /// Refuses parts of a kind that are neither `*` nor named by Kubernetes' rules. Empty versions and
 /// kinds are refused by the grant.
 pub(super) fn check_kind(place: &str, of: &Kind) -> Result<(), String> {
-    let Kind { group, version, kind } = of;
+    let Kind { cluster: _, group, version, kind } = of;
     let parts = [
         ("group", group, text::is_group(group), "a DNS subdomain, \"\" or `*`"),
         ("version", version, version.is_empty() || text::is_version(version), "such as `v1`"),

@@ -73,7 +73,7 @@ fn check_hook(place: &str, of: &Hook) -> Result<(), String> {
     if let Err(error) = LabelSelector::parse(&selection.labels) {
         return Err(wrong(&format!("{place}.of.labels"), &selection.labels, &error.problem));
     }
-    let is_plain = selection.cluster.is_empty() && selection.name.is_none();
+    let is_plain = kind.cluster.is_empty() && selection.name.is_none();
     if !is_plain || !selection.matching.is_empty() || !selection.fields.is_empty() {
         return Err(format!(
             "`{place}.of`: `namespace` and `labels` limit the objects; `cluster`, `name`, `matching` and `fields` are empty"
@@ -176,7 +176,7 @@ mod tests {
                 "one kind in one version",
             ),
             (with(|of| Arc::make_mut(&mut of.of.kind).version.clear()), "one kind in one version"),
-            (with(|of| of.of.cluster = "other".into()), "are empty"),
+            (with(|of| Arc::make_mut(&mut of.of.kind).cluster = "other".into()), "are empty"),
             (with(|of| of.of.name = Some("a".into())), "are empty"),
             (with(|of| of.of = fields(all("Rule"), &["spec"])), "are empty"),
             (with(|of| of.of = matching(all("Rule"), "a", "b")), "are empty"),

@@ -13,7 +13,7 @@ const OBJECT: &str =
 
 /// Returns the bytes of the arguments of a `get`.
 pub fn get_size(of: &ObjectRef, fields: &[String]) -> usize {
-    let named = named(&of.cluster, &of.kind, of.namespace.as_deref());
+    let named = named(&of.kind, of.namespace.as_deref());
     named + of.name.len() + entries(fields)
 }
 
@@ -24,7 +24,7 @@ pub fn list_size(of: &Selection, from: Option<&str>) -> usize {
 
 /// Returns the bytes of a selection.
 pub(super) fn selection_size(of: &Selection) -> usize {
-    let named = named(&of.cluster, &of.kind, of.namespace.as_deref());
+    let named = named(&of.kind, of.namespace.as_deref());
     let requirements = of.labels.bytes().filter(|byte| *byte == b',').count();
     let labels = of.labels.len() + ENTRY * requirements;
     let matching = of.matching.iter().map(|(path, value)| ENTRY + path.len() + value.len());
@@ -32,8 +32,8 @@ pub(super) fn selection_size(of: &Selection) -> usize {
     named + name + labels + matching.sum::<usize>() + entries(&of.fields)
 }
 
-fn named(cluster: &str, kind: &Kind, namespace: Option<&str>) -> usize {
-    let Kind { group, version, kind } = kind;
+fn named(kind: &Kind, namespace: Option<&str>) -> usize {
+    let Kind { cluster, group, version, kind } = kind;
     cluster.len() + group.len() + version.len() + kind.len() + namespace.map_or(0, str::len)
 }
 
@@ -44,7 +44,7 @@ fn entries(texts: &[String]) -> usize {
 /// Refuses a `get` that would be invalid under any declaration.
 pub fn check_get(of: &ObjectRef, fields: &[String]) -> Result<(), String> {
     check_size(get_size(of, fields))?;
-    check_kind(&of.cluster, &of.kind)?;
+    check_kind(&of.kind)?;
     check_place(of.namespace.as_deref(), Some(&of.name))?;
     check_paths("fields", fields.iter())
 }
@@ -52,7 +52,7 @@ pub fn check_get(of: &ObjectRef, fields: &[String]) -> Result<(), String> {
 /// Refuses a `list` that would be invalid under any declaration.
 pub fn check_list(of: &Selection, from: Option<&str>) -> Result<(), String> {
     check_size(list_size(of, from))?;
-    check_kind(&of.cluster, &of.kind)?;
+    check_kind(&of.kind)?;
     check_place(of.namespace.as_deref(), of.name.as_deref())?;
     check_paths("fields", of.fields.iter())?;
     check_paths("matching", of.matching.iter().map(|(path, _)| path))?;
@@ -74,11 +74,11 @@ fn check_size(size: usize) -> Result<(), String> {
     ))
 }
 
-fn check_kind(cluster: &str, kind: &Kind) -> Result<(), String> {
-    if !cluster.is_empty() {
+fn check_kind(kind: &Kind) -> Result<(), String> {
+    if !kind.cluster.is_empty() {
         return Err(format!(
             "cluster {} cannot be read: this version supports no cluster but \"\", the one that the host runs in",
-            text::quoted(cluster)
+            text::quoted(&kind.cluster)
         ));
     }
     let shown = || {

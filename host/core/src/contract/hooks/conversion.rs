@@ -98,7 +98,7 @@ impl<'a> Target<'a> {
     fn api_version(&self) -> String {
         let Converted { group, kind, .. } = self.of;
         let (group, kind) = (group.clone(), kind.clone());
-        api_version(&Kind { group, version: self.version.to_owned(), kind })
+        api_version(&Kind::home(group, self.version, kind))
     }
 }
 

@@ -19,7 +19,7 @@ pub fn serve_converted(definition: &mut Value, hooks: &Hooks) -> Vec<String> {
         let is_unserved = version.get("served") != Some(&Value::Bool(true));
         if is_unserved && of.versions.contains(&name) {
             version.insert("served".to_owned(), true.into());
-            let of = Kind { group: group.clone(), version: name, kind: kind.clone() };
+            let of = Kind::home(group.clone(), name, kind.clone());
             served.push(display_kind(&of));
         }
     }

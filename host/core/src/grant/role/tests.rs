@@ -5,12 +5,11 @@ use super::*;
 
 fn kind(name: &str) -> Kind {
     let group = if matches!(name, "ConfigMap" | "Pod") { "" } else { "example.dev" };
-    Kind { group: group.into(), version: "v1".into(), kind: name.into() }
+    Kind::home(group, "v1", name)
 }
 
 fn selection(name: &str, namespace: Option<&str>, object: Option<&str>) -> Selection {
     Selection {
-        cluster: String::new(),
         kind: kind(name).into(),
         namespace: namespace.map(str::to_owned),
         name: object.map(str::to_owned),
@@ -231,7 +230,7 @@ fn rules_are_as_narrow_as_their_declarations() {
 #[test]
 fn any_kind_covers_the_kinds_that_are_named() {
     let any = |group: &str| {
-        let kind = Kind { group: group.into(), version: "*".into(), kind: "*".into() };
+        let kind = Kind::home(group, "*", "*");
         Selection { kind: kind.into(), ..selection("Widget", None, None) }
     };
     let of = |group| {

@@ -16,7 +16,7 @@ const LIST: &[&str] = &["metadata.labels"];
 const WHOLE: &[&str] = &[];
 
 fn kind(name: &str) -> Kind {
-    Kind { group: String::new(), version: "v1".into(), kind: name.into() }
+    Kind::home("", "v1", name)
 }
 
 fn wanted(fields: &[&str]) -> Wanted {

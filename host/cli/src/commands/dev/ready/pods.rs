@@ -234,7 +234,7 @@ impl<'a> Pods<'a> {
         name: Option<&str>,
     ) -> anyhow::Result<String> {
         let group = if kind == "Pod" { "" } else { "apps" };
-        let of = Kind { group: group.into(), version: "v1".into(), kind: kind.into() };
+        let of = Kind::home(group, "v1", kind);
         let resource = self.cluster.resolve(&of).await?;
         let resource = resource.with_context(|| format!("the API does not serve {kind}"))?;
         let path = resource.path(Some(namespace));

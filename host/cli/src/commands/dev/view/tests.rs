@@ -53,8 +53,7 @@ fn ran(name: &str) -> Ran {
     let key = Key::new(&"greeter".into(), &"all".into(), Some("shop"), name);
     let run = Run { key, causes: vec![Cause::Start], more_causes: 0, attempt: 0 };
     let mut report = Report::new(&run);
-    report.kind =
-        Kind { group: String::new(), version: "v1".into(), kind: "Namespace".into() }.into();
+    report.kind = Kind::home("", "v1", "Namespace").into();
     report.took = Duration::from_micros(1500);
     Ran { at: start(), report, written: crate::commands::dev::message::BeforeAfter::default() }
 }
@@ -67,9 +66,7 @@ fn wrote(name: &str) -> Ran {
     ran.report.changes.push(Change {
         action: Action::Create,
         of: ObjectRef {
-            cluster: String::new(),
-            kind: Kind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() }
-                .into(),
+            kind: Kind::home("", "v1", "ConfigMap").into(),
             namespace: Some("shop".to_owned()),
             name: name.to_owned(),
         },

@@ -26,8 +26,7 @@ async fn the_example_of_every_built_in_kind_is_accepted() {
                 continue;
             }
             tried += 1;
-            let kind =
-                Kind { group: resource.group, version: resource.version, kind: resource.kind };
+            let kind = Kind::home(resource.group, resource.version, resource.kind);
             let origin = Origin::BuiltIn { namespaced: capabilities.scope == Scope::Namespaced };
             let subject = Subject { kind, plural: resource.plural, origin };
             let text = yaml(&subject, "my-guest");
