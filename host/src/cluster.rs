@@ -36,11 +36,10 @@ use std::{
 use futures::{FutureExt as _, future::BoxFuture};
 use kube::Client;
 use mortise_core::{
+    api::{Answer, Api, NotEstablished, Outgoing, Refusal, Unavailable},
     contract::{Kind, bounds::text},
     grant::rights::Account,
-    resource::{
-        Answer, Api, Kinds, NotEstablished, Outgoing, Refusal, Resource, Unavailable, api_path,
-    },
+    resource::{Kinds, Resource, api_path},
 };
 use parking_lot::Mutex;
 use serde_json::Value;

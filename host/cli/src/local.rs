@@ -8,9 +8,10 @@ use std::{
 
 use anyhow::Context as _;
 use mortise_core::{
+    api::{Method, Outgoing},
     contract::{Description, Kind, display_kind},
     grant::role::Served,
-    resource::{Kinds, Method, Outgoing},
+    resource::Kinds,
 };
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{

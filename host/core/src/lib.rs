@@ -10,7 +10,8 @@
 //! | [`path`], [`labels`] | field paths in objects; label selectors |
 //! | [`error_chain`] | an error and its causes, on one line |
 //! | [`applied_fields`] | digests of the fields that we own; names of field managers |
-//! | [`resource`] | how a kind is served; requests to the API server and their answers, as values |
+//! | [`api`] | requests to the API server and their answers, as values; the trait that sends them |
+//! | [`resource`] | how a kind is served, and its paths |
 //! | [`grant`] | what a processor may read and write: declarations, Roles, rights of its account |
 //! | [`outcome`] | outcomes, checked against the grant: plans |
 //! | [`store`] | watched objects: immutable snapshots with indexes |
@@ -21,6 +22,7 @@
 //! | [`write`](mod@write) | plans carried out: server-side apply, patch, delete, prune, events |
 //! | [`reconcile`] | one reconcile: read, call, check, write, requeue |
 
+pub mod api;
 pub mod applied_fields;
 pub mod contract;
 pub mod dispatch;

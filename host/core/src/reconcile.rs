@@ -40,6 +40,7 @@ use self::{
     report::why,
 };
 use crate::{
+    api::Api,
     contract::{self, Description, ObjectRef, Request},
     dispatch::Dispatch,
     grant::{self, Grant, rights::Rights},
@@ -49,7 +50,6 @@ use crate::{
         self, Answers, Limited, Readable, Reads, View,
         record::{Basis, Digest, Record, Records},
     },
-    resource::Api,
     triggers::Registration,
     write::{self, Clock, Writer},
 };

@@ -49,6 +49,7 @@ use self::{
     memory::{ManagedObject, Memory},
 };
 use crate::{
+    api::{Api, Refusal},
     applied_fields::{
         Pair,
         manager::{self, FieldManagers, Owner},
@@ -57,7 +58,7 @@ use crate::{
     grant::rights::Rights,
     outcome::{Class, Manifest, Plan, Reconciled},
     queue::Key,
-    resource::{Api, Refusal, Resource},
+    resource::Resource,
     store::Stores,
 };
 

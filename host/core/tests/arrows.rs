@@ -25,8 +25,8 @@ const PACKAGES: [(&str, &[&str]); 5] = [
 /// The modules of core, from the bottom. A module imports modules of its own layer and of those
 /// below; none of them import each other in a cycle.
 const CORE: [&[&str]; 6] = [
-    &["contract", "error_chain", "key", "labels", "path"],
-    &["applied_fields", "resource"],
+    &["contract", "digest", "error_chain", "key", "labels", "path"],
+    &["api", "applied_fields", "resource"],
     &["grant", "outcome", "store"],
     &["queue", "reads", "triggers"],
     &["dispatch", "write"],

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::runtime::wait::{self, await_condition};
-use mortise_core::resource::NotEstablished;
+use mortise_core::api::NotEstablished;
 use tokio::time::timeout;
 
 use super::Cluster;

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{Request, StatusCode, header};
 use kube::client::Body;
 use mortise_core::{
+    api::{Answer, Outgoing, Refusal},
     error_chain,
-    resource::{Answer, Outgoing, Refusal},
 };
 use serde_json::Value;
 use tokio::time;

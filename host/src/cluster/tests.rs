@@ -1,7 +1,7 @@
 mod write;
 
 use kube::client::Body;
-use mortise_core::resource::{Cause, Method};
+use mortise_core::api::{Cause, Method};
 use mortise_embedded_api::{EmbeddedApi, Fault, Filter, Options};
 use serde_json::json;
 

@@ -13,8 +13,8 @@ use kube::{
     },
 };
 use mortise_core::{
+    api::{Method, Outgoing},
     grant::rights::Account,
-    resource::{Method, Outgoing},
 };
 use parking_lot::Mutex;
 use serde_json::json;

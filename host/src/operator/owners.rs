@@ -11,8 +11,9 @@ use std::{
 
 use futures::{FutureExt as _, future::BoxFuture};
 use mortise_core::{
+    api::Outgoing,
     applied_fields::manager::{self, Parts},
-    resource::{Outgoing, encoded},
+    resource::encoded,
     write::FieldOwners,
 };
 use serde_json::Value;

@@ -1,8 +1,9 @@
 //! The host's own requests about a Processor resource: its status and its finalizer.
 
 use mortise_core::{
+    api::{Method, Outgoing, Refusal},
     key::NamespacedName,
-    resource::{Method, Outgoing, Refusal, encoded},
+    resource::encoded,
 };
 use serde_json::{Value, json};
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mortise_core::{
+    api::{Outgoing, Refusal},
     contract::Kind,
-    resource::{Outgoing, Refusal},
 };
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;

@@ -109,7 +109,7 @@ fn is_whole(report: &Report) -> bool {
 
 async fn cluster_wide(stage: &Stage, of: &Kind, name: &str) -> Option<Value> {
     let resource = stage.cluster.resolve(of).await.unwrap().unwrap();
-    let get = mortise_core::resource::Outgoing::get(resource.path_of(None, name));
+    let get = mortise_core::api::Outgoing::get(resource.path_of(None, name));
     stage.cluster.send(&get).await.ok().map(|answer| answer.body)
 }
 

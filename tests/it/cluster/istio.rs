@@ -24,7 +24,7 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher},
 };
 use mortise::commands::inspect;
-use mortise_core::resource::{Method, Outgoing};
+use mortise_core::api::{Method, Outgoing};
 use mortise_host::{host::Settings, operator::api::definition};
 use mortise_tests::{cluster, definitions, istio_client, loaded};
 use serde_json::{Value, json};

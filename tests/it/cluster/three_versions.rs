@@ -20,7 +20,7 @@ use kube::{
     api::{DynamicObject, PostParams},
 };
 use mortise::local;
-use mortise_core::{grant::rights::Account, key::NamespacedName, resource::Outgoing};
+use mortise_core::{api::Outgoing, grant::rights::Account, key::NamespacedName};
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
     cluster::Cluster,

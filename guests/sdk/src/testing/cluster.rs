@@ -10,7 +10,7 @@ pub use change::Write;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use jiff::Timestamp;
-use mortise_core::{contract, resource::Method};
+use mortise_core::{api::Method, contract};
 use mortise_embedded_api::{EmbeddedApi, Options};
 use parking_lot::Mutex;
 use serde_json::{Value, json};

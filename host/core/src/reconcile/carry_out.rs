@@ -9,6 +9,7 @@ use super::{
     report::shortened,
 };
 use crate::{
+    api::Unavailable,
     contract::{
         Event, EventType, Failure, Kind, ObjectRef, Outcome, Request, Retry,
         bounds::{
@@ -24,7 +25,7 @@ use crate::{
         Reads,
         record::{self, Basis, Digest},
     },
-    resource::{Kinds, Unavailable},
+    resource::Kinds,
     write::{self, Written},
 };
 

@@ -11,10 +11,11 @@ use tokio::{sync::Mutex, time::Instant};
 
 use super::Reconciler;
 use crate::{
+    api::Outgoing,
     applied_fields::manager::{self, Owner, Parts},
     contract::{self, ObjectRef},
     labels::LabelSelector,
-    resource::{Outgoing, encoded},
+    resource::encoded,
 };
 
 /// The shortest time between two lists from the API server.

@@ -10,10 +10,11 @@ use super::{
     live::{addressed, resource_version, uid},
 };
 use crate::{
+    api::{Answer, Method, Outgoing, Refusal},
     applied_fields::{self, Pair},
     contract::{self, ObjectRef, SameObject, display_ref},
     outcome::Manifest,
-    resource::{Answer, Method, Outgoing, Refusal, Resource},
+    resource::Resource,
     store::Known,
 };
 

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
+    api::Refusal,
     contract::{ObjectRef, display_ref},
-    resource::Refusal,
 };
 
 /// The number of times that one field is taken from one manager within [`TAKINGS_PERIOD`] before we
@@ -93,7 +93,7 @@ fn manager_in(message: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{contract::Kind, fixture::object_ref, resource::Cause};
+    use crate::{api::Cause, contract::Kind, fixture::object_ref};
 
     fn object() -> ObjectRef {
         let kind = Kind::home("", "v1", "ConfigMap");

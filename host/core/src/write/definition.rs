@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::{Run, Stop};
 use crate::{
+    api::NotEstablished,
     contract::{self, display_ref},
     outcome::Manifest,
-    resource::{NotEstablished, Resource},
+    resource::Resource,
 };
 
 impl Run<'_> {

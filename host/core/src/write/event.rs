@@ -20,10 +20,11 @@ use super::{
     live::{api_version, resource_version, uid},
 };
 use crate::{
+    api::{Method, Outgoing, Refusal},
     applied_fields::digest,
     contract::{EventType, Kind, ObjectRef, display_ref},
     outcome::{Event, Plan},
-    resource::{Method, Outgoing, Refusal, encoded},
+    resource::encoded,
     store::Known,
 };
 

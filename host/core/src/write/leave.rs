@@ -15,11 +15,11 @@ use super::{
     live::{named, uid},
 };
 use crate::{
+    api::Refusal,
     applied_fields::{applied_fields, digest, project, sent_fields},
     contract::display_ref,
     outcome::place::{only, without},
     path::Path,
-    resource::Refusal,
 };
 
 /// The maximum number of reads of the live object when others change it at the same time.

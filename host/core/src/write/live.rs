@@ -6,12 +6,13 @@ use serde_json::{Map, Value, json};
 
 use super::{Run, Stop};
 use crate::{
+    api::{Answer, Method, Outgoing, Refusal},
     contract::{self, Kind, ObjectRef, Selection, Verbs, display_ref},
     grant::{
         Writable,
         rights::{Permit, ReadTarget},
     },
-    resource::{Answer, Method, Outgoing, Refusal, Resource},
+    resource::Resource,
     store::Known,
 };
 

@@ -12,10 +12,11 @@ use super::{
     removal::{Preconditions, delete_options, unreadable},
 };
 use crate::{
+    api::Outgoing,
     applied_fields::{self, Digests},
     contract::{self, Kind, ObjectRef, SameObject},
     outcome::{Plan, Prune},
-    resource::{Outgoing, Resource, encoded},
+    resource::{Resource, encoded},
 };
 
 /// An object that may have to be deleted.

@@ -7,9 +7,10 @@ use super::{
     live::{addressed, named, uid},
 };
 use crate::{
+    api::{Method, Outgoing, Refusal},
     contract::{self, ObjectRef, Propagation, Verbs, display_ref},
     outcome::Deletion,
-    resource::{Method, Outgoing, Refusal, Resource},
+    resource::Resource,
     store::Known,
 };
 

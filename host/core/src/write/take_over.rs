@@ -11,8 +11,8 @@ use super::{
     live::{addressed, resource_version},
 };
 use crate::{
+    api::{Method, Outgoing},
     contract::display_ref,
-    resource::{Method, Outgoing},
     store::Known,
 };
 

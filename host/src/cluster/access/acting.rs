@@ -10,8 +10,8 @@ use std::{
 };
 
 use mortise_core::{
+    api::{Method, Outgoing},
     grant::rights::Account,
-    resource::{Method, Outgoing},
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};

@@ -6,9 +6,9 @@
 
 use futures::{StreamExt as _, stream};
 use mortise_core::{
+    api::{Method, Outgoing},
     contract::GrantedRule,
     grant::granted::{Held, rules_review},
-    resource::{Method, Outgoing},
 };
 use serde_json::Value;
 

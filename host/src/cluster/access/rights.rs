@@ -8,12 +8,12 @@ use std::{
 
 use futures::{FutureExt as _, StreamExt as _, TryFutureExt as _, future::BoxFuture, stream};
 use mortise_core::{
+    api::{Method, Outgoing, Unavailable},
     contract::{Description, GrantedRule, Kind, ObjectRef},
     grant::{
         rights::{self, Account, LIST, NotRead, Permit, Question, ReadTarget, Rights as _},
         role::{Roles, Served},
     },
-    resource::{Method, Outgoing, Unavailable},
     store::Scope,
 };
 use parking_lot::{Mutex, RwLock};

@@ -18,6 +18,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use kube::client::Body;
 use mortise_core::{
+    api::{Method, Outgoing},
     applied_fields::manager::FieldManagers,
     contract::{
         self, Deletion, Description, EventType, Kind, Manifest as Given, Mode, ObjectRef, Outcome,
@@ -28,7 +29,7 @@ use mortise_core::{
     key::Key,
     outcome::{Against, Limits, Plan, Reconciled, kinds},
     path::Fields,
-    resource::{Kinds, Method, Outgoing},
+    resource::Kinds,
     store::{Scope, Stores, Wanted},
     write::{Action, Clock, Context, Writer, Written},
 };

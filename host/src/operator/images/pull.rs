@@ -1,7 +1,7 @@
 //! Resolves tags, and reads artifacts from the disk or pulls them from their registries.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use mortise_core::resource::{Outgoing, encoded};
+use mortise_core::{api::Outgoing, resource::encoded};
 use serde_json::Value;
 
 use super::{Images, Pulled, Wanted};

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use mortise_core::resource::{Method, Outgoing};
+use mortise_core::api::{Method, Outgoing};
 use mortise_tests::cluster::Event;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mortise_core::resource::Method;
+use mortise_core::api::Method;
 use mortise_embedded_api::{Fault, Filter, Verb};
 use serde_json::Value;
 

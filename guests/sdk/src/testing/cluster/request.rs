@@ -8,10 +8,9 @@ use std::{
 
 use futures::future::{self, BoxFuture};
 use mortise_core::{
+    api::{Answer, Api, Method, NotEstablished, Outgoing, Refusal, Unavailable},
     contract,
-    resource::{
-        Answer, Api, Method, NotEstablished, Outgoing, Refusal, Resource, Unavailable, api_path,
-    },
+    resource::{Resource, api_path},
 };
 use serde_json::Value;
 

@@ -14,8 +14,8 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher},
 };
 use mortise_core::{
+    api::{Method, Outgoing},
     contract::{Kind, display_kind},
-    resource::{Method, Outgoing},
     write::Clock,
 };
 use mortise_host::cluster::Cluster;

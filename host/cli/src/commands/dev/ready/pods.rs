@@ -3,9 +3,10 @@
 
 use anyhow::{Context as _, anyhow};
 use mortise_core::{
+    api::{Method, Outgoing, Refusal},
     applied_fields,
     contract::Kind,
-    resource::{Method, Outgoing, Refusal, encoded},
+    resource::encoded,
 };
 use mortise_host::cluster::Cluster;
 use serde_json::{Value, json};
