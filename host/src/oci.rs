@@ -24,7 +24,7 @@ pub use self::{
     store::{Room, Store, Stored, Writer},
     transport::{InvalidOptions, Options, Times},
 };
-pub use mortise_core::reconcile::ModuleDigest as Digest;
+pub use mortise_core::digest::ModuleDigest as Digest;
 
 use std::sync::Arc;
 

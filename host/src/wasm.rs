@@ -37,7 +37,10 @@ pub use engine::{Engine, EngineError, Options, compile};
 pub use error::{Error, Next, Trace};
 pub use hooks::Hooked;
 pub use limits::Limits;
-pub use mortise_core::reconcile::{Line, ModuleDigest as Digest, Moment, Source};
+pub use mortise_core::{
+    digest::ModuleDigest as Digest,
+    reconcile::{Input, Line, Moment, Occasion, Source},
+};
 pub use shares::Waiting;
 pub use tenant::Tenant;
 
@@ -300,31 +303,23 @@ impl Processor {
     /// Reconciles one object. Ends early, with [`Error::Cancelled`], when the [`Tenant`] cancels
     /// its calls.
     ///
+    /// The trial of a version that is not active yet does not wait behind calls of the active
+    /// version, and runs although the processor is suspended.
+    ///
     /// The future must be awaited to its end, which the deadline bounds: dropping it aborts the
     /// guest in the middle of its work.
-    pub async fn call(&self, view: View, request: &Request, moment: Moment) -> Called {
-        let (of, ends) = (self.tenant.id(), self.tenant.call());
-        self.call_until(&ends, of, view, request, moment).await
-    }
-
-    /// Reconciles one object with a version that is not active yet. Unlike [`Processor::call`],
-    /// this call does not wait behind calls of the active version, and runs although the processor
-    /// is suspended.
-    pub async fn try_out(&self, view: View, request: &Request, moment: Moment) -> Called {
-        let (of, ends) = (self.tenant.setup_id(), self.tenant.setup());
-        self.call_until(&ends, of, view, request, moment).await
-    }
-
-    async fn call_until(
-        &self,
-        ends: &CancellationToken,
-        slot_of: Id,
-        view: View,
-        request: &Request,
-        moment: Moment,
-    ) -> Called {
+    ///
+    /// # Panics
+    ///
+    /// Panics if the view of the call is gone, which is a bug of the host.
+    pub async fn call(&self, input: Input<'_>) -> Called {
+        let Input { view, request, moment, occasion } = input;
+        let (slot_of, ends) = match occasion {
+            Occasion::Run | Occasion::FailedWrites => (self.tenant.id(), self.tenant.call()),
+            Occasion::Trial => (self.tenant.setup_id(), self.tenant.setup()),
+        };
         let asked = Instant::now();
-        let slot = until(ends, self.slot(slot_of)).await;
+        let slot = until(&ends, self.slot(slot_of)).await;
         let _ticks = self.shared.engine.tick();
         let start = Instant::now();
         let tenant = self.tenant.clone();
@@ -335,7 +330,7 @@ impl Processor {
             store.data_mut().secure = Some(Chance::new(seed_of(request, moment)));
         }
         let answer = match &slot {
-            Some(_) => until(ends, self.ask_outcome(&mut store, request)).await,
+            Some(_) => until(&ends, self.ask_outcome(&mut store, request)).await,
             None => None,
         };
         let outcome = match answer {
@@ -450,22 +445,8 @@ impl reconcile::Call for Processor {
         self.limits().outcome
     }
 
-    fn call<'a>(
-        &'a self,
-        view: View,
-        request: &'a Request,
-        moment: Moment,
-    ) -> BoxFuture<'a, reconcile::Called> {
-        self.call(view, request, moment).map(Into::into).boxed()
-    }
-
-    fn try_out<'a>(
-        &'a self,
-        view: View,
-        request: &'a Request,
-        moment: Moment,
-    ) -> BoxFuture<'a, reconcile::Called> {
-        self.try_out(view, request, moment).map(Into::into).boxed()
+    fn call<'a>(&'a self, input: Input<'a>) -> BoxFuture<'a, reconcile::Called> {
+        self.call(input).map(Into::into).boxed()
     }
 }
 

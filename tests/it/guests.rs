@@ -20,7 +20,7 @@ use mortise_core::{
 };
 use mortise_host::{
     cache_dir::CacheDir,
-    wasm::{Called, Engine, Error, Limits, Moment, Options, Processor},
+    wasm::{Called, Engine, Error, Input, Limits, Moment, Options, Processor},
 };
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -76,7 +76,7 @@ fn request(name: &str) -> Request {
 }
 
 async fn call(processor: &Processor, name: &str) -> Called {
-    processor.call(View::default(), &request(name), MOMENT).await
+    processor.call(Input::new(View::default(), &request(name), MOMENT)).await
 }
 
 /// Returns the outcome of a call that is expected to succeed.

@@ -6,6 +6,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`contract`] | plain types of wit/, limits on guest output, rules of hooks |
+//! | [`digest`] | the digest of a module |
 //! | [`key`] | the unit that is queued and run |
 //! | [`path`], [`labels`] | field paths in objects; label selectors |
 //! | [`error_chain`] | an error and its causes, on one line |
@@ -25,6 +26,7 @@
 pub mod api;
 pub mod applied_fields;
 pub mod contract;
+pub mod digest;
 pub mod dispatch;
 pub mod error_chain;
 #[doc(hidden)]

@@ -8,19 +8,17 @@
 mod call;
 mod carry_out;
 mod course;
-mod dependencies;
 mod done;
 mod living;
 mod mask;
+mod memory;
 mod removal;
 mod report;
 mod settings;
 mod skip;
 mod trial;
 
-pub use call::{
-    Call, CallError, Called, Fault, Line, ModuleDigest, Moment, NoDigest, Source, Usage,
-};
+pub use call::{Call, CallError, Called, Fault, Input, Line, Moment, Occasion, Source, Usage};
 pub use done::Ended;
 pub use report::{Report, Version};
 pub use settings::{Mode, Removal, Settings};
@@ -34,8 +32,8 @@ use tracing::{Instrument as _, debug};
 use self::{
     carry_out::{Answered, Planned, Turn},
     course::Course,
-    dependencies::Dependencies,
     living::Living,
+    memory::Dependencies,
     removal::Decision,
     report::why,
 };
@@ -299,7 +297,7 @@ impl Reconciler {
         format!(
             "the recorded reads and writes of processor `{}` take more than {} MiB of memory: it must read with fewer or shorter arguments",
             self.version.description.name,
-            dependencies::MAX_DEPENDENCY_BYTES >> 20
+            memory::MAX_DEPENDENCY_BYTES >> 20
         )
     }
 
@@ -366,7 +364,7 @@ impl Reconciler {
         };
         let request = self.request(&run.key, &reference, object, run.attempt);
         let reconciled = Reconciled { reference, object: value };
-        let (answered, reads) = self.call(view, &request).await;
+        let (answered, reads) = self.call(view, &request, Occasion::Run).await;
         let mut turn = Turn { key: &run.key, reconciled: &reconciled, reads };
         let course = self.carry_out(answered, request, &mut turn).await;
         (course, turn.reads)
@@ -412,9 +410,10 @@ impl Reconciler {
         Moment { now_ms: now, seed: now }
     }
 
-    async fn call(&self, view: View, request: &Request) -> (Answered, Reads) {
+    async fn call(&self, view: View, request: &Request, occasion: Occasion) -> (Answered, Reads) {
         let moment = self.moment();
-        let Called { outcome, view, usage } = self.version.call.call(view, request, moment).await;
+        let input = Input { view, request, moment, occasion };
+        let Called { outcome, view, usage } = self.version.call.call(input).await;
         let basis = self.basis(moment.now_ms);
         (Answered { answer: outcome, basis, usage }, view.finish())
     }

@@ -14,7 +14,7 @@ use mortise_core::{
 };
 use mortise_host::{
     host::Loaded,
-    wasm::{Called, Moment},
+    wasm::{Called, Input, Moment},
 };
 use serde_json::{Value, json};
 use tokio::{runtime::Runtime, task::JoinSet};
@@ -166,7 +166,7 @@ impl Callee {
             config.clone_into(&mut request.config);
         }
         let view = View::new(self.stores.clone(), Arc::clone(&self.readable), PAGE_BYTES);
-        Ok(self.loaded.processor.call(view, &request, MOMENT).await)
+        Ok(self.loaded.processor.call(Input::new(view, &request, MOMENT)).await)
     }
 
     async fn times(&self, calls: usize) -> anyhow::Result<Vec<Duration>> {

@@ -8,7 +8,7 @@ use mortise_core::{
     reads::{PAGE_BYTES, Readable, View},
     store::Stores,
 };
-use mortise_host::wasm::{Called, Limits, Moment, Processor};
+use mortise_host::wasm::{Called, Input, Limits, Moment, Processor};
 use serde_json::{Value, json};
 
 use super::{NOW_MS, engine};
@@ -87,7 +87,8 @@ impl Setting {
             attempt: 0,
             failed_writes: Vec::new(),
         };
-        self.processor.call(view, &request, Moment { now_ms: NOW_MS, seed: 1 }).await
+        let moment = Moment { now_ms: NOW_MS, seed: 1 };
+        self.processor.call(Input::new(view, &request, moment)).await
     }
 
     async fn outcome(&self, name: &str) -> (Outcome, bool) {

@@ -7,7 +7,7 @@ use mortise_core::{
     },
     reads::View,
 };
-use mortise_host::wasm::{Called, Limits, Moment, Processor};
+use mortise_host::wasm::{Called, Input, Limits, Moment, Processor};
 use serde_json::{Value, json};
 
 use super::{NOW_MS, processor, request};
@@ -31,7 +31,7 @@ fn play(script: &Value) -> String {
 async fn perform(script: &Value) -> Called {
     let request = Request { config: play(script), ..request("map") };
     let moment = Moment { now_ms: NOW_MS, seed: 7 };
-    puppet().await.call(View::default(), &request, moment).await
+    puppet().await.call(Input::new(View::default(), &request, moment)).await
 }
 
 fn kind_json() -> Value {

@@ -14,7 +14,9 @@ use mortise_core::{
 use mortise_host::{
     cache_dir::CacheDir,
     metrics::Metrics,
-    wasm::{Called, Engine, Error, LibraryModule, Limits, LoadError, Module, Options, Processor},
+    wasm::{
+        Called, Engine, Error, Input, LibraryModule, Limits, LoadError, Module, Options, Processor,
+    },
 };
 use serde_json::{Value, json};
 
@@ -88,7 +90,7 @@ async fn announce(processor: &Processor, text: &str, times: u32) -> Called {
     let mut object: Value = serde_json::from_str(request.object.as_ref().unwrap()).unwrap();
     object["data"] = json!({"text": text, "times": times.to_string()});
     request.object = Some(object.to_string());
-    processor.call(View::default(), &request, MOMENT).await
+    processor.call(Input::new(View::default(), &request, MOMENT)).await
 }
 
 fn announced(outcome: &Outcome) -> Value {

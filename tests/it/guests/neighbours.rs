@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mortise_core::reconcile::Fault;
-use mortise_host::wasm::{Called, Engine, Error, Limits, Options, Processor};
+use mortise_host::wasm::{Called, Engine, Error, Input, Limits, Occasion, Options, Processor};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{MOMENT, View, call, error, outcome, processor_in, request};
@@ -88,7 +88,9 @@ async fn of_a_closed_processor_no_call_begins_but_it_is_described_and_tried() {
     let late = error(call(&processor, "good").await);
     assert!(matches!(late, Error::Cancelled { .. }), "{late}");
     processor.describe("{}").await.unwrap();
-    let tried = processor.try_out(View::default(), &request("good"), MOMENT).await;
+    let request = request("good");
+    let input = Input::new(View::default(), &request, MOMENT);
+    let tried = processor.call(Input { occasion: Occasion::Trial, ..input }).await;
     assert_eq!(outcome(tried).apply.len(), 1);
     processor.tenant().open();
     assert_eq!(outcome(call(&processor, "good").await).apply.len(), 1);

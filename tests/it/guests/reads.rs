@@ -7,7 +7,7 @@ use mortise_core::{
     reads::{PAGE_BYTES, Readable, View},
     store::{Scope, Stores},
 };
-use mortise_host::wasm::{Called, Error, Limits, Moment, Processor};
+use mortise_host::wasm::{Called, Error, Input, Limits, Moment, Processor};
 use serde_json::{Value, json};
 
 use super::{NOW_MS, processor, request};
@@ -87,7 +87,7 @@ async fn perform_with(processor: &Processor, script: &Value, page_bytes: usize) 
     let view = View::new(stores.clone(), readable, page_bytes);
     let request = Request { config, ..request("map") };
     let moment = Moment { now_ms: NOW_MS, seed: 7 };
-    Performed { called: processor.call(view, &request, moment).await, stores }
+    Performed { called: processor.call(Input::new(view, &request, moment)).await, stores }
 }
 
 async fn perform(script: &Value) -> Performed {
@@ -169,7 +169,8 @@ async fn a_kind_that_the_cluster_does_not_know_is_told_apart() {
     let readable = Readable::new(&processor.describe(&config).await.unwrap()).unwrap();
     let view = View::new(stores, Arc::new(readable), PAGE_BYTES);
     let request = Request { config, ..request("map") };
-    let called = processor.call(view, &request, Moment { now_ms: NOW_MS, seed: 7 }).await;
+    let called =
+        processor.call(Input::new(view, &request, Moment { now_ms: NOW_MS, seed: 7 })).await;
     assert_eq!(answers(&called), [json!({"Err": "UnknownKind"})]);
 }
 

@@ -2,7 +2,7 @@
 //! call.
 
 use mortise_core::{contract::Level, reads::View};
-use mortise_host::wasm::{Engine, Limits, Moment, Options, Source};
+use mortise_host::wasm::{Engine, Input, Limits, Moment, Options, Source};
 use serde_json::json;
 
 use super::{NOW_MS, call, misbehave, outcome, processor_in, request, status};
@@ -49,7 +49,7 @@ async fn random_bytes_follow_from_the_call_where_calls_are_repeatable() {
     let moment = Moment { now_ms: NOW_MS, seed: 7 };
     let mut request = request("asks-random");
     request.ref_.namespace = Some("elsewhere".into());
-    let other = processor.call(View::default(), &request, moment).await;
+    let other = processor.call(Input::new(View::default(), &request, moment)).await;
     assert_ne!(first, status(&outcome(other)));
 }
 

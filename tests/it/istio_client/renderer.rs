@@ -9,7 +9,7 @@ use mortise_core::{
     contract::{Kind, ObjectRef, Request},
     reads::View,
 };
-use mortise_host::wasm::{Engine, LibraryModule, Limits, Module, Moment, Processor};
+use mortise_host::wasm::{Engine, Input, LibraryModule, Limits, Module, Moment, Processor};
 use mortise_tests::istio_client;
 use serde_json::json;
 
@@ -76,7 +76,7 @@ impl Renderer {
             failed_writes: Vec::new(),
         };
         let moment = Moment { now_ms: 0, seed: 0 };
-        let called = self.0.call(View::default(), &request, moment).await;
+        let called = self.0.call(Input::new(View::default(), &request, moment)).await;
         let outcome = called.outcome.unwrap().unwrap();
         serde_json::from_str(&outcome.status.unwrap()).unwrap()
     }

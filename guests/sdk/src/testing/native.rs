@@ -5,9 +5,10 @@ use std::{cell::RefCell, marker::PhantomData, rc::Rc, sync::Arc};
 use futures::future::{self, BoxFuture};
 use mortise_core::{
     contract::{self, bounds},
+    digest::ModuleDigest,
     outcome,
     reads::View,
-    reconcile::{Call, Called, ModuleDigest, Moment, Usage},
+    reconcile::{Call, Called, Input, Usage},
 };
 use parking_lot::Mutex;
 
@@ -61,12 +62,8 @@ impl<P: Processor> Call for Native<P> {
         outcome::Limits::default().outcome
     }
 
-    fn call<'a>(
-        &'a self,
-        view: View,
-        request: &'a contract::Request,
-        moment: Moment,
-    ) -> BoxFuture<'a, Called> {
+    fn call<'a>(&'a self, input: Input<'a>) -> BoxFuture<'a, Called> {
+        let Input { view, request, moment, .. } = input;
         let imports = Rc::new(Imports {
             view: RefCell::new(view),
             journal: Arc::clone(&self.journal),
@@ -82,15 +79,6 @@ impl<P: Processor> Call for Native<P> {
             usage: Usage::default(),
         };
         Box::pin(future::ready(called))
-    }
-
-    fn try_out<'a>(
-        &'a self,
-        view: View,
-        request: &'a contract::Request,
-        moment: Moment,
-    ) -> BoxFuture<'a, Called> {
-        self.call(view, request, moment)
     }
 }
 

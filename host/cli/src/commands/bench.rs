@@ -22,7 +22,7 @@ use mortise_core::{
 };
 use mortise_host::{
     host::{Drive, Host, Loaded, Options},
-    wasm::{Called, Moment},
+    wasm::{self, Called, Moment},
 };
 use tokio::{task::JoinSet, time::Instant};
 
@@ -218,7 +218,7 @@ impl Callee {
         let moment = Moment { now_ms: now, seed: now };
         let count = self.requests.len();
         let request = self.requests.get(turn % count).expect("there is a request at least");
-        self.loaded.processor.call(self.view(), request, moment).await
+        self.loaded.processor.call(wasm::Input::new(self.view(), request, moment)).await
     }
 
     /// Calls each object once, and returns the reads and the memory of each call.

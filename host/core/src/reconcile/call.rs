@@ -1,13 +1,12 @@
 //! The call of a processor, as a reconciler makes it: its inputs and its result.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
-use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::{
     contract::{Failure, Level, Outcome, Request},
+    digest::ModuleDigest,
     reads::{View, record::Asked},
 };
 
@@ -24,35 +23,31 @@ pub trait Call: Send + Sync {
     fn outcome_limit(&self) -> usize;
 
     /// Reconciles one object.
-    fn call<'a>(
-        &'a self,
-        view: View,
-        request: &'a Request,
-        moment: Moment,
-    ) -> BoxFuture<'a, Called>;
-
-    /// Reconciles one object with a version that is not active yet.
-    fn try_out<'a>(
-        &'a self,
-        view: View,
-        request: &'a Request,
-        moment: Moment,
-    ) -> BoxFuture<'a, Called>;
+    fn call<'a>(&'a self, input: Input<'a>) -> BoxFuture<'a, Called>;
 }
 
-/// The SHA-256 of a module's bytes, its identity.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ModuleDigest([u8; SHA256_OUTPUT_LEN]);
+/// The inputs of a call.
+pub struct Input<'a> {
+    /// The cluster's objects that the call may read.
+    pub view: View,
+    pub request: &'a Request,
+    pub moment: Moment,
+    pub occasion: Occasion,
+}
 
-/// The prefix of a digest as text.
-const ALGORITHM: &str = "sha256:";
+/// The occasion of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// A run, whose outcome is carried out.
+    Run,
+    /// The second call of a run, after writes of the first have failed: only what it reports is
+    /// written.
+    FailedWrites,
+    /// A trial of a version that is not active yet: nothing is written.
+    Trial,
+}
 
-/// The error of parsing a digest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`sha256:` and 64 digits 0-9a-f are expected")]
-pub struct NoDigest;
-
-/// The inputs of a call other than its request and its reads.
+/// The clock and the random numbers of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The time of the call, in milliseconds of Unix time.
@@ -134,103 +129,11 @@ pub enum Source {
     Error,
 }
 
-// === impl ModuleDigest ===
+// === impl Input ===
 
-impl ModuleDigest {
-    /// Computes the digest of these bytes.
-    pub fn of(bytes: &[u8]) -> Self {
-        let mut context = Context::new(&SHA256);
-        context.update(bytes);
-        Self::finish(context)
-    }
-
-    /// Finishes a SHA-256 context, and returns the digest.
-    pub fn finish(context: Context) -> Self {
-        let mut of = Self([0; SHA256_OUTPUT_LEN]);
-        of.0.copy_from_slice(context.finish().as_ref());
-        of
-    }
-
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// Returns the digest in hexadecimal digits, without its algorithm.
-    pub fn hex(&self) -> String {
-        self.to_string().split_off(ALGORITHM.len())
-    }
-}
-
-impl fmt::Display for ModuleDigest {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(ALGORITHM)?;
-        self.0.iter().try_for_each(|byte| write!(to, "{byte:02x}"))
-    }
-}
-
-/// Parses a digest as text: `sha256:` and 64 hexadecimal digits.
-impl FromStr for ModuleDigest {
-    type Err = NoDigest;
-
-    fn from_str(text: &str) -> Result<Self, NoDigest> {
-        let digits = text.strip_prefix(ALGORITHM).ok_or(NoDigest)?.as_bytes();
-        let value = |digit: &u8| match digit {
-            b'0'..=b'9' => Ok(digit - b'0'),
-            b'a'..=b'f' => Ok(digit - b'a' + 10),
-            _ => Err(NoDigest),
-        };
-        let mut of = Self([0; SHA256_OUTPUT_LEN]);
-        let (pairs, rest) = digits.as_chunks::<2>();
-        if pairs.len() != of.0.len() || !rest.is_empty() {
-            return Err(NoDigest);
-        }
-        for (byte, [high, low]) in of.0.iter_mut().zip(pairs) {
-            *byte = value(high)? << 4 | value(low)?;
-        }
-        Ok(of)
-    }
-}
-
-impl Serialize for ModuleDigest {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for ModuleDigest {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(D::Error::custom)
-    }
-}
-
-impl fmt::Debug for ModuleDigest {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, to)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_digest_is_shown_with_its_algorithm() {
-        let digest = ModuleDigest::of(b"").to_string();
-        assert!(digest.starts_with("sha256:e3b0c44298fc1c14"), "{digest}");
-    }
-
-    #[test]
-    fn a_digest_is_read_as_it_is_shown() {
-        let digest = ModuleDigest::of(b"a");
-        let text = digest.to_string();
-        assert_eq!(text.parse(), Ok(digest));
-        assert_eq!(format!("sha256:{}", digest.hex()), text);
-        let json = serde_json::to_string(&digest).unwrap();
-        assert_eq!(serde_json::from_str::<ModuleDigest>(&json).unwrap(), digest);
-        let long = format!("{text}0");
-        let wrong = [&text[7..], &text[..70], long.as_str(), &text.to_uppercase(), "sha256:é"];
-        for text in wrong {
-            assert_eq!(text.parse::<ModuleDigest>(), Err(NoDigest), "{text}");
-        }
+impl<'a> Input<'a> {
+    /// Creates the input of a run.
+    pub fn new(view: View, request: &'a Request, moment: Moment) -> Self {
+        Self { view, request, moment, occasion: Occasion::Run }
     }
 }

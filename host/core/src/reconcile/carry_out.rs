@@ -4,7 +4,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use super::{
-    CallError, Fault, Mode, Reconciler, Usage,
+    CallError, Fault, Mode, Occasion, Reconciler, Usage,
     course::{Carried, Course, Round},
     report::shortened,
 };
@@ -102,7 +102,7 @@ impl Reconciler {
         }
         request.failed_writes.clone_from(&written.failures);
         let view = self.view().after(&turn.reads);
-        let (answered, reads) = self.call(view, &request).await;
+        let (answered, reads) = self.call(view, &request, Occasion::FailedWrites).await;
         turn.reads.merge(reads);
         let second = self.round(answered, turn, Plan::only_report).await;
         let done = match &second.answer {

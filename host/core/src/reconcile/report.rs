@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tracing::{Span, info_span};
 
 use super::{
-    Line, ModuleDigest,
+    Line,
     carry_out::Refused,
     course::{Carried, Course, Round},
     done::delay,
@@ -19,6 +19,7 @@ use crate::{
         },
         display_kind, display_ref,
     },
+    digest::ModuleDigest,
     grant::rights::Denial,
     queue::{Cause, Key, Run},
     reads::{

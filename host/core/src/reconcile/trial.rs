@@ -1,6 +1,6 @@
 //! Tries a new version of a processor with a dry run, before it is swapped in for one that works.
 
-use super::{Reconciler, Turn, removal::Decision, report::masked};
+use super::{Input, Occasion, Reconciler, Turn, removal::Decision, report::masked};
 use crate::{contract::Kind, error_chain, outcome::Reconciled, queue::Key};
 
 /// The result of a trial with one object.
@@ -34,7 +34,9 @@ impl Reconciler {
         let Ok(known) = known else { return Tried::Not };
         let Decision::Call(object, value) = self.decide(known) else { return Tried::Not };
         let request = self.request(key, &reference, object, 0);
-        let called = self.version.call.try_out(view, &request, self.moment()).await;
+        let input =
+            Input { view, request: &request, moment: self.moment(), occasion: Occasion::Trial };
+        let called = self.version.call.call(input).await;
         let reconciled = Reconciled { reference, object: value };
         let turn = Turn { key, reconciled: &reconciled, reads: called.view.finish() };
         match self.plan(called.outcome, &turn).await.1 {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use mortise_core::reconcile::ModuleDigest as Digest;
+use mortise_core::digest::ModuleDigest as Digest;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
