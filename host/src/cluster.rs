@@ -33,7 +33,10 @@ use std::{
     time::Duration,
 };
 
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::{
+    FutureExt as _,
+    future::{self, BoxFuture},
+};
 use kube::Client;
 use mortise_core::{
     api::{Answer, Api, NotEstablished, Outgoing, Refusal, Unavailable},
@@ -247,8 +250,22 @@ impl Cluster {
     }
 }
 
+/// The error of a request to a cluster other than the one that the host runs in.
+#[derive(Debug, thiserror::Error)]
+#[error("cluster `{0}` is not known: this version of the host supports only \"\", its own")]
+struct OtherCluster(String);
+
+impl OtherCluster {
+    fn refuse(cluster: &str) -> Result<(), Self> {
+        if cluster.is_empty() { Ok(()) } else { Err(Self(cluster.to_owned())) }
+    }
+}
+
 impl Api for Cluster {
     fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>> {
+        if let Err(other) = OtherCluster::refuse(&outgoing.cluster) {
+            return future::ready(Err(Refusal::unsendable(&other))).boxed();
+        }
         self.send(outgoing).boxed()
     }
 
@@ -256,6 +273,10 @@ impl Api for Cluster {
         &'a self,
         kind: &'a Kind,
     ) -> BoxFuture<'a, Result<Option<Arc<Resource>>, Unavailable>> {
+        if let Err(other) = OtherCluster::refuse(&kind.cluster) {
+            let unavailable = Unavailable { kind: kind.clone(), message: other.to_string() };
+            return future::ready(Err(unavailable)).boxed();
+        }
         self.resolve(kind).boxed()
     }
 

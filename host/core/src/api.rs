@@ -42,6 +42,8 @@ pub enum Method {
 /// A request to the API server.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
+    /// The name of the cluster that it is sent to; empty for the one that the host runs in.
+    pub cluster: Arc<str>,
     /// The method and the content type.
     pub method: Method,
     /// The path, with the query.
@@ -83,7 +85,8 @@ pub struct Cause {
     pub message: String,
 }
 
-/// An API server, with the rights of one account.
+/// The API servers that are written to, with the rights of one account: a request names its
+/// cluster, as a kind does.
 pub trait Api: fmt::Debug + Send + Sync {
     /// Sends a request. A request that the server is too busy to answer is tried again.
     fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>>;
@@ -152,7 +155,8 @@ impl Method {
 
 impl Outgoing {
     pub fn new(method: Method, path: String, body: Option<Value>) -> Self {
-        Self { method, path, body, metadata_only: false, retry_not_found: false }
+        let cluster = Arc::default();
+        Self { cluster, method, path, body, metadata_only: false, retry_not_found: false }
     }
 
     pub fn get(path: String) -> Self {

@@ -199,7 +199,7 @@ enum Stop {
 /// The state of a plan that is being carried out.
 struct Run<'a> {
     writer: &'a Writer,
-    cluster: &'a dyn Api,
+    api: &'a dyn Api,
     context: &'a Context<'a>,
     managers: FieldManagers,
     written: Written,
@@ -238,17 +238,12 @@ impl Writer {
         _ = self.owners.set(owners);
     }
 
-    /// Carries out a plan with the rights of the account that `cluster` acts as. Never fails as a
+    /// Carries out a plan with the rights of the account that `api` acts as. Never fails as a
     /// whole: refused writes are in the result.
-    pub async fn carry_out(
-        &self,
-        plan: &Plan,
-        cluster: &dyn Api,
-        context: &Context<'_>,
-    ) -> Written {
+    pub async fn carry_out(&self, plan: &Plan, api: &dyn Api, context: &Context<'_>) -> Written {
         let mut run = Run {
             writer: self,
-            cluster,
+            api,
             context,
             managers: FieldManagers::new(&context.owner()),
             written: Written::default(),

@@ -340,3 +340,16 @@ async fn what_is_no_list_of_resources_does_not_say_that_none_is_served() {
         assert!(error.contains("not `APIResourceList`"), "{body}: {error}");
     }
 }
+
+#[tokio::test]
+async fn a_request_to_another_cluster_is_refused_before_it_is_sent() {
+    let (_api, cluster) = cluster();
+    let there = Kind { cluster: "there".into(), ..kind("", "ConfigMap") };
+    let get = Outgoing::get("/api/v1/namespaces/default".into());
+    let outgoing = Outgoing { cluster: Arc::clone(&there.cluster), ..get };
+    let api: &dyn Api = &cluster;
+    let refusal = api.send(&outgoing).await.unwrap_err();
+    assert!(refusal.message.starts_with("cluster `there` is not known"), "{refusal}");
+    let unavailable = api.resolve(&there).await.unwrap_err();
+    assert!(unavailable.message.starts_with("cluster `there` is not known"), "{unavailable}");
+}

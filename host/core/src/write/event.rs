@@ -200,7 +200,7 @@ impl Run<'_> {
         });
         let path =
             format!("{}?fieldManager={}", events_path(&namespace), encoded(&self.managers.edit));
-        let sent = self.ask(&Outgoing::new(Method::Post, path, Some(object)), &kind()).await;
+        let sent = self.ask(Outgoing::new(Method::Post, path, Some(object)), &kind()).await;
         match sent {
             Ok(answer) => {
                 recorder.recorded.lock().remember(key, name);
@@ -233,7 +233,7 @@ impl Run<'_> {
             encoded(&self.managers.edit)
         );
         let outgoing = Outgoing::new(Method::MergePatch, path, Some(counted));
-        let answer = self.ask(&outgoing, &kind()).await;
+        let answer = self.ask(outgoing, &kind()).await;
         if answer.is_err() {
             recorder.recorded.lock().events.remove(&key);
         }

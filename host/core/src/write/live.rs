@@ -34,7 +34,7 @@ impl Run<'_> {
         if let Some(defined) = self.defined.get(kind) {
             return Ok(Some(Arc::clone(defined)));
         }
-        self.cluster.resolve(kind).await.map_err(|error| Stop::unsent(0, "", error.to_string()))
+        self.api.resolve(kind).await.map_err(|error| Stop::unsent(0, "", error.to_string()))
     }
 
     /// Returns the stored state of an object; [`Known::Unwatched`] if the account may not read the
@@ -58,12 +58,13 @@ impl Run<'_> {
 
     pub(super) async fn send(&self, outgoing: Outgoing, of: &ObjectRef) -> Result<Answer, Refusal> {
         let retry_not_found = self.defined.contains_key(&of.kind);
-        self.ask(&Outgoing { retry_not_found, ..outgoing }, &of.kind).await
+        self.ask(Outgoing { retry_not_found, ..outgoing }, &of.kind).await
     }
 
-    /// Sends a request that concerns objects of a kind. Records a 403.
-    pub(super) async fn ask(&self, outgoing: &Outgoing, kind: &Kind) -> Result<Answer, Refusal> {
-        let answer = self.cluster.send(outgoing).await;
+    /// Sends a request that concerns objects of a kind to the kind's cluster. Records a 403.
+    pub(super) async fn ask(&self, outgoing: Outgoing, kind: &Kind) -> Result<Answer, Refusal> {
+        let outgoing = Outgoing { cluster: Arc::clone(&kind.cluster), ..outgoing };
+        let answer = self.api.send(&outgoing).await;
         if let Err(refusal) = &answer
             && refusal.code == 403
         {
@@ -79,7 +80,7 @@ impl Run<'_> {
         of: &ObjectRef,
     ) -> Result<Option<Value>, Stop> {
         let path = resource.path_of(of.namespace.as_deref(), &of.name);
-        match self.ask(&Outgoing::get(path), &of.kind).await {
+        match self.ask(Outgoing::get(path), &of.kind).await {
             Ok(answer) => Ok(Some(answer.body)),
             Err(refusal) if refusal.code == 404 => Ok(None),
             Err(refusal) => Err(Stop::of(refusal, of)),
