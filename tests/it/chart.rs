@@ -263,7 +263,7 @@ fn the_limit_of_memory_holds_the_host_two_compilers_and_the_calls() {
 }
 
 #[test]
-fn nothing_optional_is_there_by_default() {
+fn default_values_render_no_optional_objects() {
     let Some(helm) = Helm::open() else { return };
     let objects = helm.objects(HOST, &[], &[]);
     let expected = [
@@ -506,7 +506,7 @@ fn definitions_stay_when_a_chart_is_uninstalled() {
 }
 
 #[test]
-fn what_is_no_definition_is_refused_as_one() {
+fn chart_crds_that_are_no_definitions_are_refused() {
     let Some(helm) = Helm::open() else { return };
     let cases = [
         (

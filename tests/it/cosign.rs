@@ -101,7 +101,7 @@ impl Cosign {
 
 #[test]
 #[ignore = "builds cosign 2 and 3 from their Go modules"]
-fn cosign_and_mortise_verify_what_the_other_has_signed() {
+fn cosign_and_mortise_verify_each_others_signatures() {
     let Some(setup) = Setup::open(TESTS) else { return };
     let Some(cosigns) = Cosign::all(&setup) else { return };
     let [two, _] = &cosigns;

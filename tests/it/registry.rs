@@ -141,7 +141,7 @@ fn module(folder: &str) -> PathBuf {
 }
 
 #[test]
-fn what_is_pushed_is_pulled_and_inspected() {
+fn a_pushed_module_can_be_pulled_and_inspected() {
     let Some(setup) = Setup::open(TESTS) else { return };
     let (file, reference) = (module("guests/secret-copy"), setup.reference("team/secret-copy:1"));
     let file = file.to_str().unwrap();
@@ -225,7 +225,7 @@ fn a_folder_with_a_mortise_toml_is_built_and_pushed_with_its_libraries() {
 }
 
 #[test]
-fn who_may_not_is_told_so_in_one_line() {
+fn failed_pushes_and_pulls_are_reported_in_one_line() {
     let Some(setup) = Setup::open(TESTS) else { return };
     let (file, reference) = (module("tests/guests/idle"), setup.reference("team/idle:1"));
     let file = file.to_str().unwrap();
@@ -251,7 +251,7 @@ fn who_may_not_is_told_so_in_one_line() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_environment_names_a_proxy_and_what_is_asked_without_it() {
+async fn https_proxy_and_no_proxy_apply_to_requests_to_registries() {
     let (registry, folder) = (fake::Fake::tls().await, tempfile::tempdir().unwrap());
     let proxy = fake::Proxy::start(registry.host()).await;
     registry.push_to("team/idle", "1", &std::fs::read(module("tests/guests/idle")).unwrap());
@@ -315,7 +315,7 @@ fn credentials_come_from_the_helper_that_docker_names() {
 }
 
 #[test]
-fn what_the_second_of_two_modules_asks_for_more_is_shown() {
+fn diff_shows_the_additional_permissions_of_the_second_module() {
     let Some(setup) = Setup::open(TESTS) else { return };
     let (idle, copy) = (module("tests/guests/idle"), module("guests/secret-copy"));
     let reference = setup.reference("team/idle:1");
@@ -345,7 +345,7 @@ fn what_the_second_of_two_modules_asks_for_more_is_shown() {
 }
 
 #[test]
-fn what_is_signed_is_verified_in_a_registry_and_beside_a_file() {
+fn signatures_are_verified_in_a_registry_and_beside_a_file() {
     let Some(setup) = Setup::open(TESTS) else { return };
     let idle = module("tests/guests/idle");
     let file = setup.path("idle.wasm");
@@ -373,7 +373,7 @@ fn what_is_signed_is_verified_in_a_registry_and_beside_a_file() {
     setup.run(&["verify", &file, "--key", PUBLIC]).line();
     let line =
         said(setup.command(&["sign", &file, "--key", KEY]).env("COSIGN_PASSWORD", "x")).line();
-    assert!(line.contains("its password is another one: set COSIGN_PASSWORD"), "{line}");
+    assert!(line.contains("the password of the key is wrong: set COSIGN_PASSWORD"), "{line}");
     let line = setup.run(&["sign", &file, "--key", PUBLIC]).line();
     assert!(line.contains("it holds no private key in PKCS #8"), "{line}");
 }

@@ -149,7 +149,7 @@ async fn of_process(
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.context("it broke off")?
+    tokio::task::spawn_blocking(work).await.context("the blocking task did not finish")?
 }
 
 fn program() -> Result<Option<PathBuf>> {
@@ -165,7 +165,7 @@ fn run(
     let output = output.with_context(|| format!("cannot run {}", program.display()))?;
     let error = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "tests/cluster: {}", error.trim_end());
-    String::from_utf8(output.stdout).context("it prints what is no text")
+    String::from_utf8(output.stdout).context("the output of tests/cluster is not UTF-8")
 }
 
 // === impl Cluster ===

@@ -70,8 +70,9 @@ fn kept() -> anyhow::Result<String> {
 
 /// Returns the schema of the chart of a processor with the up-to-date schema of `spec`.
 fn with_spec(text: &str) -> anyhow::Result<String> {
-    let mut schema: Value = serde_json::from_str(text).context("it is no JSON")?;
-    let place = schema.pointer_mut("/properties/spec").context("it has no schema of `spec`")?;
+    let mut schema: Value =
+        serde_json::from_str(text).context("the schema of the chart is not JSON")?;
+    let place = schema.pointer_mut("/properties/spec").context("the schema lacks `spec`")?;
     *place = spec_of_values(&processors())?;
     Ok(serde_json::to_string_pretty(&schema)? + "\n")
 }
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_is_what_the_types_say() {
+    fn the_crds_folder_matches_the_rust_types() {
         let mut found = BTreeMap::new();
         for group in fs::read_dir(folder()).unwrap() {
             for file in fs::read_dir(group.unwrap().path()).unwrap() {
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_as_what_was_meant() {
+    fn written_definitions_parse_to_the_same_objects() {
         let read: Result<Vec<Value>, _> =
             files().unwrap().values().map(|text| serde_saphyr::from_str(text)).collect();
         let read = read.unwrap();

@@ -51,7 +51,7 @@ impl Registry {
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
         let at = |name: &str| folder.path().join(name);
-        let write = |name: &str, text: &str| fs::write(at(name), text).expect("it is writable");
+        let write = |name: &str, text: &str| fs::write(at(name), text).expect("a writable folder");
         write("server.pem", CERTIFICATE);
         write("server.key", KEY);
         write("ca.pem", AUTHORITY);
@@ -131,7 +131,7 @@ fn port(process: &mut Child) -> u16 {
 /// Never: there is nothing in the options that could be wrong.
 pub fn none() -> ImageOptions {
     ImageOptions {
-        registries: Registries::build(Options::default()).expect("nothing in it can be wrong"),
+        registries: Registries::build(Options::default()).expect("the default options are valid"),
         store: None,
         interval: Duration::from_mins(5),
         policy: None,

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn a_missing_program_is_named_with_its_tests() {
         let line = "kubectl is not on the PATH: the tests of it::kubectl not run";
         assert_eq!(missing("kubectl", "the tests of it::kubectl"), line);
     }

@@ -238,7 +238,7 @@ async fn apply_one(cluster: &Cluster, object: &Value) -> anyhow::Result<()> {
     };
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let name = text("/metadata/name")
-        .context("it has `metadata.generateName` only: what is applied needs `metadata.name`")?;
+        .context("an applied object needs `metadata.name`, not only `metadata.generateName`")?;
     let namespace = resource.namespaced.then(|| text("/metadata/namespace").unwrap_or("default"));
     let path = format!("{}?fieldManager={MANAGER}&force=true", resource.path_of(namespace, name));
     let apply = Outgoing::new(Method::Apply, path, Some(object.clone()));

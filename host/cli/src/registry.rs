@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn why_a_credential_helper_gives_nothing_is_said_without_the_rest_of_its_output() {
+    fn a_credential_helper_error_holds_the_reason_but_no_credentials() {
         let long = "x".repeat(MAX_MESSAGE_CHARACTERS);
         let cases = [
             (false, "the keychain is locked\nand more".to_owned(), "fails: the keychain is locked"),

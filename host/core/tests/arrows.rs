@@ -102,7 +102,7 @@ fn core_links_tokio_without_its_runtime() {
 }
 
 #[test]
-fn modules_import_what_is_below_them() {
+fn modules_import_only_modules_below_them() {
     let core = Path::new(env!("CARGO_MANIFEST_DIR"));
     import_what_is_below(&core.join("src"), &CORE);
     import_what_is_below(&core.join("../src"), &HOST);

@@ -180,7 +180,7 @@ pub(crate) fn metadata_mut(object: &mut Map<String, Value>) -> &mut Map<String, 
     if !metadata.is_object() {
         *metadata = Value::Object(Map::new());
     }
-    metadata.as_object_mut().expect("it was made an object above")
+    metadata.as_object_mut().expect("the metadata is an object by now")
 }
 
 // === impl Head ===
@@ -276,7 +276,7 @@ impl Storage {
             let known_from = self.dropped.get(id).copied().unwrap_or(FIRST_REVISION);
             self.tables.insert(id.clone(), Table::new(known_from, self.history));
         }
-        self.tables.get_mut(id).expect("it was made above")
+        self.tables.get_mut(id).expect("the table is present by now")
     }
 
     pub(crate) fn tables(&self) -> impl Iterator<Item = (&TableId, &Table)> {

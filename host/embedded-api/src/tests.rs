@@ -29,7 +29,7 @@ fn typed_widgets() -> Value {
 }
 
 #[tokio::test]
-async fn what_is_loaded_is_as_it_was_given() {
+async fn an_object_loaded_without_validation_keeps_its_fields() {
     let api = api().await;
     assert!(!api.serves("example.dev", "v1", "Widget"));
     let refused = api.load(widget(&json!({})), false).unwrap_err();
@@ -55,7 +55,7 @@ async fn what_is_loaded_is_as_it_was_given() {
 }
 
 #[tokio::test]
-async fn what_is_loaded_with_validation_fulfils_its_schema() {
+async fn an_object_loaded_with_validation_must_match_its_schema() {
     let api = api().await;
     api.load(typed_widgets(), true).unwrap();
     let refused = api.load(widget(&json!({"x": 5})), true).unwrap_err();

@@ -121,7 +121,7 @@ pub(crate) fn filled(loaded: &Loaded, mut objects: Vec<Value>) -> anyhow::Result
     let (stores, readable) = (Stores::new(), Readable::new(&loaded.description)?);
     for (kind, scope, wanted) in readable.wanted() {
         stores.open(kind, scope, wanted);
-        let feed = stores.feed(kind, scope).context("it was opened just now")?;
+        let feed = stores.feed(kind, scope).context("the store is not open")?;
         feed.begin_list();
         let is_of = |object: &&Value| {
             let of = local::kind_of(object);
@@ -140,7 +140,7 @@ impl Callee {
     pub(crate) fn new(loaded: Loaded, stores: Stores, object: &Value) -> anyhow::Result<Self> {
         let text =
             |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let reconciler = loaded.description.reconcilers.first().context("it reconciles nothing")?;
+        let reconciler = loaded.description.reconcilers.first().context("no reconciler")?;
         let request = Request {
             reconciler: reconciler.name.clone(),
             parent: None,

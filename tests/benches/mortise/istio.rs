@@ -126,8 +126,8 @@ fn spec(number: usize) -> String {
 fn native() -> anyhow::Result<Times> {
     let program = istio_client::version(VERSION)?.native()?;
     let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    let mut input = child.stdin.take().context("it has a standard input")?;
-    let mut answers = BufReader::new(child.stdout.take().context("it has a standard output")?);
+    let mut input = child.stdin.take().context("the child has no stdin")?;
+    let mut answers = BufReader::new(child.stdout.take().context("the child has no stdout")?);
     let mut times = Vec::new();
     for number in 0..RENDERINGS {
         let begun = Instant::now();
@@ -156,7 +156,7 @@ async fn pods(table: &mut Table) -> anyhow::Result<()> {
         times.push(begun.elapsed());
         peak = peak.max(called.memory);
         let outcome = called.outcome?.map_err(|failure| anyhow::anyhow!(failure.message))?;
-        anyhow::ensure!(outcome.patch.len() > 1, "nothing is restarted: {outcome:?}");
+        anyhow::ensure!(outcome.patch.len() > 1, "no Pod is restarted: {outcome:?}");
     }
     let times = Times::new(times);
     let figure = format!(

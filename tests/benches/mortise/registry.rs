@@ -154,7 +154,7 @@ async fn called(api: &EmbeddedApi, host: &Host, module: &[u8]) -> anyhow::Result
     }
     let cluster = Cluster::new(kube::Client::new(api.router(), NAMESPACE));
     let processor = processors(&cluster).get("puppet").await?;
-    anyhow::bail!("it is not called: {:#}", processor.data["status"])
+    anyhow::bail!("the module is not called: {:#}", processor.data["status"])
 }
 
 async fn pushes(table: &mut Table) -> anyhow::Result<()> {
@@ -312,7 +312,11 @@ async fn until(cluster: &Cluster, image: &str) -> anyhow::Result<()> {
         if runs.is_some_and(|runs| runs.contains(image)) {
             return Ok(());
         }
-        ensure!(start.elapsed() < DEADLINE, "it does not run: {:#}", processor.data["status"]);
+        ensure!(
+            start.elapsed() < DEADLINE,
+            "the image does not run: {:#}",
+            processor.data["status"]
+        );
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -30,7 +30,8 @@ pub(crate) async fn settled<T>(
         host.status().first().is_some_and(|status| status.objects == objects) && host.is_settled()
     };
     let waiting = wait(host, objects, &measure, is_over);
-    let all_ran = tokio::time::timeout(DEADLINE, waiting).await.context("it does not settle")??;
+    let all_ran =
+        tokio::time::timeout(DEADLINE, waiting).await.context("the host does not settle")??;
     Ok(Settled { all_ran, end: measure()? })
 }
 
@@ -47,7 +48,8 @@ pub(crate) async fn all_run<T>(
 ) -> anyhow::Result<T> {
     let is_over = |all_ran: &Option<T>| all_ran.is_some() && host.is_settled();
     let waiting = wait(host, objects, &measure, is_over);
-    let all_ran = tokio::time::timeout(DEADLINE, waiting).await.context("it does not settle")??;
+    let all_ran =
+        tokio::time::timeout(DEADLINE, waiting).await.context("the host does not settle")??;
     all_ran.context("each of them has run")
 }
 

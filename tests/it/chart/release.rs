@@ -280,7 +280,7 @@ fn a_release_is_put_into_a_registry_and_its_processors_are_signed() {
 }
 
 #[test]
-fn packaged_charts_render_what_the_folders_do() {
+fn packaged_charts_render_the_same_as_their_folders() {
     let Some(bench) = Bench::open() else { return };
     let release = bench.of_test_build("release", "022");
     for (chart, name) in [(HOST, "mortise"), (PROCESSOR, "mortise-processor")] {

@@ -78,7 +78,7 @@ async fn delete(api: &Api<ConfigMap>, name: &str) {
 
 /// Returns the next event as text: its type and its object.
 async fn next(events: &mut Events) -> String {
-    let event = timeout(TIMEOUT, events.next()).await.expect("nothing comes").unwrap();
+    let event = timeout(TIMEOUT, events.next()).await.expect("a watch event in time").unwrap();
     match event.unwrap() {
         watcher::Event::Init => "init".into(),
         watcher::Event::InitApply(object) => format!("there {}", object.name_any()),
@@ -102,7 +102,7 @@ fn requests(served: &Served, verb: Verb) -> u64 {
 }
 
 #[tokio::test]
-async fn a_watcher_tells_what_is_there_and_what_changes() {
+async fn a_watcher_reports_existing_objects_and_changes() {
     for (way, config) in ways() {
         let served = Served::new(HISTORY);
         let api = maps(&served.client());
@@ -174,7 +174,7 @@ async fn watched(served: &Served, events: &mut Events) {
 }
 
 #[tokio::test]
-async fn a_reflector_ends_with_what_is_listed() {
+async fn a_reflector_converges_to_the_listed_objects() {
     for (way, config) in ways() {
         let served = Served::new(HISTORY);
         let api = maps(&served.client());
@@ -233,7 +233,7 @@ async fn metadata_alone_is_watched() {
 }
 
 #[tokio::test]
-async fn one_of_many_takes_a_lease_and_no_update_is_lost() {
+async fn a_single_candidate_takes_a_lease_and_no_update_is_lost() {
     const CANDIDATES: usize = 8;
     let served = Served::new(HISTORY);
     let client = served.client();
@@ -354,7 +354,7 @@ fn colour(wanted: &'static str) -> impl Fn(Option<&ConfigMap>) -> bool {
 }
 
 #[tokio::test]
-async fn a_controller_keeps_what_it_makes_and_cleans_up() {
+async fn a_controller_restores_its_objects_and_runs_its_finalizer() {
     let served = Served::new(HISTORY);
     let client = served.client();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -402,7 +402,7 @@ async fn a_controller_keeps_what_it_makes_and_cleans_up() {
 }
 
 #[tokio::test]
-async fn all_kinds_are_discovered_and_events_are_recorded() {
+async fn discovery_finds_deployments_and_repeated_events_are_counted() {
     let served = Served::new(HISTORY);
     let client = served.client();
     let discovery = Discovery::new(client.clone()).run().await.unwrap();

@@ -169,7 +169,7 @@ const SHORT_NAMES: &str = "/spec/names/shortNames";
 const DEFINITION: &str = "crd processors.mortise.dev";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_charts_install_runs_is_upgraded_and_goes() {
+async fn charts_are_installed_upgraded_and_uninstalled() {
     let Some(shell) = Shell::open().await else { return };
     shell.guide("install");
     shell.is_accepted("");

@@ -39,11 +39,11 @@ async fn serve_expired(plane: &Cluster) {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    tokio::time::timeout(TIMEOUT, shown).await.expect("it serves another certificate");
+    tokio::time::timeout(TIMEOUT, shown).await.expect("the expired certificate is served");
 }
 
 #[tokio::test]
-async fn what_is_past_its_time_is_named_and_what_to_do_about_it() {
+async fn expired_certificates_are_named_with_a_remedy() {
     let Some(plane) = cluster::own_bare().await.unwrap() else { return };
     let address = plane.config().await.unwrap().cluster_url.to_string();
     let address = address.trim_end_matches('/');

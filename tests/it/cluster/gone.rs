@@ -117,7 +117,7 @@ async fn fields_of_a_key_that_is_gone_are_free_and_those_of_a_living_key_are_not
 }
 
 #[tokio::test]
-async fn of_two_hosts_by_namespace_none_takes_from_the_other() {
+async fn a_host_of_one_namespace_takes_no_fields_from_another_host() {
     let account = "painter".to_owned();
     let Some(one) = Stage::new("host-one", std::slice::from_ref(&account)).await else { return };
     let Some(other) = Stage::new("host-other", std::slice::from_ref(&account)).await else {

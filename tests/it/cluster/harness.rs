@@ -70,7 +70,7 @@ async fn the_pods_of_a_deployment_become_ready() {
 }
 
 #[tokio::test]
-async fn an_account_may_what_rbac_says_and_the_audit_log_names_it() {
+async fn accounts_are_limited_by_rbac_and_named_in_the_audit_log() {
     let Some(cluster) = cluster::shared().await.unwrap() else { return };
     let namespace = cluster.namespace("audit").await.unwrap();
     let audit = cluster.audit().await.unwrap();
@@ -99,7 +99,7 @@ async fn an_account_may_what_rbac_says_and_the_audit_log_names_it() {
 }
 
 #[tokio::test]
-async fn the_bare_one_leaves_alone_what_is_there() {
+async fn a_bare_control_plane_starts_neither_scheduler_nor_kwok() {
     let Some(cluster) = cluster::bare().await.unwrap() else { return };
     let log = |part: Part| cluster.folder().join(format!("{}.log", part.name()));
     assert!(log(Part::ControllerManager).exists());
@@ -118,7 +118,7 @@ async fn istios_kinds_are_served_as_istio_defines_them() {
 }
 
 #[tokio::test]
-async fn what_was_written_outlives_killed_parts() {
+async fn objects_survive_killed_control_plane_components() {
     let Some(cluster) = cluster::own().await.unwrap() else { return };
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client().await.unwrap());
     let written = maps.create(&PostParams::default(), &config_map("kept")).await.unwrap();
@@ -141,7 +141,7 @@ async fn what_was_written_outlives_killed_parts() {
 }
 
 #[tokio::test]
-async fn it_ends_with_the_process_that_it_was_started_for() {
+async fn a_control_plane_ends_with_its_owner_process() {
     let mut parent = Command::new("sleep").arg("1000").spawn().unwrap();
     let started = cluster::own_of(parent.id()).await;
     parent.kill().unwrap();

@@ -242,7 +242,7 @@ async fn requests_are_as_stated(audit: &Audit) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_installed_is_enough_and_leaves_nothing_behind() {
+async fn the_installed_objects_suffice_and_uninstalling_removes_them_all() {
     if !pod::is_possible() {
         return;
     }

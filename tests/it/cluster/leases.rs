@@ -110,7 +110,7 @@ fn assert_run_out(first: &Line, second: &Line) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_the_leader_is_killed_the_other_takes_over_as_soon_as_the_lease_has_run_out() {
+async fn a_standby_host_leads_once_the_lease_of_a_killed_leader_expires() {
     let Some(Pair { shop, first, mut second, load }) = Pair::open().await else { return };
     let killed = Instant::now();
     first.host.kill();

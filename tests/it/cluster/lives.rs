@@ -143,7 +143,7 @@ async fn has_copy(stage: &Stage, namespace: &str) -> bool {
 /// The Processors run one after the other, because each of them reconciles the copies in all
 /// namespaces.
 #[tokio::test]
-async fn what_is_held_is_seen_to_before_a_processor_goes() {
+async fn finalizers_are_removed_before_a_processor_is_deleted() {
     for (on_delete, is_copy_left) in [("Finalize", false), ("Release", true)] {
         let prefix = on_delete.to_lowercase();
         let Some(stage) = Stage::new(&prefix, &[NAME.to_owned()]).await else { return };

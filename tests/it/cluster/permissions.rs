@@ -145,7 +145,7 @@ impl<'a> Table<'a> {
 }
 
 #[tokio::test]
-async fn nothing_gets_through_without_the_right_and_the_declaration() {
+async fn every_access_needs_both_the_right_and_the_declaration() {
     let ways = way::all();
     let Some(mut table) = Table::open(&ways).await else { return };
     table.begin().await;

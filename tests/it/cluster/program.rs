@@ -135,7 +135,7 @@ impl Program {
 
     /// Waits for the end of the process; returns its exit status and its whole log.
     pub(crate) async fn ended(&mut self) -> (ExitStatus, String) {
-        while let Some(line) = timeout(TIMEOUT, self.lines.recv()).await.expect("it does not end") {
+        while let Some(line) = timeout(TIMEOUT, self.lines.recv()).await.expect("a line in time") {
             self.said.push(line);
         }
         (self.child.wait().unwrap(), self.said.join("\n"))
@@ -170,7 +170,7 @@ pub(crate) async fn get(address: &str, path: &str) -> (u16, String) {
         stream.read_to_string(&mut answer).await.unwrap();
         answer
     };
-    let answer = timeout(TIMEOUT, asked).await.expect("it does not answer");
+    let answer = timeout(TIMEOUT, asked).await.expect("the program answers");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split_whitespace().nth(1).unwrap().parse().unwrap();
     (status, body.to_owned())

@@ -178,7 +178,7 @@ impl Comparison {
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
         let mut runner = TestRunner::new_with_rng(Config::default(), random);
-        self.sequences.new_tree(&mut runner).expect("nothing is filtered out")
+        self.sequences.new_tree(&mut runner).expect("a strategy without filters")
     }
 
     async fn play(&self, sequence: &Sequence) -> Played {

@@ -98,7 +98,7 @@ fn accounts(names: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_taken_away_is_denied_within_five_seconds() {
+async fn revoked_rights_are_denied_within_five_seconds() {
     let names = accounts(&["first", "second"]);
     let Some(stage) = Stage::new("taken-away", &names).await else { return };
     stage.secrets().await;
@@ -166,7 +166,7 @@ async fn rules_hold_as_the_api_server_reads_them() {
 }
 
 #[tokio::test]
-async fn an_aggregated_role_gives_what_is_aggregated_and_no_longer() {
+async fn an_aggregated_role_grants_rights_only_while_they_are_aggregated() {
     let names = accounts(&["aggregated"]);
     let Some(stage) = Stage::new("aggregated", &names).await else { return };
     stage.secrets().await;

@@ -88,7 +88,7 @@ async fn printed(stage: &Stage, name: &str) -> Vec<Value> {
 
 fn rules(objects: &mut [Value]) -> &mut Vec<Value> {
     let role = objects.iter_mut().find(|object| object["kind"] == "Role");
-    role.expect("one role, for one namespace")["rules"].as_array_mut().unwrap()
+    role.expect("the Role for the only namespace")["rules"].as_array_mut().unwrap()
 }
 
 /// The printed roles without a rule or a verb.
@@ -177,7 +177,7 @@ async fn each_rule_that_is_printed_is_needed() {
 }
 
 #[tokio::test]
-async fn what_is_printed_is_enough() {
+async fn the_printed_roles_suffice_for_everything_declared() {
     let Some(stage) = Stage::new("roles", &[WHOLE.to_owned()]).await else { return };
     let namespace = stage.namespace.clone();
     stage.apply(objects(WHOLE, &namespace)).await;

@@ -164,7 +164,7 @@ impl Stage {
     /// Returns the next report, with the name of its processor.
     async fn report(&self) -> (String, Report) {
         let report = timeout(TIMEOUT, self.host.next_report()).await;
-        let report = report.expect("something is reconciled").unwrap();
+        let report = report.expect("the report of a run").unwrap();
         let processor = report.key.processor().split_once('/').unwrap().1.to_owned();
         self.last.lock().unwrap().insert(processor.clone(), report.clone());
         (processor, report)

@@ -157,7 +157,7 @@ fn spec(object: &DynamicObject) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_lists_what_only_it_can_convert_and_is_not_needed_to_delete() {
+async fn a_host_lists_objects_that_it_converts_and_deletion_needs_no_host() {
     let Some(place) = Place::new().await else { return };
     let running = place.start().await;
     // With one slot for reconciles, each holds all of them while the host itself converts what it
@@ -168,7 +168,7 @@ async fn a_host_lists_what_only_it_can_convert_and_is_not_needed_to_delete() {
     assert!(running.ready().await, "it does not wait for what it converts itself");
     let mut reconciled = std::collections::BTreeSet::new();
     while reconciled.len() < COUNT {
-        let report = timeout(TIMEOUT, running.host.next_report()).await.expect("all run").unwrap();
+        let report = timeout(TIMEOUT, running.host.next_report()).await.expect("a report").unwrap();
         assert_eq!(report.failure, None);
         reconciled.insert(report.key.name().to_owned());
     }

@@ -125,7 +125,7 @@ async fn the_examples_become_ready() {
 }
 
 #[tokio::test]
-async fn a_run_on_what_the_last_one_wrote_writes_the_same_and_asks_for_no_time() {
+async fn a_run_on_its_own_output_writes_the_same_and_reads_no_clock() {
     let mut setting = setting().await;
     let mut objects = examples();
     setting.fill(&objects);
@@ -155,7 +155,7 @@ async fn a_run_on_what_the_last_one_wrote_writes_the_same_and_asks_for_no_time()
 }
 
 #[tokio::test]
-async fn what_is_missing_is_said() {
+async fn a_missing_service_is_named_in_the_validation_error() {
     let mut setting = setting().await;
     let without: Vec<Value> =
         examples().into_iter().filter(|object| object["kind"] != "Service").collect();

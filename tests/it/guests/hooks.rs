@@ -90,7 +90,7 @@ async fn objects_are_converted_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_hook_answers_what_becomes_of_a_request() {
+async fn a_hook_changes_refuses_or_fails_a_request() {
     let processor = hooks(Limits::default()).await;
     let ask = async |hook, spec: &Value| {
         let ends = Instant::now() + HOOK_TIMEOUT;

@@ -280,7 +280,7 @@ async fn a_cancelled_processor_ends_the_calls_of_its_library() {
 }
 
 #[tokio::test]
-async fn what_is_no_library_of_the_interface_is_not_loaded() {
+async fn a_module_that_is_no_library_of_the_interface_is_not_loaded() {
     let bench = Bench::new();
     let limits = Limits::default;
     let import = r#"(import "wasi:cli/environment@0.2.6" (instance (export "get" (func))))"#;
@@ -377,7 +377,7 @@ fn logging() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_a_library_logs_is_in_the_log_of_the_call() {
+async fn log_lines_of_a_library_are_in_the_log_of_the_call() {
     let bench = Bench::new();
     let library = library(logging(), Limits::default());
     let processor = bench.load(Limits::default(), vec![library]).await;

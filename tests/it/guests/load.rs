@@ -18,7 +18,7 @@ fn component(text: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_is_not_a_component_is_not_loaded() {
+async fn a_module_that_is_not_a_component_is_not_loaded() {
     let cases = [
         ("core module", component("(module)"), "`some.wasm` is a core module, not a component"),
         ("text", b"(component)".to_vec(), "`some.wasm` is not WebAssembly"),

@@ -36,7 +36,7 @@ async fn hanging(engine: &Engine) -> (Processor, JoinSet<Called>) {
             tokio::task::yield_now().await;
         }
     };
-    timeout(EVENT_TIMEOUT, all_others_wait).await.expect("so many wait as are over the share");
+    timeout(EVENT_TIMEOUT, all_others_wait).await.expect("every call over the share waits");
     (hostile, calls)
 }
 
@@ -56,13 +56,13 @@ async fn more_endless_calls_than_there_are_slots_leave_some_to_others() {
     let (hostile, calls) = hanging(&engine).await;
     let benign = misbehave(&engine, Limits::default()).await;
     for _ in 0..20 {
-        let called = timeout(EVENT_TIMEOUT, call(&benign, "good")).await.expect("it gets a slot");
+        let called = timeout(EVENT_TIMEOUT, call(&benign, "good")).await.expect("a free slot");
         assert_eq!(outcome(called).apply.len(), 1);
     }
-    timeout(EVENT_TIMEOUT, benign.describe("{}")).await.expect("it gets a slot").unwrap();
+    timeout(EVENT_TIMEOUT, benign.describe("{}")).await.expect("a free slot").unwrap();
     timeout(EVENT_TIMEOUT, hostile.describe("{}"))
         .await
-        .expect("so does its own description")
+        .expect("a free slot for the hostile processor")
         .unwrap();
     assert_eq!(hostile.waiting().calls, CALLS - MAX_SLOTS_PER_PROCESSOR);
     hostile.tenant().cancel_calls();
@@ -71,7 +71,7 @@ async fn more_endless_calls_than_there_are_slots_leave_some_to_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_calls_end_with_the_host() {
+async fn cancelling_the_engine_cancels_running_and_later_calls() {
     let engine = Engine::new(Options::default()).unwrap();
     let (hostile, calls) = hanging(&engine).await;
     engine.cancel_calls();
@@ -81,7 +81,7 @@ async fn all_calls_end_with_the_host() {
 }
 
 #[tokio::test]
-async fn of_a_closed_processor_no_call_begins_but_it_is_described_and_tried() {
+async fn a_closed_processor_refuses_calls_but_is_described_and_tried() {
     let engine = Engine::new(Options::default()).unwrap();
     let processor = misbehave(&engine, Limits::default()).await;
     processor.tenant().close();

@@ -107,7 +107,7 @@ fn objects(answer: &Value) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_is_declared_is_given_and_recorded() {
+async fn declared_reads_are_answered_and_recorded() {
     let list = json!({"list": {"of": thing_list(), "limit": 0}});
     let reads = [get("default", "a", &[]), get("default", "none", &[]), list];
     let performed = perform(&json!({"reads": reads})).await;
@@ -123,7 +123,7 @@ async fn what_is_declared_is_given_and_recorded() {
 }
 
 #[tokio::test]
-async fn what_is_not_declared_is_denied() {
+async fn undeclared_reads_are_denied() {
     let mut all_namespaces = thing_list();
     all_namespaces["namespace"] = Value::Null;
     let mut no_labels = thing_list();

@@ -71,7 +71,7 @@ async fn a_wait_ends_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_printed_goes_to_the_log() {
+async fn standard_output_and_error_go_to_the_log() {
     let processor = misbehave().await;
     let called = call(&processor, "prints").await;
     let lines: Vec<_> =

@@ -225,7 +225,7 @@ fn a_new_guest_is_created_and_runs() {
 }
 
 #[test]
-fn kubectl_does_what_the_guides_say_while_dev_runs() {
+fn kubectl_commands_of_the_guides_succeed_while_dev_runs() {
     if !tool::is_there("kubectl", "the tests of it::guides") {
         return;
     }

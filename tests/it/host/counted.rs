@@ -11,7 +11,7 @@ const RULES: usize = 1_000;
 const SERVICES: usize = 100;
 
 #[tokio::test(start_paused = true)]
-async fn of_a_thousand_rules_those_run_that_read_what_changed() {
+async fn a_change_runs_only_the_affected_ones_of_a_thousand_rules() {
     let scene = Scene::of_rules().await;
     for number in 0..SERVICES {
         scene.load(&service(&format!("s{number}")));

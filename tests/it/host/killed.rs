@@ -95,7 +95,7 @@ async fn rules_end_alike_however_often_the_host_is_killed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_kinds_of_writes_end_alike_however_often_the_host_is_killed() {
+async fn writes_of_every_kind_end_alike_however_often_the_host_is_killed() {
     ends_alike(async || {
         let play = Play::new("puppet")
             .reconciles_with("objects", &selection(CONFIG_MAP, "play=yes"), &json!({"finalizers": ["example.com/held"]}))

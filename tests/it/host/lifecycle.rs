@@ -11,7 +11,7 @@ use super::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_rule_takes_what_was_made_for_it_along() {
+async fn deleting_a_rule_deletes_its_objects_and_no_others() {
     let stage = with_rules(&["goes", "stays"]).await;
     let held = stage.get(RULE, "goes").unwrap();
     assert_eq!(held["metadata"]["finalizers"], json!(["gateway.kyma-project.io/subresources"]));

@@ -28,7 +28,7 @@ fn value(lines: &[String], series: &str) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scrape_tells_what_was_run_read_and_written() {
+async fn metrics_count_runs_reads_and_writes() {
     let scene = Scene::of_rules().await;
     scene.load(&service("shop"));
     scene.load(&pod("shop-1", "shop"));
@@ -78,7 +78,7 @@ async fn a_scrape_tells_what_was_run_read_and_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scrape_tells_what_went_wrong() {
+async fn metrics_count_failures_and_retries() {
     let scene = Scene::of_puppet(CONFIG_MAP).await;
     let nowhere = object(CONFIG_MAP, "made", &json!({"metadata": {"namespace": "nowhere"}}));
     scene.load(&scripted("broken", &applies(&[nowhere])));

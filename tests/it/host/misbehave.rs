@@ -43,7 +43,7 @@ async fn misbehave() -> Loaded {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_guest_does_wrong_is_told_and_harms_no_other_object() {
+async fn a_guest_failure_is_reported_and_affects_no_other_object() {
     let scene = Scene::new(vec![misbehave().await]);
     let stage = scene.start(Drive::Caller);
     let marked = json!({"metadata": {"labels": {"test": "misbehave"}}});
@@ -77,7 +77,7 @@ async fn what_a_guest_does_wrong_is_told_and_harms_no_other_object() {
 
 /// The same objects at once, with `Drive::Host`: hanging and failing calls delay no other key.
 #[tokio::test(start_paused = true)]
-async fn all_that_go_wrong_at_once_do_not_keep_the_good_ones_from_being_served() {
+async fn concurrent_guest_failures_do_not_block_other_objects() {
     let scene = Scene::new(vec![misbehave().await]);
     let marked = json!({"metadata": {"labels": {"test": "misbehave"}}});
     for (name, _) in CASES {

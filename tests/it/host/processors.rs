@@ -82,7 +82,7 @@ impl Replica {
         let is_it = |progress: &Progress| {
             progress.listed && progress.pending + progress.pulling == 0 && progress.faulty == count
         };
-        timeout(TIMEOUT, progress.wait_for(is_it)).await.expect("it comes to that").unwrap();
+        timeout(TIMEOUT, progress.wait_for(is_it)).await.expect("the expected count").unwrap();
     }
 }
 
@@ -360,7 +360,7 @@ fn made(name: &str, data: &Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_processor_asks_for_runs_and_its_status_says_so() {
+async fn a_processor_runs_its_module_and_reports_it_in_its_status() {
     let place = Place::new().await;
     let script = applies(&[made("b", &json!({"from": "a"}))]);
     place.apply(&[scripted("a", &script)]).await;

@@ -12,7 +12,7 @@ use super::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn the_record_of_a_keys_last_run_tells_what_it_read_and_what_came_of_it() {
+async fn the_record_of_the_last_run_holds_its_reads_and_its_outcome() {
     let scene = Scene::of_rules().await;
     scene.load(&service("shop"));
     scene.load(&pod("shop-1", "shop"));

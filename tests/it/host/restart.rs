@@ -30,7 +30,7 @@ async fn settled() -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nothing_changed_a_new_host_writes_nothing() {
+async fn a_new_host_writes_nothing_if_no_object_has_changed() {
     let stage = settled().await;
     let (before, revision) = (stage.state(), stage.api.revision());
     let stage = stage.restart().await;
@@ -48,7 +48,7 @@ async fn where_nothing_changed_a_new_host_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_changed_meanwhile_is_all_that_a_new_host_repairs() {
+async fn a_new_host_repairs_only_objects_changed_since_the_last_run() {
     let stage = settled().await;
     let before = stage.state();
     let made = stage.only(VIRTUAL_SERVICE, "r3-");

@@ -147,7 +147,7 @@ impl Stage {
 }
 
 fn last(reports: &[Report]) -> &Report {
-    reports.last().expect("something ran")
+    reports.last().expect("at least one run")
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +223,7 @@ async fn a_watch_is_handed_over_to_another_account_that_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_be_got_only_is_read_live_and_triggers_nothing() {
+async fn objects_readable_only_by_get_are_read_live_and_not_watched() {
     let reader = task("reader", "one", &reads_secrets());
     let play = play("one").reads(&selection(SECRET, ""));
     let rights = [("secrets", "get")];
@@ -261,7 +261,7 @@ async fn a_live_read_that_is_not_answered_takes_no_longer_than_the_call_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_in_one_namespace_are_enough_for_what_is_read_there() {
+async fn rights_in_one_namespace_suffice_for_reads_in_that_namespace() {
     let reader = task("reader", "one", &reads_secrets());
     let play = play("one").reads(&selection(SECRET, ""));
     let [role_of, bound] = in_namespace("one", &[("secrets", "get list watch")]);
@@ -351,7 +351,7 @@ async fn an_object_that_the_account_may_not_read_is_not_reconciled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_kind_any_is_read_what_the_account_may() {
+async fn reads_of_any_kind_are_limited_to_the_rights_of_the_account() {
     let mut any = selection(SECRET, "");
     merge(&mut any, &json!({"kind": {"version": "*", "kind": "*"}}));
     let services = selection(SERVICE, "");
@@ -377,7 +377,7 @@ async fn of_kind_any_is_read_what_the_account_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_kind_any_is_written_and_mended_what_is_there_without_an_account() {
+async fn objects_of_any_kind_are_written_and_restored_without_an_account() {
     let any = json!({
         "cluster": "", "kind": {"group": "*", "version": "*", "kind": "*"}, "namespace": null, "name": null,
         "labels": "", "matching": [], "fields": [],
@@ -400,7 +400,7 @@ async fn of_kind_any_is_written_and_mended_what_is_there_without_an_account() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_kind_any_is_read_what_is_served_later() {
+async fn reads_of_any_kind_include_kinds_that_are_served_later() {
     let mut any = selection(WIDGET, "");
     merge(&mut any, &json!({"kind": {"version": "*", "kind": "*"}}));
     let first = json!({"cluster": "", "kind": selection(WIDGET, "")["kind"], "namespace": NAMESPACE, "name": "first"});
@@ -419,7 +419,7 @@ async fn of_kind_any_is_read_what_is_served_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_kind_any_more_is_read_than_another_watches() {
+async fn reads_of_any_kind_include_fields_that_another_watch_omits() {
     let (mut any, mut little) = (selection(WIDGET, ""), selection(WIDGET, ""));
     merge(&mut any, &json!({"kind": {"version": "*", "kind": "*"}}));
     merge(&mut little, &json!({"fields": ["metadata.labels"]}));

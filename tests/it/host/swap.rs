@@ -93,7 +93,7 @@ async fn with_sources(play: &Play, sources: &[&str], drive: Drive) -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_key_runs_once_more_on_the_new_version_after_what_has_changed() {
+async fn every_key_runs_once_on_a_new_version_and_changed_keys_run_first() {
     let stage = with_sources(&play("puppet", "1"), &["a", "b", "c"], Drive::Caller).await;
     stage.settle().await;
     let digest = stage.loaded[0].processor.digest();

@@ -210,7 +210,7 @@ fn definition(service: &str, bundle: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_waits_for_what_only_it_can_convert_is_known_to_do_so() {
+async fn a_version_that_waits_for_its_own_conversions_is_counted() {
     let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
     let cluster = super::cluster(&api);
     mortise::local::apply(&cluster, vec![definition("hooks", "")]).await.unwrap();
@@ -354,7 +354,7 @@ async fn the_certificate_is_that_of_the_secret_and_its_faults_are_told() {
 }
 
 #[tokio::test]
-async fn what_is_no_review_is_told_what_is() {
+async fn requests_without_a_valid_review_are_refused_with_a_reason() {
     let port = Port::open().await;
     let good = conversion("example.com/v2", &[rule("a", "v1", &json!({}))]);
     let deletion = admission("DELETE", &Value::Null, &rule("a", "v1", &json!({})));
@@ -538,7 +538,7 @@ async fn held_connections_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_closed_answers_what_it_was_asked_before() {
+async fn a_closed_port_still_answers_requests_in_progress() {
     let mut port = Port::open().await;
     let slow = conversion("example.com/v2", &[rule("a", "v1", &json!({"do": "hang"}))]);
     let idle = port.connect().await;

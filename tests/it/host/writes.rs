@@ -73,7 +73,7 @@ async fn a_refused_write_is_told_to_the_processor_at_once_and_tried_again_after_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_must_be_absent_is_removed_again_as_soon_as_somebody_sets_it() {
+async fn a_field_that_must_be_absent_is_removed_whenever_it_is_set() {
     let scene = Scene::of_puppet(CONFIG_MAP).await;
     let script = |absent: Value| {
         let mut wanted = manifest(&object(CONFIG_MAP, "made", &json!({"data": {"k": "v"}})));
@@ -138,7 +138,7 @@ async fn two_keys_that_want_one_object_are_both_told_and_back_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_refuses_to_make_is_made_when_it_allows_it() {
+async fn an_object_is_created_when_the_server_stops_refusing_it() {
     let scene = Scene::of_rules().await;
     scene.load(&service("shop"));
     scene.load(&pod("shop-1", "shop"));

@@ -183,7 +183,7 @@ fn a_dry_run_changes_nothing() {
 }
 
 #[test]
-fn prune_deletes_what_is_no_longer_applied() {
+fn prune_deletes_objects_that_are_no_longer_applied() {
     let Some(shell) = shell() else { return };
     for name in ["one", "two", "three"] {
         let text = CONFIG_MAP.replace("colours", name).replace("app: paint", "set: all");

@@ -121,7 +121,7 @@ fn tokens_are_made_for_accounts() {
 }
 
 #[test]
-fn what_cannot_be_created_is_refused_by_name() {
+fn failed_creations_name_the_object_or_the_field() {
     let Some(shell) = Shell::open() else { return };
     shell.table(&[
         ("kubectl create cm c", 0, "configmap/c created"),

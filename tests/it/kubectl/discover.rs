@@ -61,7 +61,7 @@ fn kinds_and_versions_are_listed() {
 }
 
 #[test]
-fn everyone_may_do_everything_but_who_is_impersonated() {
+fn only_impersonated_users_are_subject_to_rbac() {
     let Some(shell) = shell() else { return };
     shell.table(&[
         ("kubectl auth can-i '*' '*'", 0, "yes"),

@@ -230,7 +230,7 @@ fn matches(pattern: &str, output: &str) -> bool {
 }
 
 #[test]
-fn a_pattern_leaves_open_what_it_says_and_no_more() {
+fn a_pattern_matches_other_text_only_at_an_ellipsis() {
     let cases = [
         ("configmap/a created", "configmap/a created\n", true),
         ("configmap/a created", "configmap/a created\nWarning: b\n", false),

@@ -63,7 +63,7 @@ fn a_custom_resource_is_watched_with_its_columns() {
 }
 
 #[test]
-fn wait_sees_what_it_waits_for() {
+fn wait_ends_when_its_condition_is_met() {
     let Some(shell) = shell() else { return };
     let met = "crontab.stable.example.com/mine condition met";
     shell.table(&[

@@ -138,7 +138,7 @@ fn pods_and_services_are_made_from_the_command_line() {
 }
 
 #[test]
-fn what_needs_a_node_is_refused_in_one_sentence() {
+fn commands_that_need_a_node_are_refused_with_a_reason() {
     let Some(shell) = shell() else { return };
     let why = "the embedded API keeps pods as objects and runs no containers";
     let status =

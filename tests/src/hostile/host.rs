@@ -111,7 +111,7 @@ impl Host {
             .stderr(Stdio::piped())
             .spawn()
             .context("cannot run `prlimit` of util-linux")?;
-        let stderr = child.stderr.take().context("it has a standard error")?;
+        let stderr = child.stderr.take().context("the host has no standard error")?;
         let said = Arc::<Mutex<Said>>::default();
         let recorded = Arc::clone(&said);
         std::thread::spawn(move || record(stderr, &recorded));
@@ -153,7 +153,7 @@ impl Host {
     /// Sends SIGTERM, and returns the time until the host has ended; `None` if it does not end.
     pub async fn terminate(&mut self) -> Result<Option<Duration>> {
         let id = i32::try_from(self.id())?;
-        kill_process(Pid::from_raw(id).context("it has an id")?, Signal::TERM)?;
+        kill_process(Pid::from_raw(id).context("the host has no process id")?, Signal::TERM)?;
         let begun = Instant::now();
         while self.is_alive()? {
             if begun.elapsed() > TIMEOUT {

@@ -34,7 +34,7 @@ fn a_fault_names_file_document_line_and_column() {
 }
 
 #[test]
-fn what_is_no_object_is_refused_with_what_is_missing() {
+fn a_document_that_is_no_object_is_refused_with_the_reason() {
     let cases = [
         ("kind: ConfigMap\nmetadata: {name: a}\n", "needs `apiVersion` and `kind`"),
         ("apiVersion: v1\nkind: ConfigMap\nmetadata: {}\n", "ConfigMap v1 needs `metadata.name`"),
@@ -54,7 +54,7 @@ fn a_folder_without_objects_and_one_that_is_absent_are_errors() {
 }
 
 #[test]
-fn folders_in_a_folder_are_read_but_not_what_is_hidden() {
+fn nested_folders_are_read_except_hidden_ones() {
     let folder = tempfile::tempdir().unwrap();
     let file = |path: &str, name: &str| {
         let path = folder.path().join(path);

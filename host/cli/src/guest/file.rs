@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_file_is_said_with_what_is_accepted() {
+    fn an_invalid_guest_file_is_refused_in_one_line_with_the_reason() {
         let cases = [
             ("", "missing field `component`"),
             ("component = 'a'\nbiuld = ['make']", "line 2: unknown field `biuld`, expected one of"),

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_file_from_being_made_is_said() {
+    fn a_build_that_makes_no_file_fails_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
         let by = |build: &[&str]| {
             let build = build.iter().map(|part| (*part).to_owned()).collect();

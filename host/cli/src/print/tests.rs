@@ -21,7 +21,7 @@ fn values_of_secrets_are_masked_unless_asked_for() {
 }
 
 #[test]
-fn what_stands_in_a_secret_is_masked_whatever_its_form() {
+fn values_of_secrets_are_masked_in_any_form() {
     for hidden in [json!("hidden"), json!(["hidden"]), json!({"k": {"l": "hidden"}})] {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "annotations":
             {LAST_APPLIED: hidden}}, "data": hidden, "stringData": hidden});
@@ -55,7 +55,7 @@ fn a_changed_value_of_a_secret_is_told_by_digests() {
 }
 
 #[test]
-fn what_holds_no_secret_is_printed_as_it_is() {
+fn an_object_that_is_no_secret_is_printed_unchanged() {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
     assert_eq!(printable(&object, Secrets::Masked), object);
 }

@@ -21,7 +21,7 @@ fn table(output: &Output) -> Value {
 }
 
 #[test]
-fn one_document_holds_the_figures() {
+fn bench_prints_its_figures_as_one_json_document() {
     let mut other = rule();
     other["metadata"]["name"] = json!("other");
     other["spec"]["hosts"] = json!(["other.example.com"]);
@@ -83,7 +83,7 @@ fn a_call_that_fails_gives_exit_code_3_and_is_named() {
 }
 
 #[test]
-fn nothing_to_call_is_refused_with_what_would_be_called() {
+fn bench_without_matching_objects_fails_and_names_accepted_ones() {
     let output = bench(&[module()], &Case::new(&cluster()), &[]);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{message}");

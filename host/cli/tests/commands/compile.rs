@@ -82,7 +82,7 @@ fn a_module_becomes_code() {
 }
 
 #[test]
-fn what_is_no_component_is_one_line() {
+fn a_module_that_is_no_component_is_refused_in_one_line() {
     let output = compile(b"\0asm\x0d\0\x01\0\x07\x10", &[]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -138,7 +138,7 @@ fn a_schema_that_takes_too_much_ends_the_check() {
 }
 
 #[test]
-fn a_compiler_has_only_what_it_needs() {
+fn the_compiler_runs_with_limits_and_no_inherited_files() {
     // It is given a file that it has no use for.
     let script = "exec 9</etc/passwd; exec \"$0\" compile --memory-mib=300 --seconds=7";
     let mut command = Command::new("sh");
@@ -202,7 +202,7 @@ fn a_compiler_ends_with_its_parent() {
 }
 
 #[test]
-fn limits_that_make_no_sense_are_told_with_what_would() {
+fn invalid_compile_limits_are_refused_with_the_reason() {
     for (argument, accepted) in
         [("--memory-mib=8", "64..=1048576"), ("--seconds=0", "1..=86400"), ("--seconds=x", "x")]
     {

@@ -113,7 +113,7 @@ fn secrets() -> ApiResource {
 }
 
 #[tokio::test]
-async fn dev_repairs_what_somebody_deletes_or_edits_and_says_why() {
+async fn dev_repairs_deleted_and_edited_objects_and_logs_the_cause() {
     let dev = Dev::start(&["guests/secret-copy"]);
     dev.line("create Secret ");
     let client = dev.client().await;
@@ -311,7 +311,7 @@ async fn a_saved_version_takes_over_and_one_that_does_not_build_leaves_the_forme
 }
 
 #[tokio::test]
-async fn of_saves_that_come_faster_than_builds_the_last_one_wins() {
+async fn the_last_of_several_saves_during_builds_wins() {
     let guest = Greeter::new("hasty", "0");
     let dev = Dev::greet(&[path(guest.folder())]);
     let api = config_maps(dev.client().await, "shop");
@@ -351,7 +351,7 @@ async fn several_guests_run_together_and_two_of_one_name_do_not() {
 }
 
 #[tokio::test]
-async fn several_guests_have_a_configuration_each_and_begin_with_what_is_loaded() {
+async fn each_guest_has_its_configuration_and_starts_with_loaded_objects() {
     let (first, second) = (Greeter::new("first", "1"), Greeter::new("second", "2"));
     let folder = tempfile::tempdir().unwrap();
     let (config, objects) = (folder.path().join("first.yaml"), folder.path().join("objects.yaml"));
@@ -394,7 +394,7 @@ fn a_first_build_that_fails_ends_dev_where_nobody_can_mend_it() {
 }
 
 #[tokio::test]
-async fn what_a_session_leaves_another_one_starts_with() {
+async fn a_session_starts_with_the_objects_that_another_one_saved() {
     let folder = tempfile::tempdir().unwrap();
     let (objects, saved) = (folder.path().join("objects"), folder.path().join("saved"));
     std::fs::create_dir(&objects).unwrap();

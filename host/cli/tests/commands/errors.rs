@@ -306,7 +306,7 @@ fn fault(output: &Output, parts: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn every_error_names_what_is_wrong_and_what_would_be_accepted() {
+fn every_error_names_the_fault_and_the_accepted_input() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("empty")).unwrap();
     for (name, text) in FILES.into_iter().chain(KEYS) {

@@ -3,7 +3,7 @@ use std::{path::Path, process::Output};
 use crate::mortise;
 
 #[test]
-fn a_port_in_use_is_one_line_that_says_what_to_do() {
+fn a_port_in_use_is_reported_in_one_line_with_the_remedy() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let output = mortise().args(["dev", "--api-only", "--port", &port]).output().unwrap();
@@ -12,7 +12,7 @@ fn a_port_in_use_is_one_line_that_says_what_to_do() {
 }
 
 #[test]
-fn what_cannot_be_read_is_one_line_that_names_it() {
+fn an_unreadable_input_is_reported_in_one_line_with_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
@@ -45,7 +45,7 @@ fn what_cannot_be_read_is_one_line_that_names_it() {
 }
 
 #[test]
-fn dev_names_what_is_wrong_with_its_input_before_it_builds() {
+fn dev_reports_invalid_input_before_it_builds() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let file = |name: &str, text: &str| {
@@ -118,7 +118,7 @@ fn only_line(output: &Output) -> String {
 }
 
 #[test]
-fn a_target_that_cannot_be_added_is_one_line_that_says_what_to_do() {
+fn a_failed_target_installation_is_reported_in_one_line_with_the_remedy() {
     let programs = tempfile::tempdir().unwrap();
     program(programs.path(), "rustc", "echo /nowhere");
     program(programs.path(), "rustup", "echo 'error: no network' >&2; exit 1");
@@ -138,7 +138,7 @@ fn program(folder: &Path, name: &str, body: &str) {
 }
 
 #[test]
-fn a_command_line_that_does_not_parse_ends_with_1_and_says_what_would() {
+fn an_invalid_command_line_exits_with_1_and_names_the_argument() {
     let output = mortise()
         .args(["simulate", "--now", "noon", "--module", "a", "--objects", "b"])
         .output()

@@ -73,7 +73,7 @@ fn every_command_takes_a_folder_with_a_mortise_toml() {
 }
 
 #[test]
-fn dev_swaps_in_what_the_command_makes_of_a_saved_file() {
+fn dev_runs_the_build_command_on_save_and_swaps_the_module() {
     let folder = Folder::new();
     let dev = Dev::start(&[folder.0.path().to_str().unwrap(), "--plain"]);
     dev.line("create Secret v1 shop/registry");

@@ -23,7 +23,7 @@ fn roles(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn one_document_says_what_a_processor_is() {
+fn inspect_describes_a_processor_in_one_document() {
     let text = stdout(inspect(&["-o", "json"]));
     let inspection: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(inspection["name"], "api-rule");
@@ -42,7 +42,7 @@ fn one_document_says_what_a_processor_is() {
 }
 
 #[test]
-fn what_it_declares_depends_on_its_configuration() {
+fn the_inspected_declarations_depend_on_the_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.yaml");
     let described = |text: &str| {
@@ -102,7 +102,7 @@ fn the_roles_can_be_applied_and_bind_the_account() {
 }
 
 #[test]
-fn the_roles_hold_what_is_declared() {
+fn the_roles_hold_the_declared_rights() {
     let crds = ["--crds", "crds/gateway.kyma-project.io"];
     let text = stdout(inspect(&[&["--rbac", "-o", "json"], &crds[..]].concat()));
     let list: Value = serde_json::from_str(&text).unwrap();
@@ -121,7 +121,7 @@ fn the_roles_hold_what_is_declared() {
 }
 
 #[test]
-fn what_cannot_be_inspected_is_refused_with_what_could() {
+fn invalid_arguments_of_inspect_are_refused_with_the_accepted_ones() {
     let cases: [(&[&str], &str); 3] = [
         (&["--rbac", "--service-account", "api-rule"], "NAMESPACE/NAME is expected"),
         (&["--service-account", "shop/api-rule"], "--rbac"),

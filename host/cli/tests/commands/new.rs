@@ -60,7 +60,7 @@ fn a_guest_with_a_kind_of_its_own_passes_its_tests_and_reconciles() {
     let guest = folder.join("greeter");
     let tested = text(&cargo(&guest, &["test"]).stdout);
     for test in
-        ["the_text_is_kept_in_a_config_map", "the_definition_is_what_the_type_says", "cases"]
+        ["the_text_is_kept_in_a_config_map", "the_definition_file_matches_the_type", "cases"]
     {
         assert!(tested.contains(&format!("tests::{test} ... ok")), "{tested}");
     }
@@ -149,7 +149,7 @@ fn within_a_workspace_it_is_a_member() {
 }
 
 #[test]
-fn what_is_wrong_is_one_line_and_leaves_nothing_behind() {
+fn new_reports_an_error_in_one_line_and_leaves_no_files_behind() {
     let (_root, folder) = outside();
     fs::create_dir(folder.join("taken")).unwrap();
     fs::write(folder.join("file"), "").unwrap();

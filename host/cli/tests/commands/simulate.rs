@@ -110,7 +110,7 @@ fn kinds(changes: &Value) -> Vec<String> {
 }
 
 #[test]
-fn one_document_says_what_is_there_and_what_was_done() {
+fn simulate_prints_objects_and_changes_in_one_document() {
     let (code, end) = with(rule()).json(&[]);
     assert_eq!(code, Some(0), "{end:#}");
     assert_eq!(status(&end)["state"], "Ready", "{end:#}");
@@ -268,7 +268,7 @@ fn a_kind_that_cannot_be_missing_is_refused_with_those_that_can() {
 }
 
 #[test]
-fn an_object_whose_kind_nobody_describes_is_refused_with_what_to_do() {
+fn an_object_of_an_unknown_kind_is_refused_with_the_remedy() {
     let widget =
         json!({"apiVersion": "example.dev/v1", "kind": "Widget", "metadata": {"name": "a"}});
     let output = Case::new(&[widget]).run(&[]);

@@ -116,7 +116,7 @@ fn record(moment: &str, screen: &str) {
 }
 
 #[test]
-fn the_view_shows_a_save_from_its_error_to_what_it_changed_and_leaves_the_terminal_as_it_was() {
+fn the_view_shows_build_errors_and_changes_and_restores_the_terminal() {
     let guest = Greeter::new("viewed", "Welcome");
     let mut screen = Screen::start(&[guest.folder().to_str().unwrap()], 24, 100);
     screen.shows("Namespace shop");
@@ -162,7 +162,7 @@ async fn a_program_with_a_fault() {
 }
 
 #[test]
-fn a_panic_leaves_the_terminal_as_it_was_and_says_what_it_was() {
+fn a_panic_restores_the_terminal_and_prints_its_message() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["view::a_program_with_a_fault", "--exact", "--ignored", "--nocapture"]);
     // A backtrace is longer than the screen.

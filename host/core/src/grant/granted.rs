@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_says_what_is_held_and_whether_that_is_all() {
+    fn a_review_gives_the_held_rules_and_their_completeness() {
         let answer = json!({"status": {
             "resourceRules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}],
             "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/metrics"]}],

@@ -78,7 +78,7 @@ fn the_verbs_of_one_write_may_come_from_two_rules() {
 }
 
 #[test]
-fn a_denial_names_what_would_have_been_accepted() {
+fn a_denial_names_the_declared_writes_of_the_kind() {
     let grant = grant(vec![write_rule(
         Selection { labels: "app=x".into(), ..config_maps() },
         Verbs::UPDATE | Verbs::CREATE,
@@ -265,7 +265,7 @@ fn a_description_that_cannot_be_read_names_the_place() {
 }
 
 #[test]
-fn what_is_reconciled_read_or_written_may_be_mentioned_and_nothing_else() {
+fn only_objects_of_declared_kinds_may_be_mentioned() {
     let description = Description {
         reads: vec![config_maps()],
         ..description(vec![write_rule(whole(v1("apps", "Deployment")), Verbs::UPDATE, &[])])

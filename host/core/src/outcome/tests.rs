@@ -587,7 +587,7 @@ fn refused_reports() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
 }
 
 #[test]
-fn nothing_that_is_not_declared_gets_through_and_the_message_names_it() {
+fn undeclared_and_invalid_outcomes_are_refused_with_the_reason() {
     for (case, outcome, says) in refused() {
         let message = build(&outcome).map(|plan| format!("{plan:?}")).expect_err(case).to_string();
         for part in says {
@@ -597,7 +597,7 @@ fn nothing_that_is_not_declared_gets_through_and_the_message_names_it() {
 }
 
 #[test]
-fn what_is_refused_in_company_is_refused_too() {
+fn refused_outcomes_stay_refused_with_valid_parts_added() {
     for (case, refused, _) in refused() {
         let mut company = refused;
         company.events.push(Said {
@@ -612,7 +612,7 @@ fn what_is_refused_in_company_is_refused_too() {
 }
 
 #[test]
-fn what_is_declared_becomes_a_plan() {
+fn a_declared_outcome_becomes_a_plan() {
     let owners =
         json!([owner("Rule", "x.dev/v1", "r", UID), owner("Secret", "v1", "read", READ_UID)]);
     let mut outcome = apply(&with("/metadata/ownerReferences", owners));
@@ -743,7 +743,7 @@ fn within_apply_the_order_is_by_class_then_as_given() {
 }
 
 #[test]
-fn of_the_answer_to_failed_writes_only_the_report_is_left() {
+fn only_report_drops_writes_and_keeps_status_and_requeue() {
     let mut outcome =
         Outcome { status: Some("{\"state\":\"Error\"}".into()), ..apply(&config_map()) };
     outcome.finalizers = Some(vec![]);

@@ -105,7 +105,7 @@ fn pointers_name_each_place_that_is_there() {
 }
 
 #[test]
-fn a_path_covers_what_lies_under_it() {
+fn a_path_covers_the_paths_under_it() {
     let cases = [
         ("spec", "spec.hosts[]", true),
         ("spec.hosts[]", "spec.hosts", false),
@@ -126,7 +126,7 @@ fn a_path_covers_what_lies_under_it() {
 }
 
 #[test]
-fn a_projection_holds_what_was_asked_and_what_is_always_there() {
+fn a_projection_holds_the_requested_and_the_always_included_fields() {
     let fields =
         Fields::parse(&["spec.containers[name=app].image", "spec.containers[].name", "spec.none"])
             .unwrap();
@@ -173,7 +173,7 @@ fn every_element_is_there_even_without_the_fields() {
 }
 
 #[test]
-fn only_what_was_asked_counts_as_a_difference() {
+fn only_requested_fields_and_the_uid_count_as_a_difference() {
     let cases = [
         ("an asked field", "/spec/replicas", true),
         ("a field not asked", "/spec/on", false),
@@ -195,7 +195,7 @@ fn only_what_was_asked_counts_as_a_difference() {
 }
 
 #[test]
-fn what_is_in_every_answer_surprises_only_who_asked_for_it() {
+fn always_included_fields_surprise_only_if_they_were_requested() {
     let expected = json!({"metadata": {"name": "a"}, "spec": {"x": 1}});
     let found =
         json!({"apiVersion": "v1", "metadata": {"name": "a", "uid": "u"}, "spec": {"x": 1}});

@@ -79,7 +79,7 @@ async fn a_run_takes_the_changes_along_that_came_before_it_looked_at_anything() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_change_in_the_stores_is_not_taken_along() {
+async fn causes_do_not_join_a_run_if_one_is_no_store_change() {
     let queue = Queue::new();
     for cause in [Cause::NewVersion, Cause::Rights, Cause::Asked, Cause::Overrun, Cause::Requeue] {
         queue.add(&key("p", "a"), Cause::Start, Priority::Change);
@@ -96,7 +96,7 @@ async fn what_is_no_change_in_the_stores_is_not_taken_along() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_its_time_waits_for_ever_while_time_stands_still() {
+async fn delays_do_not_elapse_while_the_clock_stands_still() {
     let queue = Queue::new();
     queue.stand_still();
     queue.add(&key("p", "a"), Cause::Start, Priority::Change);
@@ -302,7 +302,7 @@ async fn changes_within_the_interval_are_taken_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_waits_for_what_is_ready_and_what_runs_but_not_for_delays() {
+async fn idle_waits_for_ready_and_running_keys_but_not_for_delayed_ones() {
     let queue = Queue::new();
     queue.add_after(&key("p", "later"), ms(1000), Cause::Requeue, Priority::Change);
     queue.add(&key("p", "a"), Cause::Start, Priority::Change);
@@ -327,7 +327,7 @@ async fn every_waiting_worker_gets_one_of_the_keys_that_become_due_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_begins_anew_has_not_failed_before() {
+async fn renewing_a_key_resets_its_failures() {
     let queue = Queue::new();
     queue.add(&key("p", "a"), Cause::Start, Priority::Change);
     for _ in 0..5 {
@@ -399,7 +399,7 @@ async fn the_share_of_a_processor_counts_its_own_keys_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_left_of_a_processor_whose_last_run_ends_after_it_is_removed() {
+async fn a_removed_processor_leaves_no_state_after_its_last_run_ends() {
     let queue = Queue::new();
     queue.add(&key("p", "a"), Cause::Start, Priority::Change);
     let run = queue.next().await;

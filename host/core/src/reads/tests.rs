@@ -86,7 +86,7 @@ fn a_list_is_not_answered_as_the_one_before_it_that_differed_in_one_thing() {
 }
 
 #[test]
-fn what_is_not_declared_is_denied_and_the_message_says_what_is() {
+fn undeclared_reads_are_denied_with_the_declared_ones_named() {
     let mut view = view(vec![fields(labelled(all("Thing"), "app=x"), &["spec.hosts"])]);
     let denied = |error: ReadError| match error {
         ReadError::Denied(message) => message,
@@ -121,7 +121,7 @@ fn an_object_outside_of_the_declared_labels_is_not_seen() {
 }
 
 #[test]
-fn what_does_not_parse_is_invalid() {
+fn malformed_read_arguments_and_foreign_tokens_are_invalid() {
     let mut view = view(vec![all("Thing")]);
     let token = view.list(&all("Thing"), 1, None).unwrap().next.unwrap();
     let invalid = [
@@ -244,7 +244,7 @@ fn records_tell_by_digests_whether_anything_that_counts_has_changed() {
 }
 
 #[test]
-fn what_is_not_watched_is_demanded_as_far_as_it_is_declared_and_asked_for() {
+fn demand_for_an_unwatched_kind_follows_declaration_and_query() {
     let view = view(vec![all("*"), fields(all("Other"), &["spec.a"])]);
     let scopes = |kind: &str, of: &Query| {
         let demand = view.readable.demand(&self::kind(kind), of)?;
@@ -277,7 +277,7 @@ fn a_selection_that_is_asked_for_again_is_kept_once_for_all_kinds() {
 }
 
 #[test]
-fn what_is_past_a_limit_is_unavailable_though_it_may_be_there_for_others() {
+fn a_kind_past_a_limit_is_unavailable_even_if_its_store_is_open() {
     let readable = Readable::new(&description(all("Rule"), vec![all("Thing")])).unwrap();
     let stores = stores(&readable, &[("Thing", vec![object("Thing", "a", 5)])]);
     let readable = Arc::new(readable);
@@ -310,7 +310,7 @@ async fn a_subresource_is_not_read_live() {
 
 /// 9,000 undeclared kinds are neither recorded nor added to the stores, and a few are reported.
 #[test]
-fn what_is_not_declared_is_counted_and_not_kept() {
+fn undeclared_reads_are_counted_and_only_a_few_are_recorded() {
     let mut view = view(vec![all("Thing")]);
     let before = format!("{:?}", view.stores).len();
     for number in 0..9000 {

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_looked_through_is_withheld() {
+    fn texts_are_withheld_if_secrets_exceed_the_masking_limits() {
         let large = secret(&json!({"a": "A".repeat(MAX_SECRET_BYTES)}));
         assert_eq!(Mask::new([&large].into_iter(), ["text"].into_iter()), Mask::All);
         let numbers = (0..2 * MAX_VALUES).map(|number| format!("{number:06}secret"));

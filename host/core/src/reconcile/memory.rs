@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_keys_keep_is_bounded() {
+    fn the_total_dependencies_of_all_keys_are_bounded() {
         let (dependencies, half) =
             (Dependencies::default(), UNCOUNTED_KEY_BYTES + MAX_DEPENDENCY_BYTES / 2);
         for number in 0..10_000 {

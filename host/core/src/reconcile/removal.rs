@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_deleted_since_longer_stays_so() {
+    fn an_existing_deletion_timestamp_is_kept() {
         let now: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
         let cases = [
             (json!({"name": "a"}), "2026-01-02T03:04:05Z"),

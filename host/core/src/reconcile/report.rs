@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_told_of_a_run_holds_what_a_secret_holds() {
+    fn a_report_masks_values_of_secrets_that_the_run_read() {
         for text in ["is correct-horse", "is Y29ycmVjdC1ob3JzZQ=="] {
             let report = report_with("Secret", text);
             let texts: Vec<&str> = report.texts().collect();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_a_run_is_bounded() {
+    fn the_failure_text_of_a_report_is_bounded() {
         let report = report_with("ConfigMap", &"é".repeat(8 << 20));
         assert_eq!(report.failure.map(|text| text.len()), Some(MAX_TEXT_BYTES + '…'.len_utf8()));
     }

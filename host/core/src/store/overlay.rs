@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manifest_is_laid_over_what_is_there() {
+    fn a_manifest_is_laid_over_the_live_object() {
         let cases = [
             ("nothing there", Value::Null, json!({"a": 1}), json!({"a": 1})),
             (
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_differ_in_spec_and_metadata_but_not_in_what_the_server_counts() {
+    fn versions_differ_by_spec_and_labels_but_not_by_status_or_revision() {
         let old = json!({"metadata": {"name": "a", "resourceVersion": "1", "generation": 1}, "spec": 1, "status": 1});
         let same = json!({"metadata": {"name": "a", "resourceVersion": "2", "generation": 2, "managedFields": []},
             "spec": 1, "status": 2});

@@ -91,7 +91,7 @@ fn changes(stores: &Stores) -> Vec<String> {
 }
 
 #[test]
-fn an_entry_gives_back_what_was_kept_of_the_object() {
+fn an_entry_gives_back_the_kept_fields_of_its_object() {
     let object = json!({
         "apiVersion": "g/v1", "kind": "Thing", "spec": {"a": 1, "b": [true, null]}, "status": {"phase": "Ready"},
         "metadata": {"name": "n\"ame", "namespace": "ns", "uid": "u-1", "generation": 3, "resourceVersion": "77",
@@ -175,7 +175,7 @@ fn an_object_that_we_deleted_does_not_come_back_in_a_later_version_but_a_new_one
 }
 
 #[test]
-fn what_is_not_in_a_list_is_gone_at_its_end_unless_it_is_newer() {
+fn an_object_absent_from_a_list_is_removed_unless_it_is_newer() {
     let stores = stores(&wanted(&[], &[]));
     for (name, revision) in [("gone", 5), ("stays", 6)] {
         upsert(&stores, &thing("a", name, revision));
@@ -271,7 +271,7 @@ fn more_fields_are_read_only_when_all_objects_have_them() {
 }
 
 #[test]
-fn what_a_wider_list_shows_first_is_a_change() {
+fn a_completed_wider_list_reports_its_differences_as_changes() {
     let stores = stores(&wanted(&["spec.a"], &[]));
     for (name, revision) in [("changed", 5), ("gone", 6), ("same", 7)] {
         upsert(&stores, &thing("a", name, revision));
@@ -292,7 +292,7 @@ fn what_a_wider_list_shows_first_is_a_change() {
 }
 
 #[test]
-fn what_is_deleted_while_a_wider_list_is_on_its_way_does_not_come_back() {
+fn an_object_deleted_during_a_wider_list_does_not_come_back() {
     for is_listed in [false, true] {
         let stores = stores(&wanted(&["spec.a"], &[]));
         upsert(&stores, &thing("a", "x", 5));
@@ -409,7 +409,7 @@ fn a_watch_that_finds_a_kind_not_served_drops_its_own_objects_only() {
 }
 
 #[test]
-fn what_is_known_depends_on_the_scopes() {
+fn an_object_is_known_only_within_the_listed_scopes() {
     let stores = Stores::new();
     let scope = Scope { namespace: Some("a".into()), ..Scope::default() };
     stores.open(&kind(), &scope, &wanted(&[], &[]));
@@ -450,7 +450,7 @@ fn a_label_is_indexed_once_it_was_asked_for_and_the_cost_follows_the_matches() {
 }
 
 #[test]
-fn what_is_declared_to_be_looked_for_is_indexed_whoever_opened_the_store() {
+fn a_later_declared_match_path_is_indexed_in_an_open_store() {
     let stores = stores(&wanted(&[], &[]));
     upsert(&stores, &thing("a", "x", 1));
     let later = wanted(&[], &["spec.a"]);
@@ -462,7 +462,7 @@ fn what_is_declared_to_be_looked_for_is_indexed_whoever_opened_the_store() {
 }
 
 #[test]
-fn what_was_just_looked_for_has_a_term_in_the_best_store() {
+fn a_path_that_was_just_queried_has_a_term_in_the_best_store() {
     let stores = stores(&wanted(&[], &[]));
     upsert(&stores, &thing("a", "x", 1));
     let of = Selection { matching: vec![("spec.a".into(), "x".into())], ..selection() };

@@ -205,7 +205,7 @@ fn coming_into_a_selection_and_leaving_it_triggers() {
 }
 
 #[test]
-fn what_changes_while_a_run_is_under_way_is_told_at_its_end() {
+fn changes_during_a_run_are_reported_at_its_end() {
     let mut world = World::new();
     let began = world.triggers.begin(&key("k"));
     let mut view = world.view();
@@ -255,7 +255,7 @@ fn two_calls_of_one_run_count_with_the_earlier_state_that_they_saw() {
 }
 
 #[test]
-fn a_new_run_depends_on_what_it_read_and_no_longer_on_what_the_former_one_did() {
+fn a_new_run_replaces_the_dependencies_of_the_former_run() {
     let mut world = World::new();
     world.run(&key("k"), get("a", "spec.x"));
     world.run(&key("k"), get("b", "spec.x"));
@@ -269,7 +269,7 @@ fn a_new_run_depends_on_what_it_read_and_no_longer_on_what_the_former_one_did() 
 }
 
 #[test]
-fn an_own_write_triggers_all_others_and_the_own_key_only_by_what_it_could_not_know() {
+fn a_write_triggers_other_keys_and_its_own_only_on_unexpected_values() {
     let sent = with(thing("a"), "spec/x", json!(1));
     let mut unknown = sent.clone();
     unknown["metadata"].as_object_mut().unwrap().remove("uid");
@@ -290,7 +290,7 @@ fn an_own_write_triggers_all_others_and_the_own_key_only_by_what_it_could_not_kn
 }
 
 #[test]
-fn what_the_server_gave_to_a_made_object_triggers_the_own_key_only_if_it_asked_for_it() {
+fn server_set_fields_trigger_the_own_key_only_if_it_requested_them() {
     let mut sent = with(thing("a"), "spec/x", json!(1));
     sent["metadata"].as_object_mut().unwrap().remove("uid");
     let given = with(with(thing("a"), "spec/x", json!(1)), "spec/ip", json!("10.0.0.1"));
@@ -429,7 +429,7 @@ fn ours(object: &Value) -> Option<applied_fields::Pair> {
 }
 
 #[test]
-fn what_a_run_wrote_triggers_when_somebody_else_changes_or_deletes_it() {
+fn a_foreign_change_to_written_fields_or_a_deletion_triggers_the_key() {
     let mut world = World::new();
     let a = applied("a", "mortise/m", 1);
     let write = |world: &mut World| {
@@ -455,7 +455,7 @@ fn what_a_run_wrote_triggers_when_somebody_else_changes_or_deletes_it() {
 }
 
 #[test]
-fn what_must_be_absent_triggers_when_it_comes_back_and_nothing_else_of_the_object_does() {
+fn a_field_that_must_be_absent_triggers_the_key_only_if_it_returns() {
     let mut world = World::new();
     let spec = |key: &str, value: u64| with(applied("a", "mortise/m", 1), key, json!(value));
     world.upsert(spec("spec/other", 1));
@@ -607,7 +607,7 @@ fn a_kind_that_comes_or_goes_triggers_those_that_read_it() {
 }
 
 #[test]
-fn what_was_read_from_a_store_that_is_no_more_is_read_again() {
+fn closing_a_store_triggers_the_keys_that_read_from_it() {
     let mut world = World::new();
     world.run(&key("k"), get("a", "spec.x"));
     let rule = |view: &mut View| drop(view.reconciled(&reference("Rule", "r"), "r"));
@@ -647,7 +647,7 @@ fn a_removed_reconciler_takes_its_keys_along_and_no_others() {
 }
 
 #[test]
-fn of_a_thousand_keys_a_change_runs_exactly_those_that_read_it() {
+fn a_change_triggers_exactly_its_readers_among_a_thousand_keys() {
     let mut world = World::new();
     for at in 0..1000_u32 {
         let (group, name) = (at % 100, at.to_string());
@@ -872,7 +872,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_change_of_what_was_read_goes_untriggered(steps in prop::collection::vec(step(), 1..60)) {
+    fn a_changed_answer_triggers_the_key_that_asked(steps in prop::collection::vec(step(), 1..60)) {
         let mut model = Model::new();
         for step in &steps {
             model.step(step);
@@ -910,7 +910,7 @@ proptest! {
     }
 
     #[test]
-    fn it_does_not_matter_whether_the_watch_or_the_answer_comes_first(
+    fn the_order_of_watch_event_and_answer_does_not_affect_triggers(
         before in (0..2_u8, 0..2_u8, 0..2_u8),
         writes in prop::collection::vec((any::<bool>(), (0..2_u8, 0..2_u8, 0..3_u8), 0..3_u8), 1..5),
         asks in prop::collection::vec((any::<u8>(), any::<bool>()), 1..5),

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_elements_of_a_list_are_removed_first_and_parts_of_what_goes_are_not_named() {
+    fn later_list_elements_are_removed_first_and_nested_paths_are_skipped() {
         let object = json!({"metadata": {"uid": "u"}, "a": [{"x": 1}, {"x": 2}, {"x": 3}, 4, 5, 6, 7, 8, 9, 10, {"x": 1}], "b": {"c/d": {"e": 1}}});
         let paths = ["a[x=1]", "a[x=3]", "a[x=3].x", "b[\"c/d\"]", "b[\"c/d\"].e", "none"];
         let paths: Vec<Path> = paths.iter().map(|path| path.parse().unwrap()).collect();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_is_laid_over_what_was_there() {
+    fn removed_paths_are_absent_from_the_overlaid_object() {
         let there = json!({"metadata": {"name": "n", "labels": {"a/b": "1", "c": "2"}}, "data": {"x": "1"}});
         let paths = ["metadata.labels[\"a/b\"]", "data"].map(|path| path.parse().unwrap());
         let sent = without(json!({"metadata": {"name": "n"}}), &pointers(&there, &paths));

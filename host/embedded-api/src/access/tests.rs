@@ -20,7 +20,7 @@ fn action(verb: &str, resource: &str, subresource: &str, name: &str) -> Action {
 }
 
 #[test]
-fn a_rule_allows_what_it_names() {
+fn a_rule_allows_only_the_actions_that_it_names() {
     let named = rule(
         json!({"apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["web"], "verbs": ["get"]}),
     );

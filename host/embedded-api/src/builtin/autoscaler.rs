@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_old_form_cannot_say_comes_back_from_annotations() {
+    fn fields_that_v1_lacks_are_restored_from_annotations() {
         let pods = json!({"type": "Pods", "pods": {"metric": {"name": "hits"}, "target": {"type": "AverageValue", "averageValue": "5"}}});
         let mut stored = autoscaler(&json!([cpu(60), pods]));
         stored["spec"]["behavior"] = json!({"scaleUp": {"selectPolicy": "Max"}});

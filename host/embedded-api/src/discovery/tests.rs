@@ -25,7 +25,7 @@ fn a_version_lists_its_resources_with_their_subresources() {
 }
 
 #[test]
-fn what_is_not_there_is_not_answered() {
+fn unknown_discovery_paths_are_not_answered() {
     for path in [
         "/apis/none",
         "/apis/apps/v2",

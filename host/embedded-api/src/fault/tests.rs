@@ -5,7 +5,7 @@ fn seen(verb: Verb, plural: &'static str) -> Seen<'static> {
 }
 
 #[test]
-fn a_fault_hits_as_often_as_said_and_only_what_the_filter_hits() {
+fn a_fault_hits_matching_requests_the_given_number_of_times() {
     let faults = Faults::default();
     let filter = Filter::resource("deployments").verbs([Verb::Patch]);
     faults.inject(Fault::Conflict, filter, 2);

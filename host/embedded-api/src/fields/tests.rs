@@ -39,7 +39,7 @@ fn a_difference_keeps_children_of_members_and_a_recursive_one_does_not() {
 }
 
 #[test]
-fn what_is_no_set_of_fields_is_refused() {
+fn invalid_field_sets_are_refused() {
     for fields in [json!([]), json!({"f:a": 1}), json!({"nothing": {}}), json!({"k:x": {}})] {
         assert!(Set::from_json(&fields).is_err(), "{fields}");
     }

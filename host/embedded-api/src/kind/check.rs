@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_scale_reads_is_checked() {
+    fn fields_read_by_the_scale_subresource_are_validated() {
         let registry = registry();
         let resource = registry.find("example.dev", "v1", "widgets").unwrap();
         let cases = [

@@ -93,7 +93,7 @@ fn an_item_whose_key_has_a_default_need_not_say_it() {
 }
 
 #[test]
-fn an_update_owns_what_it_changed_and_takes_it_from_others() {
+fn an_update_takes_ownership_of_the_fields_that_it_changes() {
     let first = apply_as("a", None, &json!({"x": "1", "map": {"k": "1"}}), false).unwrap();
     let mut new = first.clone();
     new["spec"] = json!({"x": "2", "map": {"k": "1", "l": "1"}});
@@ -106,7 +106,7 @@ fn an_update_owns_what_it_changed_and_takes_it_from_others() {
 }
 
 #[test]
-fn what_an_updater_wrote_stays_when_an_applier_gives_it_up() {
+fn fields_of_an_updater_remain_when_an_applier_drops_their_parent() {
     let first = apply_as("a", None, &json!({"x": "1", "map": {"k": "1"}}), false).unwrap();
     let mut new = first.clone();
     new["spec"]["map"]["l"] = json!("2");
@@ -193,7 +193,7 @@ fn a_list_that_became_atomic_is_owned_as_a_whole() {
 }
 
 #[test]
-fn kubectl_takes_over_what_it_applied_before() {
+fn kubectl_takes_over_fields_from_its_last_client_side_apply() {
     let mut live = object(&json!({"x": "1", "map": {"k": "1"}}));
     let last = object(&json!({"x": "1"})).to_string();
     live["metadata"]["annotations"] =
@@ -228,7 +228,7 @@ fn a_wrong_type_is_told_in_the_words_of_kubernetes() {
 }
 
 #[test]
-fn who_applies_what_is_there_has_no_time_but_that_of_its_last_change() {
+fn an_apply_without_changes_does_not_set_the_time_of_its_entry() {
     let live = apply_as("a", None, &json!({"x": "1"}), false).unwrap();
     let time =
         |object: &Value, at: usize| object["metadata"]["managedFields"][at].get("time").cloned();
@@ -313,7 +313,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_applied_is_there(before in specs(), spec in specs()) {
+    fn an_applied_spec_is_contained_in_the_result(before in specs(), spec in specs()) {
         let live = tidy(apply_as("a", None, &before, true).unwrap());
         let after = tidy(apply_as("b", Some(&live), &spec, true).unwrap());
         let applied = object(&spec);
@@ -322,7 +322,7 @@ proptest! {
     }
 
     #[test]
-    fn giving_all_up_leaves_what_others_apply(first in specs(), second in specs()) {
+    fn dropping_an_appliers_fields_leaves_those_of_others(first in specs(), second in specs()) {
         let both = tidy(apply_as("a", None, &first, true).unwrap());
         let both = tidy(apply_as("b", Some(&both), &second, true).unwrap());
         let left = tidy(apply_as("a", Some(&both), &json!({"n": 1}), true).unwrap());
@@ -334,7 +334,7 @@ proptest! {
 }
 
 #[test]
-fn who_applies_a_map_empty_owns_nothing_of_what_others_put_into_it() {
+fn applying_an_empty_map_takes_no_ownership_of_its_keys() {
     let empty = json!({"map": {}});
     let live = update_as("u", None, object(&json!({"map": {"k": "1"}})));
     let first = apply_as("a", Some(&live), &empty, false).unwrap();

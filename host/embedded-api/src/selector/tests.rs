@@ -35,7 +35,7 @@ fn requirements_are_joined_by_and() {
 }
 
 #[test]
-fn what_does_not_fit_is_named() {
+fn a_malformed_label_selector_is_refused_with_the_reason() {
     let cases = [
         ("a=b=c", "found '=', expected: ',' or 'end of string'"),
         ("app in x", "unable to parse requirement: found 'x' expected: '('"),

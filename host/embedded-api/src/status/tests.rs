@@ -24,7 +24,7 @@ fn several_causes_are_listed_once_each() {
 }
 
 #[test]
-fn what_is_empty_is_left_out() {
+fn an_empty_reason_and_empty_details_are_left_out_of_a_status() {
     let status = Failure::unclassified("x").to_status();
     assert_eq!(status.get("reason"), None);
     assert_eq!(status.get("details"), None);

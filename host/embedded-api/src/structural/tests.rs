@@ -126,7 +126,7 @@ fn single_values_are_checked() {
 }
 
 #[test]
-fn what_is_required_must_be_there() {
+fn missing_required_fields_are_refused() {
     let schema = CustomSchema::compile(
         &json!({"type": "object", "required": ["spec"], "properties": {"spec": {"type": "object",
         "required": ["a"], "properties": {"a": {"type": "string"}, "l": {"type": "array", "items": {"type": "object",
@@ -226,7 +226,7 @@ fn faults_that_were_there_before_may_stay() {
 }
 
 #[test]
-fn of_a_status_write_only_the_status_is_checked() {
+fn a_status_write_validates_only_the_status() {
     let schema = CustomSchema::compile(&json!({"type": "object", "properties": {
         "spec": {"type": "object", "required": ["a"]},
         "status": {"type": "object", "required": ["s"], "properties": {"p": {"type": "string"}, "s": {"type": "string"}}},
@@ -281,7 +281,7 @@ fn unknown_fields_are_dropped_and_told() {
 }
 
 #[test]
-fn defaults_fill_what_is_absent() {
+fn defaults_fill_absent_fields() {
     let schema = spec(json!({"type": "object", "properties": {
         "s": {"type": "string", "default": "ds"}, "n": {"type": "integer", "default": 3},
         "o": {"type": "object", "properties": {"p": {"type": "string", "default": "dp"}}},
@@ -394,7 +394,7 @@ fn patterns_match_and_are_refused_as_in_go() {
 }
 
 #[test]
-fn rules_are_evaluated_and_name_what_they_find() {
+fn validation_rules_are_evaluated_and_report_path_and_message() {
     let schema = spec(json!({"type": "object", "properties": {
         "min": {"type": "integer"}, "max": {"type": "integer"}, "kind": {"type": "string"},
         "name": {"type": "string", "maxLength": 20, "x-kubernetes-validations": [{"rule": "self.startsWith('a')"}]},

@@ -119,7 +119,7 @@ mod tests {
     use super::metrics;
 
     #[test]
-    fn metrics_read_as_what_is_there_and_what_is_wanted() {
+    fn metrics_are_shown_as_current_and_target_values() {
         let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"averageUtilization": 80}}});
         let memory = json!({"type": "ContainerResource", "containerResource": {"name": "memory", "target": {"averageValue": "1Gi"}}});
         let pods = json!({"type": "Pods", "pods": {"target": {"averageValue": "5"}}});

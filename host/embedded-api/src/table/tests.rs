@@ -37,7 +37,7 @@ fn every_built_in_kind_has_a_cell_for_each_column() {
 }
 
 #[test]
-fn cells_say_what_kubectl_prints() {
+fn cells_match_the_columns_that_kubectl_prints() {
     let made = json!({"name": "a", "creationTimestamp": "2024-01-01T00:00:00Z"});
     let service = json!({"metadata": made, "spec": {
         "type": "NodePort", "clusterIP": "10.0.0.2", "ports": [{"port": 80, "nodePort": 30000, "protocol": "TCP"}],
@@ -120,7 +120,7 @@ fn volumes_and_classes_are_shown_as_kubectl_prints_them() {
 }
 
 #[test]
-fn a_pod_says_what_holds_it_up() {
+fn the_cells_of_a_pod_show_readiness_status_and_restarts() {
     let running = json!({"ready": true, "state": {"running": {}}});
     let done =
         json!({"ready": false, "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}});

@@ -14,7 +14,7 @@ async fn post(api: &EmbeddedApi, path: &str, body: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_needs_a_container_is_refused_with_a_sentence() {
+async fn requests_that_need_a_container_are_refused_as_not_implemented() {
     let api = api().await;
     let cases = [
         ("GET", "pods/p/log", "pods \"p\": there are no logs: "),
@@ -43,7 +43,7 @@ async fn what_needs_a_container_is_refused_with_a_sentence() {
 }
 
 #[tokio::test]
-async fn whoever_asks_is_an_administrator_who_may_do_everything() {
+async fn every_client_is_an_administrator_with_all_rights() {
     let api = api().await;
     let whoami = post(&api, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})).await;
     assert_eq!(

@@ -162,9 +162,9 @@ impl Plane {
         let all = self.all().await?;
         let versions = all.into_iter().map(|rule| {
             let metadata = rule.metadata;
-            let name = metadata.name.context("it has a name")?;
-            let uid = metadata.uid.context("it has a uid")?;
-            Ok((name, (uid, metadata.resource_version.context("it has a version")?)))
+            let name = metadata.name.context("the rule has no name")?;
+            let uid = metadata.uid.context("the rule has no uid")?;
+            Ok((name, (uid, metadata.resource_version.context("the rule has no version")?)))
         });
         versions.collect()
     }

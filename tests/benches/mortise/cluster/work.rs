@@ -64,7 +64,7 @@ impl<'a> Work<'a> {
     pub(super) async fn first(plane: &'a Plane, rules: usize) -> anyhow::Result<(Self, [Took; 2])> {
         let (work, begun) = Self::start(plane, rules, true).await?;
         let settled = settle::settled(&work.host, rules, || work.sample()).await?;
-        let all_ran = settled.all_ran.context("all rules are reconciled for the first time")?;
+        let all_ran = settled.all_ran.context("not every rule was reconciled")?;
         let took = [all_ran, settled.end].map(|end| work.took(begun, end));
         Ok((work, took))
     }
@@ -116,13 +116,14 @@ impl<'a> Work<'a> {
         let services = self.plane.api("networking.istio.io/v1", "VirtualService", "shop").await?;
         let mut times = Vec::new();
         for first in services.list(&ListParams::default().limit(DRIFTS)).await?.items {
-            let name = first.metadata.name.clone().context("it has a name")?;
+            let name = first.metadata.name.clone().context("the object has no name")?;
             let start = Instant::now();
             match how {
                 Drift::Deleted => drop(services.delete(&name, &DeleteParams::default()).await?),
                 Drift::Changed => {
                     let mut changed = first.clone();
-                    let hosts = changed.data.pointer_mut("/spec/hosts").context("it has hosts")?;
+                    let hosts =
+                        changed.data.pointer_mut("/spec/hosts").context("no `spec.hosts`")?;
                     *hosts = serde_json::json!(["elsewhere.example.com"]);
                     services.replace(&name, &PostParams::default(), &changed).await?;
                 }

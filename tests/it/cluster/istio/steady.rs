@@ -95,7 +95,7 @@ impl Mesh {
 
 #[tokio::test]
 #[ignore = "it takes minutes"]
-async fn nothing_runs_without_a_change_and_each_change_is_repaired_without_rendering() {
+async fn idle_processors_only_resync_and_drift_is_repaired_without_rendering() {
     let Some(mut mesh) = Mesh::prepare(&[]).await else { return };
     // With it the cluster is one of OpenStack, whose load balancers speak the PROXY protocol.
     let node = json!({

@@ -34,7 +34,7 @@ pub(super) const ALL: &[Accepted] = &[
 ];
 
 #[test]
-fn what_is_accepted_is_explained_in_the_documentation_of_the_embedded_api() {
+fn every_accepted_difference_is_documented_in_the_embedded_api() {
     let documentation = include_str!("../../../../host/embedded-api/src/lib.rs");
     for Accepted { name, .. } in ALL {
         assert!(

@@ -216,11 +216,11 @@ const UNKNOWN: &str = "field not declared in schema";
 
 /// Matches a resource version in an object that a message quotes.
 static QUOTED_VERSION: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r#"(resourceVersion\\+":\\+")\d+"#).expect("it is a pattern"));
+    LazyLock::new(|| Regex::new(r#"(resourceVersion\\+":\\+")\d+"#).expect("a valid pattern"));
 
 /// Matches an address in the cluster, in a message.
 static ADDRESS: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\b10\.0\.\d+\.\d+\b").expect("it is a pattern"));
+    LazyLock::new(|| Regex::new(r"\b10\.0\.\d+\.\d+\b").expect("a valid pattern"));
 
 /// Removes the parts of an answer that vary with each request to the real server: the order of
 /// several causes in a message, which of several faults of a typed object it found, quoted versions

@@ -65,7 +65,7 @@ impl Gateway {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writes_are_admitted_or_denied_and_what_is_deleted_goes_while_no_host_answers() {
+async fn writes_are_admitted_or_denied_and_deletions_need_no_host() {
     let Some(gateway) = Gateway::open(served(&issued_for("localhost", -1, 1))).await else {
         return;
     };

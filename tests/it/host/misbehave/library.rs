@@ -192,7 +192,7 @@ fn states(step: &Document) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn a_library_that_traps_is_named_and_what_it_has_rendered_before_stays() {
+async fn a_library_that_traps_is_named_and_rendered_objects_stay() {
     let Some(processor) = installation(traps_for_a_known_version()).await else { return };
     let crds = definitions(INSTALLATION).unwrap();
     let stage = run_case(processor, installed_before_it_traps(), &crds).await.unwrap();

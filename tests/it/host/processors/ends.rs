@@ -57,7 +57,7 @@ impl Place {
 }
 
 #[tokio::test(start_paused = true)]
-async fn finalize_runs_the_deletions_of_what_is_held_and_leaves_the_objects() {
+async fn finalize_runs_the_finalizers_and_keeps_the_objects() {
     let place = copied(&json!({"onDelete": "Finalize"})).await;
     place.delete("copies").await;
     place.until_gone("copies").await;
@@ -162,7 +162,7 @@ async fn while_it_only_observes_nothing_is_given_up_and_the_condition_says_so() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_whose_module_is_gone_waits_and_says_what_to_do() {
+async fn a_deleted_processor_without_its_module_waits_and_names_a_remedy() {
     let mut place = copied(&json!({})).await;
     fs::remove_file(place.modules.path().join("copy.wasm")).unwrap();
     place.restart().await;
@@ -184,7 +184,7 @@ async fn one_whose_module_is_gone_waits_and_says_what_to_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_never_put_to_work_goes_at_once() {
+async fn a_processor_that_never_ran_is_deleted_at_once() {
     let place = Place::new().await;
     place.puppet("rules", &puppet(), &json!({"module": {"path": "none.wasm"}})).await;
     place.reason("rules", "Ready", "ModuleNotFound").await;
@@ -194,7 +194,7 @@ async fn one_that_was_never_put_to_work_goes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_declares_no_finalizer_goes_and_what_it_made_stays() {
+async fn deleting_a_processor_without_finalizers_keeps_its_objects() {
     let place = Place::new().await;
     place.apply(&[scripted("a", &applies(&[made("b", &json!({}))]))]).await;
     place.puppet("rules", &puppet(), &json!({})).await;

@@ -47,7 +47,7 @@ async fn another_configuration_is_put_to_work_and_all_runs_on_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_a_new_module_is_not_there_the_former_goes_on_until_it_is() {
+async fn the_former_version_runs_until_a_missing_new_module_appears() {
     let place = Place::new().await;
     place.puppet("rules", &makes("1"), &json!({})).await;
     place.reason("rules", "Ready", "Runs").await;
@@ -68,7 +68,7 @@ async fn where_a_new_module_is_not_there_the_former_goes_on_until_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_processor_keeps_what_waits_and_runs_it_afterwards() {
+async fn a_suspended_processor_keeps_its_queue_and_runs_it_when_resumed() {
     let place = Place::new().await;
     place.puppet("rules", &makes("1"), &json!({"suspend": true})).await;
     place.apply(&[played("a")]).await;
@@ -91,7 +91,7 @@ async fn a_suspended_processor_keeps_what_waits_and_runs_it_afterwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_observed_runs_and_nothing_is_written() {
+async fn a_processor_in_observe_mode_runs_and_writes_nothing() {
     let place = Place::new().await;
     let script = outcome(&json!({
         "apply": [manifest(&made("b", &json!({"k": "v"})))],
@@ -256,7 +256,7 @@ async fn a_host_that_starts_anew_writes_no_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_owed_is_said_when_the_host_is_told_to_stop() {
+async fn a_pending_status_is_written_when_the_host_is_told_to_stop() {
     let place = Place::new().await;
     place.puppet("rules", &makes("1"), &json!({})).await;
     place.reason("rules", "Synced", "Synced").await;

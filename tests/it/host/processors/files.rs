@@ -59,7 +59,7 @@ async fn a_module_that_is_replaced_takes_the_place_of_the_former() {
     let ran = [0, 1, 2, 1].map(|build| Digest::of(&builds[build]));
     let mut reports = place.reports.subscribe();
     let all = reports.wait_for(|reports| reports.len() >= ran.len());
-    timeout(TIMEOUT, all).await.expect("it runs once on each").unwrap();
+    timeout(TIMEOUT, all).await.expect("a run on each build").unwrap();
     assert_eq!(place.modules_of("a"), ran);
 }
 

@@ -45,7 +45,7 @@ impl Place {
                 activity.changed().await.unwrap();
             }
         };
-        timeout(TIMEOUT, waited).await.expect("it is at work");
+        timeout(TIMEOUT, waited).await.expect("a run of the version");
     }
 
     async fn shared(&self) -> Value {
@@ -63,12 +63,12 @@ impl Place {
                 activity.changed().await.unwrap();
             }
         };
-        timeout(TIMEOUT, again).await.expect("it is tried again");
+        timeout(TIMEOUT, again).await.expect("two more runs of the processor");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_deleted_object_and_a_renamed_reconciler_set_is_nobody_s() {
+async fn fields_of_deleted_objects_and_renamed_reconcilers_are_released() {
     let place = Place::new().await;
     place.apply(&[played("one", "yes")]).await;
     place.puppet("rules", &sets("objects", "$(name)"), &json!({})).await;
@@ -90,7 +90,7 @@ async fn what_a_deleted_object_and_a_renamed_reconciler_set_is_nobody_s() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_processor_that_is_gone_set_is_nobody_s_over_a_restart_too() {
+async fn fields_of_a_deleted_processor_are_released_even_after_a_restart() {
     let mut place = Place::new().await;
     place.apply(&[played("one", "yes")]).await;
     let release = json!({"onDelete": "Release"});
@@ -112,7 +112,7 @@ async fn what_a_processor_that_is_gone_set_is_nobody_s_over_a_restart_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_key_that_is_gone_has_applied_too_is_pruned() {
+async fn an_object_is_pruned_though_a_deleted_key_had_applied_it_too() {
     let place = Place::new().await;
     place.apply(&[played("one", "yes")]).await;
     let labelled = json!({"metadata": {"labels": {"made": "yes"}}});
@@ -181,7 +181,7 @@ async fn a_living_key_keeps_its_fields_whatever_its_processor_is_doing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_cannot_be_asked_about_is_alive() {
+async fn a_processor_that_cannot_be_looked_up_keeps_its_fields() {
     let place = Place::new().await;
     place.apply(&[played("one", "yes")]).await;
     place.puppet("former", &sets("objects", "1"), &json!({"onDelete": "Release"})).await;

@@ -76,7 +76,7 @@ impl Place {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asks_for_more_than_the_host_gives_is_told() {
+async fn limits_above_those_of_the_host_are_lowered_and_reported() {
     let place = hanging(&json!({"limits": {"memory": "2Gi"}})).await;
     let (status, message) = place.reason("hostile", "Limited", "LimitsLowered").await;
     assert_eq!(status, "True");
@@ -114,7 +114,7 @@ async fn a_processor_that_is_released_goes_though_its_calls_never_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_runs_on_of_a_processor_whose_account_consents_no_more() {
+async fn calls_are_cancelled_when_the_account_withdraws_its_consent() {
     let place = hanging(&json!({})).await;
     let consent = json!({"metadata": {"annotations": {"mortise.dev/processor": null}}});
     place.change("v1/ServiceAccount", "puppet", consent).await;
@@ -140,7 +140,7 @@ async fn a_deletion_does_not_wait_for_a_description_that_never_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_runs_is_suspended_and_taken_out_though_another_version_never_describes_itself() {
+async fn suspension_and_lost_consent_apply_while_a_new_version_hangs() {
     let place = hanging(&json!({})).await;
     place.put("misbehave.wasm", "tests/guests/misbehave");
     let never = json!({

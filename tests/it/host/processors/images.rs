@@ -222,7 +222,7 @@ async fn a_tag_that_moves_brings_the_next_version() {
 }
 
 #[tokio::test]
-async fn a_digest_stays_what_it_is() {
+async fn an_image_with_a_digest_is_not_resolved_again() {
     let scene = Scene::new().await;
     let (one, two) = (module(""), module("2"));
     let first = scene.fake.push("stable", &one);
@@ -277,7 +277,7 @@ async fn a_registry_that_is_away_changes_nothing_and_the_condition_says_since_wh
 }
 
 #[tokio::test]
-async fn what_a_registry_answers_about_the_tag_that_runs_is_said_and_changes_nothing() {
+async fn registry_errors_for_the_running_tag_are_reported_and_change_nothing() {
     let mut scene = Scene::new().await;
     let one = module("");
     let (first, image) = (scene.fake.push("stable", &one), scene.fake.image(":stable"));
@@ -302,7 +302,7 @@ async fn what_a_registry_answers_about_the_tag_that_runs_is_said_and_changes_not
 }
 
 #[tokio::test]
-async fn a_host_without_a_cache_begins_with_what_ran_last() {
+async fn a_host_without_a_cache_begins_with_the_version_that_ran_last() {
     let mut scene = Scene::new().await;
     let (one, two) = (module(""), module("2"));
     let first = scene.fake.push("stable", &one);
@@ -319,7 +319,7 @@ async fn a_host_without_a_cache_begins_with_what_ran_last() {
 }
 
 #[tokio::test]
-async fn what_ran_last_is_waited_for_while_the_registry_refuses_it() {
+async fn a_new_host_waits_for_the_last_version_while_the_registry_denies_it() {
     let mut scene = Scene::new().await;
     let (one, two) = (module(""), module("2"));
     let first = scene.fake.push("stable", &one);
@@ -340,7 +340,7 @@ async fn what_ran_last_is_waited_for_while_the_registry_refuses_it() {
 }
 
 #[tokio::test]
-async fn what_ran_last_and_is_gone_from_the_registry_is_followed_by_what_the_tag_names() {
+async fn a_new_host_follows_the_tag_if_the_last_version_was_removed() {
     let mut scene = Scene::new().await;
     let (one, two) = (module(""), module("2"));
     let first = scene.fake.push("stable", &one);
@@ -382,7 +382,7 @@ async fn restart_beside(scene: &mut Scene, image: &str, reasons: [&str; 2], obje
 }
 
 #[tokio::test]
-async fn what_ran_last_runs_in_a_new_host_though_the_spec_names_what_cannot_be_loaded() {
+async fn a_new_host_runs_the_last_version_if_the_new_image_cannot_be_loaded() {
     let mut scene = Scene::new().await;
     let (one, two) = (module(""), module("2"));
     let first = scene.fake.push("1", &one);
@@ -403,7 +403,7 @@ async fn what_ran_last_runs_in_a_new_host_though_the_spec_names_what_cannot_be_l
 }
 
 #[tokio::test]
-async fn what_ran_last_is_waited_for_though_the_spec_names_another_version() {
+async fn a_new_host_waits_for_the_last_version_before_it_loads_the_new_one() {
     let mut scene = Scene::new().await;
     let (one, two) = (module(""), module("2"));
     let first = scene.fake.push("1", &one);
@@ -433,7 +433,7 @@ async fn what_ran_last_is_waited_for_though_the_spec_names_another_version() {
 }
 
 #[tokio::test]
-async fn a_version_that_was_not_seen_before_is_tried_beside_what_ran_last_in_a_new_host() {
+async fn a_new_host_tries_an_unseen_version_beside_the_last_version() {
     let mut scene = Scene::new().await;
     let (one, two) = (module(""), module("2"));
     let first = scene.fake.push("1", &one);
@@ -592,7 +592,7 @@ fn blobs(two: &[u8]) -> Vec<Case> {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_new_version_is_said_and_the_former_goes_on() {
+async fn errors_of_a_new_image_are_reported_and_the_former_version_runs_on() {
     let scene = Scene::new().await;
     let (one, two) = (module(""), module("2"));
     let first = scene.fake.push("1", &one);
@@ -665,7 +665,7 @@ async fn a_version_from_a_registry_that_breaks_on_most_objects_is_rolled_back() 
 }
 
 #[tokio::test]
-async fn a_folder_without_room_keeps_what_runs_and_takes_the_next_once_there_is_room() {
+async fn a_full_cache_refuses_a_new_module_until_space_is_freed() {
     let (one, two) = (module(""), module("2"));
     let mut scene = Scene::new().await;
     // Room for one module, and not for two.
@@ -825,7 +825,7 @@ async fn a_pull_secret_is_read_as_the_account() {
 }
 
 #[tokio::test]
-async fn what_is_on_the_disk_is_given_only_to_whom_the_registry_gives_it() {
+async fn cached_modules_are_loaded_only_with_valid_registry_credentials() {
     let scene = Scene::with(Fake::tls().await).await;
     scene.fake.set_mood(wants_password);
     let one = module("");

@@ -133,7 +133,7 @@ async fn a_module_that_cannot_be_loaded_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_later_is_refused_by_name() {
+async fn invalid_and_unsupported_spec_fields_are_refused_by_name() {
     let place = Place::new().await;
     let cases = vec![
         case(
@@ -247,7 +247,7 @@ async fn an_account_that_does_not_let_itself_be_acted_as_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn consent_that_is_taken_back_ends_what_runs_and_given_again_starts_it() {
+async fn withdrawn_consent_stops_a_processor_and_new_consent_starts_it() {
     let place = Place::new().await;
     place.account("own", &json!({"labels": {"mortise.dev/processor": "rules"}})).await;
     place.puppet("rules", &puppet(), &json!({"serviceAccountName": "own"})).await;
@@ -267,7 +267,7 @@ async fn consent_that_is_taken_back_ends_what_runs_and_given_again_starts_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_another_account_does_not_consent_the_former_version_goes_on_as_the_former_account() {
+async fn the_former_version_runs_on_if_the_new_account_does_not_consent() {
     let place = Place::new().await;
     place.account("silent", &json!({})).await;
     place.puppet("rules", &puppet(), &json!({})).await;

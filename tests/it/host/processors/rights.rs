@@ -91,7 +91,7 @@ async fn a_single_verb_that_the_account_lacks_is_named_until_it_is_given() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_be_watched_in_some_namespaces_only_is_not_reconciled_and_the_conditions_say_so() {
+async fn rights_in_one_namespace_do_not_suffice_to_reconcile_all_namespaces() {
     let place = Place::new().await;
     place.limited("limited").await;
     let (role, account) =
@@ -204,7 +204,7 @@ async fn an_account_that_the_host_may_not_act_as_is_neither_run_nor_read_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_api_server_does_not_say_whether_the_host_may_act_what_it_said_stands() {
+async fn former_access_reviews_count_while_new_ones_are_not_answered() {
     let place = Place::new().await;
     place.puppet("granted", &puppet(), &json!({})).await;
     place.reason("granted", "Ready", "Runs").await;

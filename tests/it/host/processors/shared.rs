@@ -69,7 +69,7 @@ impl Place {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_with_the_same_finalizer_the_first_has_it_also_over_a_restart() {
+async fn the_first_of_two_processors_keeps_a_shared_finalizer_over_restarts() {
     let mut place = Place::new().await;
     // By age and by name the later Processor would have precedence.
     let without = Play::new("later").reconciles("objects", &selection(CONFIG_MAP, "play=yes"));
@@ -110,7 +110,7 @@ async fn a_version_does_not_run_before_its_finalizers_are_in_its_status() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    timeout(TIMEOUT, refused_again).await.expect("it is written again and again");
+    timeout(TIMEOUT, refused_again).await.expect("repeated writes of the status");
     assert!(place.host.status_of("a/holder").is_none(), "it is at work");
     faults.clear();
     place.reason("holder", "Ready", "Runs").await;
@@ -118,7 +118,7 @@ async fn a_version_does_not_run_before_its_finalizers_are_in_its_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_patch_the_objects_takes_no_finalizer_from_others() {
+async fn a_processor_without_patch_rights_takes_no_finalizer_from_others() {
     let mut place = Place::new().await;
     let all = ["get", "list", "watch", "patch"];
     for name in ["attacker", "victim"] {

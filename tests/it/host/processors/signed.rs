@@ -238,7 +238,7 @@ async fn a_signature_that_was_changed_in_the_registry_lets_no_version_in() {
 }
 
 #[tokio::test]
-async fn what_ran_last_runs_in_a_new_host_only_if_it_is_signed_as_required_now() {
+async fn a_new_host_runs_the_last_version_only_if_signed_as_required_now() {
     let mut scene = Scene::new().await;
     let (key, one) = (Key::new(), module(""));
     let first = scene.fake.push("1", &one);
@@ -276,7 +276,7 @@ async fn a_tag_moves_on_from_an_artifact_that_lacks_a_signature() {
 }
 
 #[tokio::test]
-async fn what_is_in_the_cache_is_loaded_only_if_it_is_signed() {
+async fn a_cached_module_is_loaded_only_if_it_is_signed() {
     let scene = Scene::new().await;
     let key = Key::new();
     let one = module("");
@@ -399,7 +399,7 @@ async fn a_second_replica_loads_nothing_that_is_not_signed() {
 }
 
 #[tokio::test]
-async fn no_processor_weakens_what_the_host_requires() {
+async fn no_processor_weakens_the_signature_policy_of_the_host() {
     let mut scene = Scene::new().await;
     let (of_host, own) = (Key::new(), Key::new());
     let registry = scene.fake.host();

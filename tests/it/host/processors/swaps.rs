@@ -179,7 +179,7 @@ async fn a_version_whose_conversions_lose_a_field_is_refused_and_the_object_is_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_nobody_s_place_is_not_tried() {
+async fn the_first_version_of_a_processor_runs_without_a_trial() {
     let place = Place::new().await;
     place.apply(&[played("a"), harmless("b")]).await;
     place.puppet("rules", &makes("1.0.0").script(json!({"panics": "no"})), &json!({})).await;
@@ -224,8 +224,7 @@ pub(super) fn tried_and(others: &[&str]) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_object_that_breaks_a_version_neither_keeps_it_out_nor_do_paused_ones_let_a_bad_one_in()
-{
+async fn a_trial_accepts_a_single_failing_object_and_skips_paused_objects() {
     let place = Place::with_first(&[played("a"), played("b"), played("c")]).await;
     let (suspended, runs) = (json!({"suspend": true}), json!({"suspend": false}));
     place.puppet("rules", &makes("1.0.0"), &suspended).await;
@@ -373,7 +372,7 @@ async fn a_spec_that_is_changed_again_and_again_is_put_to_work_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_both_versions_read_is_neither_listed_again_nor_watched_anew() {
+async fn kinds_that_both_versions_read_are_not_listed_or_watched_again() {
     let place = Place::with_first(&[played("a")]).await;
     let asked = |place: &Place| (place.tap.all_lists(), place.tap.watches());
     let (before, watches) = (asked(&place), place.host.watches());
@@ -389,7 +388,7 @@ async fn what_both_versions_read_is_neither_listed_again_nor_watched_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_field_that_no_store_has_is_listed_beside_what_serves() {
+async fn a_new_field_is_listed_while_the_former_version_keeps_running() {
     let reads = |version: &str, fields: &[&str]| {
         let mut of = selection(POD, "");
         merge(&mut of, &json!({"fields": fields}));
@@ -416,7 +415,7 @@ async fn a_field_that_no_store_has_is_listed_beside_what_serves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_reconciles_another_kind_waits_for_it_and_leaves_what_was_made() {
+async fn a_version_for_a_missing_kind_waits_and_keeps_existing_objects() {
     let place = Place::with_first(&[played("a")]).await;
     let other = Play::new("puppet")
         .version("2.0.0")
@@ -538,7 +537,7 @@ async fn a_version_that_would_leave_finalizers_to_nobody_is_refused_until_none_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_that_are_swapped_at_once_neither_waits_for_the_other() {
+async fn concurrent_swaps_of_two_processors_do_not_wait_for_each_other() {
     let place = Place::with_first(&[played("a")]).await;
     let other = |version: &str| {
         let data = json!({"version": version, "sequence": "$(sequence)"});
@@ -586,7 +585,7 @@ async fn of_two_that_are_swapped_at_once_neither_waits_for_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_works_sees_to_what_is_held_where_the_module_asked_for_does_not() {
+async fn the_former_version_finalizes_if_the_requested_version_is_refused() {
     let finalizers = json!({"finalizers": ["example.com/held"]});
     let held = |version: &str, script: Value| {
         Play::new("puppet")

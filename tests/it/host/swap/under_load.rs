@@ -126,7 +126,7 @@ async fn storm(swaps: u64) {
     };
     let all = Box::pin(async { tokio::join!(changed, reports(&stage, &stop, &over, swaps)) });
     let all = timeout(Duration::from_mins(15), all);
-    let (sequences, mut ran) = all.await.expect("all have run on the last version");
+    let (sequences, mut ran) = all.await.expect("every key runs on the last version");
 
     let expected = |(number, sequence): (usize, &u64)| {
         let last = ((swaps % 2).to_string(), sequence.to_string());

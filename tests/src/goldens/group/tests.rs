@@ -105,7 +105,7 @@ fn maps_are_laid_over_maps() {
 }
 
 #[test]
-fn all_conditions_of_a_rule_must_hold() {
+fn a_rule_applies_only_if_every_condition_holds() {
     let whens = json!([
         {"file": "cluster.yaml", "at": "/*/a", "in": [1, 2]},
         {"file": "cluster.yaml", "at": "/*/b", "begins": ["x", "y"]},

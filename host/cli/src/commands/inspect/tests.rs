@@ -96,7 +96,7 @@ fn a_person_reads_a_page() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn absent_parts_of_an_inspection_are_stated() {
     let bare = Inspection {
         imports: vec![],
         reconcilers: vec![],

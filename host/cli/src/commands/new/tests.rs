@@ -152,7 +152,7 @@ fn a_parent_that_is_no_folder_is_named() {
 
 /// The parent's mode does not stop root, so the obstacle is a folder in the place of a file.
 #[test]
-fn what_cannot_be_written_leaves_nothing_behind() {
+fn a_failed_write_leaves_no_files_behind() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("greeter");
     let files = [("a".into(), "text".to_owned()), ("a/b".into(), "text".to_owned())].into();

@@ -57,8 +57,9 @@ pub(super) fn read(path: &Path, password: &str) -> anyhow::Result<PrivateKey> {
 fn parse(text: &str, password: &str) -> anyhow::Result<PrivateKey> {
     let encrypted = ENCRYPTED.iter().find_map(|kind| block(text, kind));
     let Some(encrypted) = encrypted else { return PrivateKey::parse(text.as_bytes()) };
-    let json = STANDARD.decode(encrypted).context("its block is no base64")?;
-    let encrypted = serde_json::from_slice(&json).context("its block is not one of cosign's")?;
+    let json = STANDARD.decode(encrypted).context("the PEM block is not base64")?;
+    let encrypted =
+        serde_json::from_slice(&json).context("the PEM block is not one of cosign's")?;
     PrivateKey::from_pkcs8(&decrypt(&encrypted, password)?)
 }
 
@@ -73,7 +74,7 @@ fn decrypt(encrypted: &Encrypted, password: &str) -> anyhow::Result<Vec<u8>> {
     let Encrypted { kdf, cipher, ciphertext } = encrypted;
     anyhow::ensure!(
         kdf.name == "scrypt" && cipher.name == "nacl/secretbox",
-        "it is encrypted by `{}` with a key of `{}`; cosign's `nacl/secretbox` and `scrypt` are accepted",
+        "the key is encrypted by `{}` with a key of `{}`; cosign's `nacl/secretbox` and `scrypt` are accepted",
         cipher.name,
         kdf.name
     );
@@ -81,9 +82,9 @@ fn decrypt(encrypted: &Encrypted, password: &str) -> anyhow::Result<Vec<u8>> {
     let memory = n.saturating_mul(block.into()).saturating_mul(128);
     anyhow::ensure!(
         n.is_power_of_two() && n > 1 && memory <= MAX_DERIVATION_MEMORY_BYTES && parallel == 1,
-        "its password takes too much to check"
+        "the password of the key takes too much to check"
     );
-    let unfit = || anyhow::anyhow!("its password cannot be checked");
+    let unfit = || anyhow::anyhow!("the password of the key cannot be checked");
     let mut key = Key::default();
     let costs = scrypt::Params::new(n.trailing_zeros().try_into()?, block, parallel, key.len());
     let costs = costs.map_err(|_| unfit())?;
@@ -91,10 +92,10 @@ fn decrypt(encrypted: &Encrypted, password: &str) -> anyhow::Result<Vec<u8>> {
     scrypt::scrypt(password.as_bytes(), &decode(&kdf.salt)?, &costs, &mut key)
         .map_err(|_| unfit())?;
     let nonce = decode(&cipher.nonce)?;
-    anyhow::ensure!(nonce.len() == Nonce::default().len(), "its nonce has another length");
+    anyhow::ensure!(nonce.len() == Nonce::default().len(), "the nonce has the wrong length");
     let opened = XSalsa20Poly1305::new(&key)
         .decrypt(Nonce::from_slice(&nonce), decode(ciphertext)?.as_slice());
-    opened.map_err(|_| anyhow::anyhow!("its password is another one: set COSIGN_PASSWORD"))
+    opened.map_err(|_| anyhow::anyhow!("the password of the key is wrong: set COSIGN_PASSWORD"))
 }
 
 #[cfg(test)]
@@ -110,7 +111,7 @@ mod tests {
         let public = mortise_host::oci::signature::PublicKey::parse(PUBLIC).unwrap();
         assert_eq!(key.public(), public);
         let message = format!("{:#}", parse(COSIGN, "other").err().unwrap());
-        assert!(message.contains("its password is another one"), "{message}");
+        assert!(message.contains("the password of the key is wrong"), "{message}");
     }
 
     #[test]

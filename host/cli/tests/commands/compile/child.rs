@@ -81,7 +81,7 @@ async fn describes(processor: &Processor) {
 }
 
 #[tokio::test]
-async fn what_a_child_compiled_runs_and_is_kept() {
+async fn code_compiled_by_a_child_process_runs_and_is_cached() {
     let stage = Stage::real();
     describes(&stage.load(component()).await.unwrap()).await;
     assert_eq!(stage.entries().len(), 1);
@@ -136,7 +136,7 @@ async fn a_module_that_takes_too_much_is_refused_and_the_limit_named() {
 }
 
 #[tokio::test]
-async fn what_is_no_component_is_told_as_the_compiler_says_it() {
+async fn a_module_that_is_no_component_fails_with_the_compiler_error() {
     let message = Stage::real().refusal(b"\0asm\x0d\0\x01\0\x07\x10").await;
     let expected = "module `m.wasm` is not a component that this host can compile: ";
     assert!(message.starts_with(expected) && message.contains("unexpected end"), "{message}");
@@ -220,7 +220,7 @@ async fn calls_of_others_go_on_while_a_module_compiles() {
 }
 
 #[test]
-fn what_takes_long_is_done_by_no_thread_that_runs_calls() {
+fn loading_a_large_module_does_not_block_the_thread_that_runs_calls() {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {

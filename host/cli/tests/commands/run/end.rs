@@ -79,7 +79,7 @@ async fn once_ends_with_3_where_a_reconcile_fails_or_a_processor_is_not_at_work(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_runs_is_written_before_a_host_ends() {
+async fn the_host_completes_running_reconciles_before_it_ends() {
     let api = Api::with_secret_copy().await;
     let slow = Fault::Latency(Duration::from_secs(2));
     api.embedded.faults().inject(slow, writes_of_secrets(), usize::MAX);
@@ -89,7 +89,7 @@ async fn what_runs_is_written_before_a_host_ends() {
     assert_eq!(status.code(), Some(0), "{said}");
     assert_eq!(copies(&api).len(), 2);
     assert_eq!(api.of_kind("SecretCopy")[0]["status"]["conditions"][0]["status"], "True");
-    let released = said.find("released the Lease").expect("it is given back");
+    let released = said.find("released the Lease").expect("the Lease is released");
     assert!(released > said.find("no new runs start").unwrap(), "{said}");
     assert_eq!(api.of_kind("Lease")[0]["spec"]["holderIdentity"], Value::Null);
 }
@@ -133,7 +133,7 @@ async fn a_call_that_still_computes_is_cancelled_before_a_host_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_names_objects_is_told_on_the_admin_port_without_values_of_secrets() {
+async fn the_admin_port_serves_reports_and_records_without_secret_values() {
     let api = Api::with_secret_copy().await;
     let run = Run::start(&api, &[]);
     let ports = run.event("listening");
@@ -178,7 +178,7 @@ async fn what_names_objects_is_told_on_the_admin_port_without_values_of_secrets(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_said_of_a_watch_names_what_is_watched() {
+async fn log_events_of_a_watch_name_the_watched_resource() {
     let api = Api::with_secret_copy().await;
     let watches = Filter::resource("secrets").verbs([Verb::List, Verb::Watch]);
     api.embedded.faults().inject(Fault::InternalError, watches, 1);

@@ -164,7 +164,7 @@ fn is_held(processor: &Processor) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_changed_of_a_processor_while_a_host_waited_is_said_when_it_leads() {
+async fn a_leading_host_reports_processor_changes_made_while_it_waited() {
     let cluster = Cluster::with_secret_copy().await;
     let processors = processors(&cluster);
     let run = waiting(&cluster).await;

@@ -44,7 +44,7 @@ pub(super) async fn until(admin: &str, running: usize, ready: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_many_calls_of_a_processor_run_at_once_as_its_limits_say_also_when_they_change() {
+async fn concurrent_calls_follow_the_limit_of_the_processor_when_it_changes() {
     let cluster = Cluster::with_secret_copy().await;
     for number in 1..COPIES {
         let copy = json!({

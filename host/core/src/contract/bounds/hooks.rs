@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_cut_to_what_is_kept() {
+    fn a_denial_and_its_warnings_are_cut_to_their_limits() {
         let denial = Denial { code: 200, message: "m".repeat(2 * FAILURE) };
         let warnings = vec!["w".repeat(2 * WARNING); 2 * WARNINGS];
         let mut answer = Answer { verdict: Verdict::Deny(denial), warnings };

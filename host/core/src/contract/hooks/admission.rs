@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_becomes_a_patch_that_gives_the_answer() {
+    fn the_patch_turns_the_reviewed_object_into_the_answer() {
         let mut wanted = Value::Null;
         let answer = changed(|object| {
             object["metadata"]["annotations"] = json!({"a/b": "~c"});

@@ -137,7 +137,7 @@ fn each_declaration_needs_the_verbs_of_its_requests() {
 }
 
 #[test]
-fn events_may_be_put_on_what_is_read_and_written_elsewhere_but_are_not_missed() {
+fn events_are_granted_for_all_objects_but_needed_for_reconciled_ones() {
     let of = |namespace| selection("ConfigMap", Some(namespace), None);
     let description = description(
         vec![reconciler(of("a"), &[])],
@@ -418,7 +418,7 @@ fn descriptions() -> impl Strategy<Value = Description> {
 
 proptest! {
     #[test]
-    fn the_roles_allow_what_is_declared_and_nothing_else(description in descriptions()) {
+    fn the_roles_allow_exactly_the_declared_access(description in descriptions()) {
         let roles = objects(&description, None);
         for asked in requests() {
             prop_assert_eq!(is_allowed(&roles, &asked), is_needed(&description, &asked), "{:?}\n{:#?}", asked, text(&description));
@@ -442,7 +442,7 @@ proptest! {
 }
 
 #[test]
-fn what_roles_have_beyond_others_is_printed_a_rule_a_line() {
+fn rules_beyond_other_roles_are_printed_one_per_line() {
     let read = |of: Vec<Selection>| Roles::of(&description(Vec::new(), of, Vec::new()), served);
     let (all, shop) = (selection("Pod", None, None), selection("Pod", Some("shop"), None));
     let (map, zone) =

@@ -80,7 +80,7 @@ fn a_large_outcome_is_checked_in_time() {
 }
 
 #[test]
-fn what_stands_twice_is_refused_wherever_it_stands() {
+fn a_repeated_delete_is_refused_even_if_not_adjacent() {
     let twice = [removal(v1("", "ConfigMap"), "c"), removal(v1("", "ConfigMap"), "d")];
     let refused = check(&removing([&twice[..], &twice[..1]].concat())).unwrap_err();
     assert_eq!(refused.fault, Fault::Duplicate { other: "delete[0]".into() });

@@ -61,7 +61,7 @@ fn a_key_that_fails_is_late_and_not_left_out() {
 }
 
 #[test]
-fn what_must_not_fail_is_not_taken() {
+fn a_failing_key_is_not_taken_if_failing_keys_are_excluded() {
     let mut line = Line::default();
     line.push(key(1, 0), true, 0);
     assert!(!line.has(false) && line.take(false).is_none());

@@ -7,31 +7,31 @@ use super::{Ending, Record};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotSkippable {
     /// The processor was not called.
-    #[error("its last run did not call the processor")]
+    #[error("the last run did not call the processor")]
     NotCalled,
     /// The last run failed.
-    #[error("its last run failed")]
+    #[error("the last run failed")]
     Failed,
     /// The last run had a nonzero `attempt`: with `attempt` 0 its outcome may differ.
-    #[error("its last run came after a failure")]
+    #[error("the last run came after a failure")]
     AfterFailure,
     /// Some writes of the last run were refused, without failing the run.
     #[error("a write of its last run was refused")]
     Refused,
     /// The last run asked to be called again.
-    #[error("its last run asked to be called again after a time")]
+    #[error("the last run asked to be called again after a time")]
     Requeue,
     /// The last run asked for the time.
-    #[error("its last run asked for the time")]
+    #[error("the last run asked for the time")]
     Clock,
     /// The last run asked for random bytes.
-    #[error("its last run asked for random bytes")]
+    #[error("the last run asked for random bytes")]
     Random,
     /// The last run used the network.
-    #[error("its last run used the network")]
+    #[error("the last run used the network")]
     Network,
     /// The last run read objects live: their changes are not watched.
-    #[error("its last run read objects live")]
+    #[error("the last run read objects live")]
     Live,
 }
 
@@ -42,22 +42,22 @@ pub enum MustRun {
     #[error(transparent)]
     Record(#[from] NotSkippable),
     /// The module, the configuration, the grant or a setting of the Processor has changed.
-    #[error("its last run had another version, configuration or grant")]
+    #[error("the last run had another version, configuration or grant")]
     Version,
     /// The processor only observes, or is being deleted.
-    #[error("its processor only observes, or is being deleted")]
+    #[error("the processor only observes, or is being deleted")]
     Mode,
     /// The object cannot be read, or is paused.
-    #[error("its object cannot be read, or is paused")]
+    #[error("the object cannot be read, or is paused")]
     Unreadable,
     /// The object differs from the one that the last run was given.
-    #[error("its object has changed")]
+    #[error("the object has changed")]
     Object,
     /// A read would have another answer.
-    #[error("one of its reads would have another answer")]
+    #[error("a read of the last run would have another answer")]
     Read,
     /// The arguments of a read contain text from a Secret.
-    #[error("one of its reads used text from a Secret")]
+    #[error("a read of the last run used text from a Secret")]
     Secret,
     /// An object that the last run wrote has changed since.
     #[error("an object that it wrote has changed")]

@@ -60,7 +60,7 @@ fn recorded(stores: &Stores, readable: &Arc<Readable>) -> Record {
 }
 
 #[test]
-fn a_record_says_what_was_asked_and_how_much_was_answered() {
+fn a_record_holds_each_question_and_the_size_of_its_answer() {
     let (stores, readable) = readable();
     let record = recorded(&stores, &readable);
     let counts: Vec<usize> = record.reads.iter().map(|read| read.objects).collect();
@@ -81,7 +81,7 @@ fn a_record_says_what_was_asked_and_how_much_was_answered() {
 }
 
 #[test]
-fn digests_differ_when_what_was_read_differs_and_only_then() {
+fn digests_change_exactly_with_the_fields_that_were_read() {
     let (stores, readable) = readable();
     let answers = |record: &Record| -> Vec<Digest> {
         record.reads.iter().map(|read| read.answer).chain(record.object).collect()
@@ -105,7 +105,7 @@ fn digests_differ_when_what_was_read_differs_and_only_then() {
 }
 
 #[test]
-fn what_comes_from_a_secret_is_digested_with_a_key_that_is_not_in_the_record() {
+fn values_from_secrets_are_digested_with_a_key_outside_the_record() {
     let (stores, readable) = readable();
     let record = recorded(&stores, &readable);
     let keyed: Vec<bool> = record.reads.iter().map(|read| read.answer.is_keyed()).collect();
@@ -123,7 +123,7 @@ fn what_comes_from_a_secret_is_digested_with_a_key_that_is_not_in_the_record() {
 }
 
 #[test]
-fn what_a_run_wrote_is_digested_with_the_key_only_where_a_secret_may_be_in_it() {
+fn a_write_is_digested_with_the_key_only_if_it_may_hold_a_secret() {
     let (stores, readable) = readable();
     let wrote = |reads_secret: bool| {
         let new_view = || View::new(stores.clone(), Arc::clone(&readable), PAGE_BYTES);
@@ -149,7 +149,7 @@ fn what_a_run_wrote_is_digested_with_the_key_only_where_a_secret_may_be_in_it() 
 }
 
 #[test]
-fn what_secrets_are_compared_with_stands_in_no_record() {
+fn selector_values_for_secrets_are_recorded_as_keyed_digests() {
     let asked = |of: Selection| {
         let of = matching(labelled(of, "token=c3dvcmRmaXNo"), "data.password", HIDDEN);
         let secret = is_secret(&of.kind);
@@ -173,7 +173,7 @@ fn what_secrets_are_compared_with_stands_in_no_record() {
 }
 
 #[test]
-fn what_was_read_of_a_secret_stands_in_no_later_question_of_the_run() {
+fn later_questions_of_a_run_do_not_record_values_of_a_read_secret() {
     let (stores, readable) = readable();
     let new_view = || View::new(stores.clone(), Arc::clone(&readable), PAGE_BYTES);
     let secret = ObjectRef { kind: secrets().kind, ..reference("Secret", "s") };
@@ -195,7 +195,7 @@ fn what_was_read_of_a_secret_stands_in_no_later_question_of_the_run() {
 }
 
 #[test]
-fn what_a_processor_returned_is_digested_with_the_key_where_a_secret_may_be_in_it() {
+fn a_returned_value_is_digested_with_the_key_if_it_may_hold_a_secret() {
     let failure = |message: &str| {
         Err(Failure {
             message: message.into(),
@@ -223,7 +223,7 @@ fn a_text_that_is_no_digest_is_refused_by_name() {
 }
 
 #[test]
-fn what_many_records_hold_is_held_once() {
+fn records_share_equal_kinds_fields_and_managers() {
     let (stores, readable) = readable();
     let (one, other) = (recorded(&stores, &readable), recorded(&stores, &readable));
     let (Question::Get { of: a, fields: x }, Question::Get { of: b, fields: y }) =
@@ -279,7 +279,7 @@ fn only_a_run_that_would_be_the_same_again_is_skippable() {
 }
 
 #[test]
-fn of_each_key_the_newest_record_is_kept() {
+fn the_newest_record_of_each_key_is_kept_until_it_is_forgotten() {
     let records = Records::default();
     let of = |name: &str, attempt| Arc::new(Record::new(&key(name), attempt));
     records.keep(&of("a", 0));

@@ -64,7 +64,7 @@ fn options_of_deletions_are_a_kind_of_every_group() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said() {
+fn malformed_bodies_and_unknown_kinds_give_distinct_errors() {
     assert_eq!(read(b"{}"), Err(Unreadable::Malformed));
     let cut = body("v1", "ConfigMap", &[0x0a, 0x7f]);
     assert_eq!(read(&cut), Err(Unreadable::Malformed));

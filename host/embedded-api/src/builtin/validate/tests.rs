@@ -131,7 +131,7 @@ fn updates_of_some_kinds_are_checked_like_new_objects() {
 }
 
 #[test]
-fn what_must_not_change_does_not() {
+fn changes_of_immutable_fields_are_refused() {
     let role = |name: &str| json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}});
     let template = json!({"metadata": {"labels": {"a": "x"}}, "spec": {"containers": [{"name": "a", "image": "b"}]}});
     let set = |selector: &str| json!({"spec": {"selector": {"matchLabels": {"a": selector}}, "template": template}});

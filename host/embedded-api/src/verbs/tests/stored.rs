@@ -97,7 +97,7 @@ async fn a_service_made_by_way_of_its_status_has_no_address_and_gets_none() {
 }
 
 #[tokio::test]
-async fn what_was_a_default_of_all_services_is_shown_by_the_status_alone() {
+async fn only_the_status_shows_a_service_default_that_no_longer_applies() {
     let api = api().await;
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
         "spec": {"clusterIP": "None"}});

@@ -72,7 +72,7 @@ mod tests {
     use super::{Lines, MAX_CACHED_LINES_BYTES};
 
     #[test]
-    fn a_line_is_written_once_for_all_who_watch_it_in_one_version() {
+    fn a_line_is_written_once_for_all_watches_of_a_version() {
         let lines = Lines::default();
         let of = |revision, version: &str, text: &'static [u8]| {
             lines.of((revision, "ADDED", version.to_owned()), |line| line.extend_from_slice(text))

@@ -54,7 +54,7 @@ fn event<const N: usize>(parts: [&str; N]) -> [String; N] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_that_share_lines_see_each_what_its_selector_lets_through() {
+async fn watches_that_share_lines_each_apply_their_own_selector() {
     let api = api().await;
     config_map(&api, "m", &[], &[]).await;
     let one = label(&api, "m", "one").await;
@@ -88,7 +88,7 @@ async fn watches_that_share_lines_see_each_what_its_selector_lets_through() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_there_at_first_comes_as_it_was_though_it_is_taken_late() {
+async fn initial_events_show_the_objects_as_of_the_start_of_the_watch() {
     let api = api().await;
     let mut expected = Vec::new();
     for name in ["a", "b", "c"] {

@@ -16,21 +16,21 @@ fn progress_and_messages_of_cargo_are_told_apart() {
 }
 
 #[test]
-fn what_the_compiler_says_is_found_among_the_messages() {
+fn compiler_messages_are_picked_from_the_output_of_cargo() {
     let line = r#"{"reason":"compiler-message","message":{"rendered":"error: no\n\n"}}"#;
     assert_eq!(rendered(line).as_deref(), Some("error: no"));
     assert_eq!(rendered(r#"{"reason":"build-finished","success":false}"#), None);
 }
 
 #[test]
-fn what_was_given_up_is_not_started() {
+fn an_abandoned_process_is_not_started() {
     let process = Process::default();
     process.give_up();
     assert!(process.start(&mut Command::new("/nowhere")).unwrap().is_none());
 }
 
 #[test]
-fn what_is_given_up_ends_with_all_that_it_has_started() {
+fn abandoning_a_process_ends_its_children_too() {
     let process = Process::default();
     let mut command = Command::new("sh");
     // The inner `sleep` keeps the output open.

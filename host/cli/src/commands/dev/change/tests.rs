@@ -27,7 +27,7 @@ fn workspace(folder: &Path) -> Guest {
 }
 
 #[test]
-fn what_a_guest_is_built_from_concerns_it() {
+fn only_the_build_inputs_of_a_guest_affect_it() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().canonicalize().unwrap();
     let sources = Sources::of(&workspace(&folder)).unwrap();
@@ -49,7 +49,7 @@ fn what_a_guest_is_built_from_concerns_it() {
 }
 
 #[test]
-fn where_cargo_writes_is_not_watched() {
+fn target_folders_of_cargo_are_not_watched() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().canonicalize().unwrap();
     let guest = workspace(&folder);

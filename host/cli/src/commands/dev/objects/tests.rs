@@ -32,7 +32,7 @@ fn objects(api: &EmbeddedApi) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_saved_is_there_again_when_it_is_loaded() {
+fn saved_objects_are_restored_by_loading_them() {
     let folder = tempfile::tempdir().unwrap();
     let first = api();
     load(&first, vec![given(secret()), given(config_map("a")), given(config_map("b"))]).unwrap();
@@ -71,7 +71,7 @@ fn a_folder_is_saved_into_again_and_one_of_others_is_left_as_it_is() {
 }
 
 #[test]
-fn what_the_schema_refuses_is_named_with_its_file_and_field() {
+fn an_object_that_its_schema_refuses_is_named_with_file_and_field() {
     let wrong = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": 3}});
     let error = format!("{:#}", load(&api(), vec![given(wrong)]).unwrap_err());
     assert!(error.contains("`a.yaml`, document 1") && error.contains("data"), "{error}");

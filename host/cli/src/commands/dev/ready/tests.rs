@@ -92,7 +92,7 @@ async fn while_marked(api: &EmbeddedApi, messages: &Sender, story: impl Future<O
 }
 
 #[tokio::test]
-async fn what_is_made_is_marked_ready_through_the_api() {
+async fn a_loaded_deployment_is_marked_ready_through_the_api() {
     let api = EmbeddedApi::new(Options::default());
     let (messages, _inbox) = tokio::sync::mpsc::unbounded_channel();
     let story = async {
@@ -222,7 +222,7 @@ async fn the_pods_of_a_stateful_set_are_numbered_and_a_daemon_set_has_one() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_marked_is_said_and_the_others_are_marked() {
+async fn a_failed_mark_is_reported_and_other_objects_are_still_marked() {
     let api = EmbeddedApi::new(Options::default());
     let refused = Fault::Refused { code: 403, message: "no marks here".to_owned() };
     api.faults().inject(refused, Filter::resource("deployments").verbs([Verb::Patch]), 1);

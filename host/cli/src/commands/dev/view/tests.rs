@@ -181,7 +181,7 @@ fn a_tab_that_the_user_has_chosen_stays() {
 }
 
 #[test]
-fn a_detail_shows_what_a_reconcile_wrote() {
+fn the_detail_view_shows_the_writes_of_a_reconcile() {
     let mut model = model(&["greeter"]);
     show(&mut model, [running(None), Message::Ran(Box::new(wrote("b")))]);
     press(&mut model, KeyCode::Enter);
@@ -222,7 +222,7 @@ fn the_chosen_reconcile_stays_chosen_while_others_come() {
 }
 
 #[test]
-fn a_filter_leaves_what_holds_it() {
+fn a_filter_shows_only_the_matching_reconciles() {
     let mut model = model(&["greeter"]);
     let mut failed = ran("b");
     failed.report.failure = Some("no".to_owned());
@@ -252,7 +252,7 @@ fn letters_of_a_filter_are_no_commands_and_q_quits() {
 }
 
 #[test]
-fn what_a_guest_says_is_in_the_logs_with_who_said_it() {
+fn log_lines_are_shown_with_their_source() {
     let mut model = model(&["greeter"]);
     let mut said = ran("a");
     said.report.log.push(GuestLine {
@@ -281,7 +281,7 @@ fn the_throughput_is_that_of_the_last_seconds() {
 }
 
 #[test]
-fn what_is_too_old_is_forgotten_and_numbers_stay() {
+fn the_oldest_reconciles_are_dropped_and_the_rest_keep_their_numbers() {
     let mut model = model(&["greeter"]);
     show(&mut model, (0..2001).map(|at| Message::Ran(Box::new(ran(&at.to_string())))));
     assert_eq!(model.visible().len(), 2000);

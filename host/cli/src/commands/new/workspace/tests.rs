@@ -77,7 +77,7 @@ fn a_name_of_a_member_is_taken() {
 }
 
 #[test]
-fn what_a_workspace_excludes_is_outside_of_it() {
+fn a_folder_that_a_workspace_excludes_is_outside_of_it() {
     let root = workspace("members = [\"guests/*\"]\nexclude = [\"apart\"]");
     assert!(Workspace::around(&root.path().join("apart/new")).unwrap().is_none());
     assert!(Workspace::around(&root.path().join("other/new")).unwrap().is_some());

@@ -19,7 +19,7 @@ fn the_text_is_kept_in_a_config_map() {
 
 /// After a change of the type: `MORTISE_UPDATE=1 cargo test`.
 #[test]
-fn the_definition_is_what_the_type_says() {
+fn the_definition_file_matches_the_type() {
     let definition = crd::definition::<{{type}}>("{{plural}}", &[]);
     crd::check(concat!(env!("CARGO_MANIFEST_DIR"), "/crds"), &[definition]);
 }
