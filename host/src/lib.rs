@@ -5,6 +5,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`cache_dir`], [`debounce`] | the cache directory; bursts of file events as one |
+//! | [`reason`] | the reasons of conditions, and what to do about each |
 //! | [`metrics`], [`telemetry`] | metrics; the program's own log |
 //! | `http` | connections within a limit |
 //! | [`cluster`] | kube's client as core's `Api`, watches, the Lease, the rights of accounts |
@@ -27,6 +28,7 @@ pub mod metrics;
 pub mod oci;
 pub mod operator;
 pub mod program;
+pub mod reason;
 pub mod serve;
 pub mod telemetry;
 pub mod wasm;

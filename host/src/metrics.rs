@@ -301,111 +301,122 @@ impl All {
         let mut of = Builder::new();
         of.series(
             "log_lines_limited",
-            "Lines about a processor that were not logged: its rate limit was exceeded",
+            "Log lines of the host about a processor that were dropped: over the limit; by processor",
             dropped_lines::LIMITED.clone(),
         );
         of.metric(
             "log_lines_lost",
-            "Other lines that were not logged: standard error was blocked, or one line came too often",
+            "Other log lines that were dropped: standard error was blocked, or one line came too often",
             dropped_lines::LOST.clone(),
         );
         Self {
-            reconciles: of.counters("reconciles", "Reconciles by result"),
+            reconciles: of.counters(
+                "reconciles",
+                "Reconciles, by processor, kind and result (success, failure)",
+            ),
             reconciles_skipped: of.counters(
                 "reconciles_skipped",
-                "Resyncs that were skipped, since no object that the last run read or wrote has changed",
+                "Resyncs that were skipped, since no object that the last run read or wrote has changed; by processor and kind",
             ),
             reconciles_not_skipped: of.counters(
                 "reconciles_not_skipped",
-                "Resyncs that were run, by the reason why they could not be skipped",
+                "Resyncs that were run, by processor and by the reason why they could not be skipped",
             ),
             reconcile_duration: of.histograms(
                 "reconcile_duration_seconds",
-                "Duration of reconciles, with their writes",
+                "Duration of reconciles with their writes, by processor and kind",
                 duration,
             ),
             queue_keys: of.metric(
                 "queue_keys",
-                "Keys in the queue by state: ready, running, delayed",
+                "Keys in the queue, by processor and state (ready, running, delayed)",
                 ByLabels::new_with_constructor(Gauge::default),
             ),
-            queue_retries: of
-                .counters("queue_retries", "Reconciles of keys whose last reconcile failed"),
-            reads: of.counters("reads", "Reads of processors"),
-            read_bytes: of.counters("read_bytes", "Objects returned by reads of processors"),
-            writes: of.counters("writes", "Writes to the cluster by action"),
+            queue_retries: of.counters(
+                "queue_retries",
+                "Reconciles of keys whose last reconcile failed, by processor",
+            ),
+            reads: of.counters("reads", "Reads, by processor"),
+            read_bytes: of.counters(
+                "read_bytes",
+                "Bytes of the objects that reads returned, by processor",
+            ),
+            writes: of.counters(
+                "writes",
+                "Writes that the API server accepted, by processor, kind and verb",
+            ),
             writes_skipped: of.counters(
                 "writes_skipped",
-                "Writes that were not sent, since the object was already as wanted",
+                "Writes that were not sent, since the object was already as wanted; by processor",
             ),
             conflicts_forced: of.counters(
                 "conflicts_forced",
-                "Writes that took fields from other field managers by force",
+                "Writes that took fields from other field managers by force; by processor and kind",
             ),
             denied: of.counters(
                 "denied",
-                "Reads and writes that were denied: the account lacks the right, or the read is not declared",
+                "Reads and writes that were denied: the account lacks the right, or they are not declared; by processor, verb and kind",
             ),
             log_lines_dropped: of.counters(
                 "log_lines_dropped",
-                "Log lines of guests that were dropped: over the limit",
+                "Log lines of processors that were dropped: over the limit; by processor",
             ),
             calls_trapped: of.counters(
                 "calls_trapped",
-                "Calls of a processor that returned no answer, by cause",
+                "Calls that returned no answer, by processor and reason (a trap, or a limit)",
             ),
             library_calls: of.counters(
                 "library_calls",
-                "Calls of a processor's libraries by source of the answer: remembered, called, joined a running call, or none",
+                "Calls of libraries, by processor and result (memo: answer remembered, call: called, shared: joined a running call, trap: no answer)",
             ),
             calls_waiting: of.metric(
                 "calls_waiting",
-                "Calls of a processor that wait for a slot",
+                "Calls that wait for a slot, by processor",
                 ByLabels::new_with_constructor(Gauge::default),
             ),
             call_wait: of.histograms(
                 "call_wait_seconds",
-                "Time that calls waited for a slot when none was free",
+                "Time that calls waited for a slot when none was free, by processor",
                 duration,
             ),
             hook_requests: of.counters(
                 "hook_requests",
-                "Conversion and admission requests of the API server, by result",
+                "Conversion and admission requests of the API server, by processor, hook (convert, admit/HOOK) and result (success, refused: the processor refused, failed: 5xx, invalid: 4xx)",
             ),
             hook_duration: of.histograms(
                 "hook_duration_seconds",
-                "Duration of conversion and admission requests, with bodies and the wait for a slot",
+                "Duration of conversion and admission requests, with bodies and the wait for a slot; by processor and hook",
                 duration,
             ),
             store_objects: of.metric(
                 "store_objects",
-                "Objects in the stores",
+                "Objects in the stores, by kind",
                 ByLabels::new_with_constructor(Gauge::default),
             ),
             store_bytes: of.metric(
                 "store_bytes",
-                "Estimated memory of the objects in the stores and their indexes",
+                "Estimated memory of the objects in the stores and their indexes, by kind",
                 ByLabels::new_with_constructor(Gauge::default),
             ),
             watch_restarts: of.metric(
                 "watch_restarts",
-                "Watches that failed and were restarted",
+                "Watches that failed and were restarted, by kind",
                 ByLabels::new_with_constructor(Counter::default),
             ),
             restarted: Mutex::default(),
             code_lookups: of.metric(
                 "code_lookups",
-                "Lookups of compiled modules in the cache, by result",
+                "Lookups of compiled modules in the cache, by result (hit, miss, refused: damaged)",
                 ByLabels::new_with_constructor(Counter::default),
             ),
             compile_duration: of.metric(
                 "compile_duration_seconds",
-                "Duration of compilations of modules, by result",
+                "Duration of compilations of modules, by result (success, refused, or what ended it)",
                 ByLabels::new_with_constructor(compile),
             ),
             leading: of.metric(
                 "leading",
-                "1 if the host may write, since it holds the Lease or needs none",
+                "1 if the host may write, since it holds the Lease or needs none; else 0",
                 Gauge::default(),
             ),
             registry: of.registry,

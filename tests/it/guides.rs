@@ -1,5 +1,5 @@
 //! The guides: README.md, and those of deploy, guests and tests. Their commands for a developer's
-//! machine are run; their tables of options, metrics and reasons match the code.
+//! machine are run; `deploy/REFERENCE.md` matches the code.
 
 mod commands;
 mod reference;
@@ -42,23 +42,4 @@ fn mortise() -> Command {
     }
     command.current_dir(root()).env("MORTISE_CACHE", mortise_tests::code_cache());
     command
-}
-
-/// Returns a section of a guide: the lines from a heading to the next one that is given.
-fn section<'a>(guide: &'a str, from: &str, to: &str) -> &'a str {
-    let (_, rest) = guide.split_once(&format!("\n{from}\n")).unwrap_or_else(|| panic!("{from}"));
-    rest.split_once(&format!("\n{to}\n")).unwrap_or_else(|| panic!("{to}")).0
-}
-
-/// Returns the cells of the rows of a section's tables, without heads.
-fn rows(section: &str) -> Vec<Vec<&str>> {
-    let lines: Vec<&str> = section.lines().collect();
-    let is_rule = |line: Option<&&str>| line.is_some_and(|line| line.starts_with("| ---"));
-    let rows = lines.iter().enumerate().filter(|(at, line)| {
-        line.starts_with("| ") && !is_rule(Some(line)) && !is_rule(lines.get(at + 1))
-    });
-    rows.map(|(_, row)| {
-        row.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`')).collect()
-    })
-    .collect()
 }

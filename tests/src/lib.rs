@@ -10,6 +10,7 @@ pub mod helm;
 pub mod hostile;
 pub mod istio_client;
 pub mod language;
+pub mod reference;
 pub mod registry;
 pub mod rules;
 pub mod tool;

@@ -10,8 +10,8 @@ use crate::oci::{Options, Registries, Times};
 /// The options of the registry client.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct RegistryArgs {
-    /// Certificates of authorities (PEM) that are trusted for registries, besides the compiled-in
-    /// ones.
+    /// Certificates of authorities (PEM) that are trusted for registries, besides Mozilla's, which
+    /// are compiled in.
     #[arg(long, env = "MORTISE_REGISTRY_CA", value_name = "FILE")]
     pub registry_ca: Option<PathBuf>,
     /// Registries that are accessed without TLS, and so without credentials, separated by commas.

@@ -70,8 +70,8 @@ pub struct RunArgs {
     /// served if absent.
     #[arg(long, env = "MORTISE_WEBHOOKS", value_name = "ADDR", value_parser = value::address, requires = "webhook_certificate")]
     pub webhooks: Option<SocketAddr>,
-    /// The Secret with the certificate of the webhooks: `tls.crt` and `tls.key`. It is read again
-    /// when it changes.
+    /// The Secret with the certificate of the webhooks: `tls.crt` and `tls.key`; required with
+    /// --webhooks. It is read again when it changes.
     #[arg(
         long,
         env = "MORTISE_WEBHOOK_CERTIFICATE",

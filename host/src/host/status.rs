@@ -17,6 +17,7 @@ use super::{
 use crate::{
     cluster::access::{Acting, Rights},
     metrics::dropped_lines,
+    reason::Reason,
     telemetry,
     wasm::{LONG_WAIT, Processor},
 };
@@ -74,8 +75,8 @@ pub struct ProcessorStatus {
 /// The reason why hooks are not served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotServed {
-    /// The reason for a condition, in one word: `CertificateMissing`.
-    pub reason: &'static str,
+    /// The reason for a condition: `CertificateMissing`.
+    pub reason: Reason,
     /// The message, in one sentence.
     pub message: String,
 }
@@ -83,8 +84,8 @@ pub struct NotServed {
 /// A limit of the host that a processor meets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitMet {
-    /// The reason for a condition, in one word: `WatchesLimited`.
-    pub reason: &'static str,
+    /// The reason for a condition: `WatchesLimited`.
+    pub reason: Reason,
     /// The message, in one sentence: the limit, the option that sets it, and what happens past it.
     pub message: String,
 }
@@ -208,7 +209,7 @@ impl Host {
     fn limits_met(&self, active: &Active) -> Vec<LimitMet> {
         let mut met = self.shared.watches.lock().limits_met(active.id);
         met.extend(limits_of_calls(&active.processor));
-        let reason = "DependenciesLimited";
+        let reason = Reason::DependenciesLimited;
         let limited = active.reconciler.dependencies_limited();
         met.extend(limited.map(|message| LimitMet { reason, message }));
         met.extend(limit_of_log(&active.version.processor));
@@ -218,7 +219,7 @@ impl Host {
 
 fn limit_of_log(processor: &str) -> Option<LimitMet> {
     dropped_lines::is_limited(processor).then(|| LimitMet {
-        reason: "LogLimited",
+        reason: Reason::LogLimited,
         message: format!(
             "lines of the log about the processor are dropped: in the long run {} lines and {} KiB of them a second are written",
             telemetry::limit::LINES_A_SECOND,
@@ -234,7 +235,7 @@ const SHORT_OF_MEMORY_PERIOD: Duration = Duration::from_mins(1);
 fn limits_of_calls(processor: &Processor) -> Vec<LimitMet> {
     let (waiting, tenant) = (processor.waiting(), processor.tenant());
     let waits = (waiting.longest >= LONG_WAIT).then(|| LimitMet {
-        reason: "WaitsForSlot",
+        reason: Reason::WaitsForSlot,
         message: format!(
             "{} calls wait for a slot, the first for {} s: other calls have those that this processor may have",
             waiting.calls,
@@ -243,7 +244,7 @@ fn limits_of_calls(processor: &Processor) -> Vec<LimitMet> {
     });
     let short = tenant.short_of_memory().filter(|ago| *ago < SHORT_OF_MEMORY_PERIOD);
     let short = short.map(|_| LimitMet {
-        reason: "CallMemoryLimited",
+        reason: Reason::CallMemoryLimited,
         message: "a call failed since it got no more memory: one processor's calls together get no more than is left for others of --call-memory-mib".to_owned(),
     });
     waits.into_iter().chain(short).collect()

@@ -21,7 +21,7 @@ use serde_json::json;
 use tokio::sync::watch as latest;
 
 use super::fault::Fault;
-use crate::{cluster::Cluster, operator::api::CONSENT};
+use crate::{cluster::Cluster, operator::api::CONSENT, reason::Reason};
 
 /// The consent to every Processor of the namespace.
 const EVERY_PROCESSOR: &str = "*";
@@ -83,14 +83,14 @@ impl Accounts {
             let message = format!(
                 "the ServiceAccount `{name}` is the host's own: name one that has the processor's rights and no others"
             );
-            return Err(Fault::new("AccountIsHosts", message));
+            return Err(Fault::new(Reason::AccountIsHosts, message));
         }
         let known = self.known.lock();
         let Some(consents) = known.accounts.get(account) else {
             let message = format!(
                 "there is no ServiceAccount `{name}` in the namespace `{namespace}`: make it, with the label {CONSENT}: {processor}"
             );
-            return Err(Fault::new("AccountNotFound", message));
+            return Err(Fault::new(Reason::AccountNotFound, message));
         };
         if consents.iter().any(|named| named == EVERY_PROCESSOR || named == processor) {
             return Ok(());
@@ -98,7 +98,7 @@ impl Accounts {
         let message = format!(
             "the ServiceAccount `{name}` does not consent: give it the label {CONSENT}: {processor}, or that annotation with this name or \"{EVERY_PROCESSOR}\""
         );
-        Err(Fault::new("AccountDoesNotConsent", message))
+        Err(Fault::new(Reason::AccountDoesNotConsent, message))
     }
 
     /// Watches accounts. Ends only with an error: the host may not watch them, or the watch ended.
@@ -205,10 +205,10 @@ mod tests {
             ("by-label", None),
             ("by-annotation", None),
             ("any", None),
-            ("other", Some("AccountDoesNotConsent")),
-            ("none", Some("AccountDoesNotConsent")),
-            ("gone", Some("AccountNotFound")),
-            ("host", Some("AccountIsHosts")),
+            ("other", Some(Reason::AccountDoesNotConsent)),
+            ("none", Some(Reason::AccountDoesNotConsent)),
+            ("gone", Some(Reason::AccountNotFound)),
+            ("host", Some(Reason::AccountIsHosts)),
         ];
         for (name, reason) in cases {
             let fault = accounts.check(&account(name), "rules").err();
@@ -230,9 +230,12 @@ mod tests {
         assert!(changes.has_changed().unwrap());
         assert_eq!(
             accounts.check(&account("by-label"), "rules").unwrap_err().reason,
-            "AccountDoesNotConsent"
+            Reason::AccountDoesNotConsent
         );
         accounts.take(Event::Delete(object("any", &json!({}))));
-        assert_eq!(accounts.check(&account("any"), "rules").unwrap_err().reason, "AccountNotFound");
+        assert_eq!(
+            accounts.check(&account("any"), "rules").unwrap_err().reason,
+            Reason::AccountNotFound
+        );
     }
 }

@@ -23,10 +23,8 @@ use super::fault::Fault;
 use crate::{
     cluster::lease::Guard,
     operator::api::{HeldFinalizer, Processor},
+    reason::Reason,
 };
-
-/// The reason of the condition of a Processor whose finalizer another Processor holds.
-pub(super) const SHARED: &str = "FinalizerShared";
 
 /// The finalizers that all Processors hold.
 #[derive(Debug)]
@@ -161,7 +159,7 @@ fn refused(other: &str, wanted: &HeldFinalizer) -> Fault {
     let message = format!(
         "the Processor `{other}` holds the finalizer `{finalizer}` of {kind} already: only one of them may; delete one, or let them select other objects"
     );
-    Fault::new(SHARED, message)
+    Fault::new(Reason::FinalizerShared, message)
 }
 
 // === impl Claim ===
@@ -290,7 +288,7 @@ mod tests {
         let changes = claims.changes();
         for _ in 0..2 {
             let fault = claims.claim(&later, &[all_rules()]).unwrap_err();
-            assert_eq!(fault.reason, "FinalizerShared");
+            assert_eq!(fault.reason, Reason::FinalizerShared);
             let said = "`b/first` holds the finalizer `f` of Rule already";
             assert!(fault.message.contains(said), "{}", fault.message);
         }

@@ -31,6 +31,7 @@ use super::{
 use crate::{
     cluster::access::Acting,
     operator::api::{FINALIZER, Processor, ProcessorStatus},
+    reason::Reason,
 };
 
 /// The shortest time between two computations of a status, and so between two writes of it.
@@ -331,7 +332,7 @@ impl Controller {
     fn record(&mut self, fault: Option<Fault>) {
         let is_new = |fault: &&Fault| !fault.is_pulling() && self.fault.as_ref() != Some(fault);
         if let Some(fault) = fault.as_ref().filter(is_new) {
-            tracing::warn!(processor = %self.name, reason = fault.reason, why = fault.message, "not run as asked for");
+            tracing::warn!(processor = %self.name, reason = fault.reason.as_str(), why = fault.message, "not run as asked for");
         }
         let phase = match &fault {
             None => Phase::AtWork,
@@ -380,7 +381,7 @@ impl Controller {
         set.map_err(|refusal| {
             let message =
                 format!("the finalizer {FINALIZER} of this Processor cannot be changed: {refusal}");
-            Fault::passing("FinalizerRefused", message)
+            Fault::passing(Reason::FinalizerRefused, message)
         })
     }
 }

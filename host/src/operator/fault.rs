@@ -6,14 +6,15 @@ use mortise_core::{error_chain, grant::rights::Account};
 use crate::{
     host::{NotSwapped, Verdict},
     oci::{self, Reference, signature::policy::Unsigned},
+    reason::Reason,
     wasm::{self, LoadError},
 };
 
 /// The reason why a Processor does not run as its spec asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The reason of the condition, in one word.
-    pub reason: &'static str,
+    /// The reason of the condition.
+    pub reason: Reason,
     /// The message of the condition, in one sentence: the fault, and the values that would be
     /// accepted.
     pub message: String,
@@ -33,10 +34,6 @@ pub enum Former {
     StaysBroken,
 }
 
-/// The reason of a fault that is not shown in a condition.
-const SUPERSEDED: &str = "Superseded";
-const PULLING: &str = "Pulling";
-
 /// Returns the number of objects on which a version broke, as part of a message.
 fn broke(Verdict { objects, broke, .. }: &Verdict) -> String {
     format!("broke on {broke} of the first {objects} objects that it was called for")
@@ -46,12 +43,12 @@ fn broke(Verdict { objects, broke, .. }: &Verdict) -> String {
 
 impl Fault {
     /// Creates a fault that only a change of the spec or of the module fixes.
-    pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn new(reason: Reason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), former: Former::KeepsRunning, passes: false }
     }
 
     /// Creates a fault that a retry may fix.
-    pub(super) fn passing(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn passing(reason: Reason, message: impl Into<String>) -> Self {
         Self { passes: true, ..Self::new(reason, message) }
     }
 
@@ -69,40 +66,42 @@ impl Fault {
             let message = format!(
                 "the API server does not say whether this host may act as the ServiceAccount `{name}`; it is asked again"
             );
-            return Self::passing("AccountNotGranted", message);
+            return Self::passing(Reason::AccountNotGranted, message);
         }
         let message = format!(
             "this host may not act as the ServiceAccount `{name}`: it lacks the verb impersonate; bind its own account to a Role in the namespace `{namespace}` with apiGroups [\"\"], resources [serviceaccounts], resourceNames [{name}], verbs [impersonate]"
         );
-        Self::new("AccountNotGranted", message)
+        Self::new(Reason::AccountNotGranted, message)
     }
 
     /// Creates the fault of a load that was cancelled, because the Processor has changed meanwhile.
     pub(super) fn superseded() -> Self {
         let message = "the Processor was changed while its module was loaded: what it asks for now is loaded next";
-        Self::passing(SUPERSEDED, message)
+        Self::passing(Reason::Superseded, message)
     }
 
     pub(super) fn is_superseded(&self) -> bool {
-        self.reason == SUPERSEDED
+        self.reason == Reason::Superseded
     }
 
     /// Creates the state of a module that is being pulled, which is no fault yet.
     pub(super) fn pulling(reference: &Reference) -> Self {
-        Self::new(PULLING, format!("`{reference}` is being pulled"))
+        Self::new(Reason::Pulling, format!("`{reference}` is being pulled"))
     }
 
     /// Returns whether the module is being pulled, which is no fault yet.
     pub(super) fn is_pulling(&self) -> bool {
-        self.reason == PULLING
+        self.reason == Reason::Pulling
     }
 
     /// Returns whether waiting may help: the module is being pulled, or a retry may succeed. Not if
     /// an artifact is gone, is no module, or lacks a signature, though a registry may change that
     /// too.
     pub(super) fn may_end(&self) -> bool {
-        let is_lasting =
-            matches!(self.reason, "ImageNotFound" | "ImageNotWasm" | "SignatureMissing");
+        let is_lasting = matches!(
+            self.reason,
+            Reason::ImageNotFound | Reason::ImageNotWasm | Reason::SignatureMissing
+        );
         self.is_pulling() || (self.passes && !is_lasting)
     }
 
@@ -116,33 +115,35 @@ impl Fault {
     /// Creates the fault of an artifact that cannot be pulled from its registry.
     pub(super) fn of_registry(reference: &Reference, error: &oci::Error) -> Self {
         let reason = match error {
-            oci::Error::Refused { status: 401 | 403, .. } => "RegistryDenied",
-            oci::Error::Refused { status: 404, .. } => "ImageNotFound",
-            oci::Error::Refused { status: 429, .. } => "RegistryBusy",
-            oci::Error::AddressRefused { .. } => "AddressRefused",
-            oci::Error::Truncated { .. } | oci::Error::TooSlow { .. } => "PullFailed",
-            oci::Error::OtherDigest { .. } | oci::Error::OtherLength { .. } => "ImageDiffers",
-            oci::Error::TooLarge { .. } => "ModuleTooLarge",
-            oci::Error::NotWasm { .. } => "ImageNotWasm",
-            oci::Error::Disk { .. } => "CacheFull",
-            _ => "RegistryUnavailable",
+            oci::Error::Refused { status: 401 | 403, .. } => Reason::RegistryDenied,
+            oci::Error::Refused { status: 404, .. } => Reason::ImageNotFound,
+            oci::Error::Refused { status: 429, .. } => Reason::RegistryBusy,
+            oci::Error::AddressRefused { .. } => Reason::AddressRefused,
+            oci::Error::Truncated { .. } | oci::Error::TooSlow { .. } => Reason::PullFailed,
+            oci::Error::OtherDigest { .. } | oci::Error::OtherLength { .. } => Reason::ImageDiffers,
+            oci::Error::TooLarge { .. } => Reason::ModuleTooLarge,
+            oci::Error::NotWasm { .. } => Reason::ImageNotWasm,
+            oci::Error::Disk { .. } => Reason::CacheFull,
+            _ => Reason::RegistryUnavailable,
         };
         Self::passing(reason, format!("`{reference}`: {}", error_chain::whole(error)))
     }
 
     /// Creates the fault of a module that is not signed as required.
     pub(super) fn unsigned(module: &str, unsigned: &Unsigned) -> Self {
-        Self::passing("SignatureMissing", format!("`{module}`: {unsigned}"))
+        Self::passing(Reason::SignatureMissing, format!("`{module}`: {unsigned}"))
     }
 
     pub(super) fn of_load(error: &LoadError) -> Self {
         let reason = match error {
-            LoadError::OtherVersion { .. } | LoadError::OtherTypes { .. } => "ModuleOtherVersion",
-            LoadError::NotGranted { .. } => "ImportsNotGranted",
-            LoadError::LibraryInvalid { .. } => "LibraryInvalid",
-            LoadError::LibraryOtherTypes { .. } => "LibraryOtherTypes",
-            LoadError::CompileFailed { .. } => "CompileFailed",
-            _ => "ModuleInvalid",
+            LoadError::OtherVersion { .. } | LoadError::OtherTypes { .. } => {
+                Reason::ModuleOtherVersion
+            }
+            LoadError::NotGranted { .. } => Reason::ImportsNotGranted,
+            LoadError::LibraryInvalid { .. } => Reason::LibraryInvalid,
+            LoadError::LibraryOtherTypes { .. } => Reason::LibraryOtherTypes,
+            LoadError::CompileFailed { .. } => Reason::CompileFailed,
+            _ => Reason::ModuleInvalid,
         };
         let passes = match error {
             LoadError::BrokenOff { .. } | LoadError::Unreadable { .. } => true,
@@ -156,15 +157,15 @@ impl Fault {
     pub(super) fn not_swapped(refused: &NotSwapped) -> Self {
         let message = error_chain::whole(refused);
         match refused {
-            NotSwapped::Invalid(_) => Self::new("DescriptionInvalid", message),
-            NotSwapped::KindNotServed { .. } => Self::passing("KindNotServed", message),
+            NotSwapped::Invalid(_) => Self::new(Reason::DescriptionInvalid, message),
+            NotSwapped::KindNotServed { .. } => Self::passing(Reason::KindNotServed, message),
             NotSwapped::RightsMissing { .. } | NotSwapped::GrantsMissing { .. } => {
-                Self::passing("RightsMissing", message)
+                Self::passing(Reason::RightsMissing, message)
             }
-            NotSwapped::FinalizersHeld { .. } => Self::passing("FinalizersHeld", message),
+            NotSwapped::FinalizersHeld { .. } => Self::passing(Reason::FinalizersHeld, message),
             // A retry can succeed later, with other objects or less load.
             NotSwapped::TrialFailed { .. } | NotSwapped::ConversionFailed { .. } => {
-                Self::passing("TrialFailed", message)
+                Self::passing(Reason::TrialFailed, message)
             }
         }
     }
@@ -175,7 +176,7 @@ impl Fault {
         let message = format!(
             "version {version} was rolled back: it {broke}; the first, {key}: {why}; it is tried again when the Processor or the module is changed"
         );
-        Self::new("RolledBack", message)
+        Self::new(Reason::RolledBack, message)
     }
 
     /// Creates the fault of a version that broke and keeps running, since the former one must not
@@ -196,14 +197,14 @@ impl Fault {
     pub(super) fn of_describe(error: &wasm::Error) -> Self {
         match error {
             wasm::Error::ConfigRefused { message, .. } => Self::new(
-                "ConfigInvalid",
+                Reason::ConfigInvalid,
                 format!("the processor does not accept spec.config: {message}"),
             ),
             wasm::Error::DescriptionRefused { .. } => {
-                Self::new("DescriptionInvalid", error_chain::whole(error))
+                Self::new(Reason::DescriptionInvalid, error_chain::whole(error))
             }
             error => Self::passing(
-                "DescribeFailed",
+                Reason::DescribeFailed,
                 format!("the module does not describe itself: {}", error_chain::whole(error)),
             ),
         }

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     host::Loaded,
+    reason::Reason,
     wasm::{self, Engine, LibraryModule, Processor, child::check_config::Verdict},
 };
 
@@ -30,7 +31,7 @@ pub(super) async fn load(
         }
         Err(error) => match error.downcast_ref::<wasm::Error>() {
             Some(error) => Err(refused(engine, &processor, error, recipe).await),
-            None => Err(Fault::new("DescriptionInvalid", format!("{error:#}"))),
+            None => Err(Fault::new(Reason::DescriptionInvalid, format!("{error:#}"))),
         },
     }
 }
@@ -61,13 +62,13 @@ async fn check_config(engine: &Engine, schema: Option<&str>, recipe: &Recipe) ->
     match engine.check_config(Some(tenant), schema, &recipe.config).await {
         Ok(Verdict::Valid) => Ok(()),
         Ok(Verdict::Invalid(why)) => Err(Fault::new(
-            "ConfigInvalid",
+            Reason::ConfigInvalid,
             format!("spec.config breaks the schema that the processor declares: {why}"),
         )),
         Ok(Verdict::SchemaInvalid(why)) => Err(unusable(&why)),
         Err(error) if error.passes() => {
             let message = format!("spec.config is not checked yet: {}", error_chain::whole(&error));
-            Err(Fault::passing("ConfigNotChecked", message))
+            Err(Fault::passing(Reason::ConfigNotChecked, message))
         }
         Err(error) => Err(unusable(&error_chain::whole(&error))),
     }
@@ -77,5 +78,5 @@ fn unusable(why: &str) -> Fault {
     let message = format!(
         "the schema that the processor declares for its configuration cannot be used: {why}"
     );
-    Fault::new("ConfigSchemaInvalid", message)
+    Fault::new(Reason::ConfigSchemaInvalid, message)
 }

@@ -28,6 +28,7 @@ use tokio::sync::{Semaphore, watch as latest};
 use super::fault::Fault;
 use crate::{
     oci::{MAX_MODULE_BYTES, signature::MAX_FILE_BYTES},
+    reason::Reason,
     wasm::Digest,
 };
 
@@ -120,7 +121,7 @@ impl Modules {
                     "the signature `{name}` has {} bytes; up to {MAX_FILE_BYTES} are accepted",
                     metadata.len()
                 );
-                Err(Fault::passing("SignatureMissing", message))
+                Err(Fault::passing(Reason::SignatureMissing, message))
             }
             _ => read(dir, name).map(Some),
         })
@@ -158,7 +159,7 @@ impl Modules {
         });
         worked.await.unwrap_or_else(|error| {
             let message = format!("reading `{path}` was broken off: {error}");
-            Err(Fault::passing("ModuleUnreadable", message))
+            Err(Fault::passing(Reason::ModuleUnreadable, message))
         })
     }
 }
@@ -187,7 +188,7 @@ fn read(dir: &Dir, name: &str) -> Result<(Bytes, Stamp), Fault> {
     let message = format!(
         "the module `{name}` is being written: it is read when that is over; write another file, and rename it"
     );
-    Err(Fault::passing("ModuleChanging", message))
+    Err(Fault::passing(Reason::ModuleChanging, message))
 }
 
 /// Opens a regular file. Anything else of that name is opened without waiting, and refused by its
@@ -200,7 +201,7 @@ fn open(dir: &Dir, name: &str) -> Result<(File, Metadata), Fault> {
     let (file, metadata) = opened.map_err(|error| cannot(dir, name, &error))?;
     if !metadata.is_file() {
         let message = format!("`{name}` in the folder of modules is not a file");
-        return Err(Fault::passing("ModuleUnreadable", message));
+        return Err(Fault::passing(Reason::ModuleUnreadable, message));
     }
     Ok((file, metadata))
 }
@@ -230,23 +231,23 @@ fn too_large(name: &str, length: u64) -> Fault {
         length >> 20,
         MAX_MODULE_BYTES >> 20
     );
-    Fault::passing("ModuleTooLarge", message)
+    Fault::passing(Reason::ModuleTooLarge, message)
 }
 
 fn cannot(dir: &Dir, name: &str, error: &io::Error) -> Fault {
     if error.kind() == io::ErrorKind::NotFound {
         let message =
             format!("there is no module `{name}` in the folder of modules; {}", held(dir));
-        return Fault::passing("ModuleNotFound", message);
+        return Fault::passing(Reason::ModuleNotFound, message);
     }
     // A refusal by the system has an error number; one by `cap_std` has none.
     if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
         let message = format!(
             "the module `{name}` leads out of the folder of modules: a path and a link may lead to what is below it"
         );
-        return Fault::passing("ModuleUnreadable", message);
+        return Fault::passing(Reason::ModuleUnreadable, message);
     }
-    Fault::passing("ModuleUnreadable", format!("cannot read the module `{name}`: {error}"))
+    Fault::passing(Reason::ModuleUnreadable, format!("cannot read the module `{name}`: {error}"))
 }
 
 /// Lists the modules in the folder, for error messages.

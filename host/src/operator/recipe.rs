@@ -9,6 +9,7 @@ use super::fault::Fault;
 use crate::{
     host::{LimitMet, Mode, Removal, Settings},
     operator::api::{self, ProcessorSpec},
+    reason::Reason,
     wasm::{self, Digest},
 };
 
@@ -74,7 +75,7 @@ impl Digests {
     pub(super) fn of(mut digests: impl Iterator<Item = Digest>) -> Result<Self, Fault> {
         let module = digests.next();
         let module = module.ok_or_else(|| {
-            Fault::new("ModuleNotNamed", "spec.module names no module".to_owned())
+            Fault::new(Reason::ModuleNotNamed, "spec.module names no module".to_owned())
         })?;
         Ok(Self { module, libraries: digests.collect() })
     }
@@ -188,7 +189,7 @@ impl Largest {
         let asked = of.concurrency.to_string();
         record_lowered(is_more, "spec.limits.concurrency", &asked, given, "--max-concurrency");
         let message = format!("more is asked for than this host gives: {}", lowered.join("; "));
-        (!lowered.is_empty()).then_some(LimitMet { reason: "LimitsLowered", message })
+        (!lowered.is_empty()).then_some(LimitMet { reason: Reason::LimitsLowered, message })
     }
 }
 
@@ -236,7 +237,7 @@ fn of_call(field: &str, memory: &str, deadline: &str) -> Result<wasm::Limits, Fa
 
 fn invalid(field: &str, limit: &str, value: &str, accepted: &str) -> Fault {
     let message = format!("{field}.{limit} is `{value}`; {accepted} is accepted");
-    Fault::new("LimitsInvalid", message)
+    Fault::new(Reason::LimitsInvalid, message)
 }
 
 /// Parses a quantity of bytes, as Kubernetes writes it.
@@ -329,7 +330,7 @@ mod tests {
         assert_eq!((given.memory, given.deadline), (128 << 20, Duration::from_secs(30)));
         assert_eq!(Pace::new(&greedy, false, &largest).concurrency, 8);
         let met = largest.lowered(&greedy).unwrap();
-        assert_eq!(met.reason, "LimitsLowered");
+        assert_eq!(met.reason, Reason::LimitsLowered);
         for part in [
             "spec.limits.memory is 2Gi, given is 128Mi (--max-memory-mib)",
             "spec.limits.deadline is 10m, given is 30s (--max-deadline-seconds)",

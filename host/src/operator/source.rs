@@ -12,6 +12,7 @@ use crate::{
         Digest, Reference,
         signature::{PublicKey, Verified},
     },
+    reason::Reason,
     wasm::Content,
 };
 
@@ -82,11 +83,11 @@ pub(super) fn sources(spec: &ProcessorSpec) -> Result<Vec<Source>, Fault> {
         let message = format!(
             "the spec is not one of this host's version of the kind, as `kubectl explain processor.spec` shows it: {why}"
         );
-        return Err(Fault::new("SpecInvalid", message));
+        return Err(Fault::new(Reason::SpecInvalid, message));
     }
     if !spec.egress.is_empty() {
         let message = "spec.egress is not supported yet: leave it out";
-        return Err(Fault::new("NotSupported", message));
+        return Err(Fault::new(Reason::NotSupported, message));
     }
     let modules = std::iter::once(("spec".to_owned(), &spec.module));
     let libraries = spec.libraries.iter().map(|library| (library.field(), &library.module));
@@ -95,16 +96,15 @@ pub(super) fn sources(spec: &ProcessorSpec) -> Result<Vec<Source>, Fault> {
 
 fn source(field: &str, module: &api::Module) -> Result<Source, Fault> {
     match (&module.image, &module.path) {
-        (Some(image), _) => image
-            .parse()
-            .map(Source::Image)
-            .map_err(|error| Fault::new("ImageInvalid", format!("{field}.module.image: {error}"))),
+        (Some(image), _) => image.parse().map(Source::Image).map_err(|error| {
+            Fault::new(Reason::ImageInvalid, format!("{field}.module.image: {error}"))
+        }),
         (None, Some(path)) => Ok(Source::Path(path.clone())),
         (None, None) => {
             let message = format!(
                 "{field}.module names no module: give {field}.module.image or {field}.module.path"
             );
-            Err(Fault::new("ModuleNotNamed", message))
+            Err(Fault::new(Reason::ModuleNotNamed, message))
         }
     }
 }
@@ -114,14 +114,17 @@ pub(super) fn keys(spec: &ProcessorSpec) -> Result<Option<Vec<PublicKey>>, Fault
     let Some(verification) = &spec.verification else { return Ok(None) };
     let key = |(at, pem): (usize, &String)| {
         PublicKey::parse(pem).map_err(|error| {
-            Fault::new("VerificationInvalid", format!("spec.verification.keys[{at}]: {error}"))
+            Fault::new(
+                Reason::VerificationInvalid,
+                format!("spec.verification.keys[{at}]: {error}"),
+            )
         })
     };
     let keys: Vec<PublicKey> =
         verification.keys.iter().enumerate().map(key).collect::<Result<_, _>>()?;
     if keys.is_empty() {
         let message = "spec.verification.keys is empty: name a key, or leave spec.verification out";
-        return Err(Fault::new("VerificationInvalid", message));
+        return Err(Fault::new(Reason::VerificationInvalid, message));
     }
     Ok(Some(keys))
 }
@@ -162,27 +165,35 @@ mod tests {
             |module: Value| json!({"libraries": [{"interface": "a:b/c", "module": module}]});
         let pem = "-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----\n";
         let cases = [
-            (json!({"module": {}}), "ModuleNotNamed", "spec.module names no module: give "),
+            (json!({"module": {}}), Reason::ModuleNotNamed, "spec.module names no module: give "),
             (
                 json!({"module": {"image": "a"}}),
-                "ImageInvalid",
+                Reason::ImageInvalid,
                 "spec.module.image: `a` names no registry",
             ),
-            (library(json!({})), "ModuleNotNamed", "spec.libraries[a:b/c].module names no module"),
+            (
+                library(json!({})),
+                Reason::ModuleNotNamed,
+                "spec.libraries[a:b/c].module names no module",
+            ),
             (
                 library(json!({"image": "c/d"})),
-                "ImageInvalid",
+                Reason::ImageInvalid,
                 "spec.libraries[a:b/c].module.image: `c/d`",
             ),
-            (json!({"egress": ["https://a.example.com"]}), "NotSupported", "spec.egress is not"),
+            (
+                json!({"egress": ["https://a.example.com"]}),
+                Reason::NotSupported,
+                "spec.egress is not",
+            ),
             (
                 json!({"verification": {"keys": []}}),
-                "VerificationInvalid",
+                Reason::VerificationInvalid,
                 "spec.verification.keys is empty",
             ),
             (
                 json!({"verification": {"keys": [pem]}}),
-                "VerificationInvalid",
+                Reason::VerificationInvalid,
                 "spec.verification.keys[0]: ",
             ),
         ];

@@ -22,13 +22,13 @@ use crate::{
             ProcessorStatus, ReconciledKind,
         },
     },
+    reason::Reason,
 };
 
 /// The type of the condition about the limits of the host.
 const LIMITED: &str = "Limited";
 /// The type of the condition about hooks.
 const SERVING: &str = "Serving";
-const RIGHTS_MISSING: &str = "RightsMissing";
 /// The values that the status of a condition can have.
 const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 /// The number of items that a message lists.
@@ -193,7 +193,7 @@ fn loaded(known: &Known<'_>) -> Finding {
         (Some(fault), Some(running)) => {
             let version = &running.status.version.version;
             // Rules come last, one per line, so that they can be copied.
-            let message = if fault.reason == RIGHTS_MISSING && fault.message.contains('\n') {
+            let message = if fault.reason == Reason::RightsMissing && fault.message.contains('\n') {
                 format!("the former version {version} keeps running; {}", fault.message)
             } else {
                 format!("{}; the former version {version} keeps running", fault.message)
@@ -206,11 +206,13 @@ fn loaded(known: &Known<'_>) -> Finding {
             let (name, number) = (&running.description.name, &version.version);
             let message = format!("{name} {number} is loaded");
             match not_resolved(&known.away) {
-                None => Finding::yes("Loaded", message),
-                Some(away) => Finding::yes("RegistryUnavailable", format!("{message}; {away}")),
+                None => Finding::yes(Reason::Loaded, message),
+                Some(away) => {
+                    Finding::yes(Reason::RegistryUnavailable, format!("{message}; {away}"))
+                }
             }
         }
-        (None, None) => Finding::unknown("Loading", "the module is being loaded"),
+        (None, None) => Finding::unknown(Reason::Loading, "the module is being loaded"),
     }
 }
 
@@ -227,35 +229,41 @@ fn not_resolved(away: &[(Reference, Away)]) -> Option<String> {
 
 fn synced(known: &Known<'_>) -> Finding {
     let Some(running) = &known.running else {
-        return Finding::unknown("NotRunning", "nothing runs");
+        return Finding::unknown(Reason::NotRunning, "nothing runs");
     };
     let status = running.status;
     if !status.conflicts.is_empty() {
-        return Finding::no("FieldConflict", listed(&status.conflicts));
+        return Finding::no(Reason::FieldConflict, listed(&status.conflicts));
     }
     if !status.denied.is_empty() {
-        return Finding::no("Denied", listed(&status.denied));
+        return Finding::no(Reason::Denied, listed(&status.denied));
     }
     if status.failing > 0 {
         let last = status.last_failure.as_ref();
         let last = last.map(|last| format!("; the last: {}", last.message)).unwrap_or_default();
         let message = format!("{} of {} objects fail{last}", status.failing, status.objects);
-        return Finding::no("ObjectsFail", message);
+        return Finding::no(Reason::ObjectsFail, message);
     }
     match known.state {
-        State::Suspended => Finding::unknown("Suspended", "no runs begin: spec.suspend is true"),
-        State::Observes => Finding::unknown("Observed", "nothing is written: spec.mode is Observe"),
-        State::Ends(_) => Finding::unknown("Ending", "the Processor is being deleted"),
-        State::Runs if !missing(running).0.is_empty() => {
-            Finding::unknown("KindNotServed", "a reconciled kind is not served by the cluster")
+        State::Suspended => {
+            Finding::unknown(Reason::Suspended, "no runs begin: spec.suspend is true")
         }
+        State::Observes => {
+            Finding::unknown(Reason::Observed, "nothing is written: spec.mode is Observe")
+        }
+        State::Ends(_) => Finding::unknown(Reason::Ending, "the Processor is being deleted"),
+        State::Runs if !missing(running).0.is_empty() => Finding::unknown(
+            Reason::KindNotServed,
+            "a reconciled kind is not served by the cluster",
+        ),
         State::Runs if !status.unwatched.is_empty() => {
-            Finding::unknown("NotWatched", not_watched(&status.unwatched))
+            Finding::unknown(Reason::NotWatched, not_watched(&status.unwatched))
         }
-        State::Runs if running.is_new => repeated(known, running)
-            .unwrap_or_else(|| Finding::unknown("Reconciling", "the first runs are being made")),
+        State::Runs if running.is_new => repeated(known, running).unwrap_or_else(|| {
+            Finding::unknown(Reason::Reconciling, "the first runs are being made")
+        }),
         State::Runs => {
-            Finding::yes("Synced", format!("all {} objects are reconciled", status.objects))
+            Finding::yes(Reason::Synced, format!("all {} objects are reconciled", status.objects))
         }
     }
 }
@@ -290,19 +298,19 @@ fn ready(known: &Known<'_>) -> Finding {
             (_, Some(fault)) => {
                 Finding::no(fault.reason, format!("nothing runs: {}", fault.message))
             }
-            (_, None) => Finding::no("Loading", "the module is being loaded"),
+            (_, None) => Finding::no(Reason::Loading, "the module is being loaded"),
         };
     };
     if let State::Ends(waits) = known.state {
-        return Finding::no("Ending", waits);
+        return Finding::no(Reason::Ending, waits);
     }
     if known.state == State::Suspended {
-        return Finding::no("Suspended", "no runs begin: spec.suspend is true");
+        return Finding::no(Reason::Suspended, "no runs begin: spec.suspend is true");
     }
     let (missed, other) = missing(running);
     if !missed.is_empty() {
         let message = format!("waits for the CustomResourceDefinition of {}", listed(&missed));
-        return Finding::no("KindNotServed", message);
+        return Finding::no(Reason::KindNotServed, message);
     }
     if !running.status.missing_rights.is_empty() {
         let rights = listed(&running.status.missing_rights);
@@ -310,14 +318,14 @@ fn ready(known: &Known<'_>) -> Finding {
         if !running.status.unwatched.is_empty() {
             message = format!("{message}; {}", not_watched(&running.status.unwatched));
         }
-        return Finding::no(RIGHTS_MISSING, message);
+        return Finding::no(Reason::RightsMissing, message);
     }
     if !running.status.not_held.is_empty() {
         let message = format!(
             "the ServiceAccount does not hold in all namespaces the rules that the processor grants; the rules of a ClusterRole for it:\n{}",
             granted::lines(&running.status.not_held)
         );
-        return Finding::no(RIGHTS_MISSING, message).with_rules();
+        return Finding::no(Reason::RightsMissing, message).with_rules();
     }
     works(known, running, &other)
 }
@@ -334,14 +342,14 @@ fn works(known: &Known<'_>, running: &Running<'_>, missing: &[String]) -> Findin
     if let Some(fault) = known.fault.filter(|fault| fault.former != Former::StaysBroken) {
         let version = &running.status.version.version;
         return Finding::yes(
-            "FormerVersion",
+            Reason::FormerVersion,
             format!(
                 "the former version {version} {message}; what the spec asks for is not loaded ({})",
                 fault.reason
             ),
         );
     }
-    let reason = if known.state == State::Observes { "Observes" } else { "Runs" };
+    let reason = if known.state == State::Observes { Reason::Observes } else { Reason::Runs };
     Finding::yes(reason, message)
 }
 
@@ -355,13 +363,13 @@ fn limited(known: &Known<'_>) -> Option<Finding> {
         return Some(Finding::yes(first.reason, listed(&messages)));
     }
     let was_met = known.before.conditions.iter().any(|before| before.type_ == LIMITED);
-    was_met.then(|| Finding::no("WithinLimits", "no limit of the host is met"))
+    was_met.then(|| Finding::no(Reason::WithinLimits, "no limit of the host is met"))
 }
 
 fn serving(known: &Known<'_>) -> Option<Finding> {
     let state = known.running.as_ref().and_then(|running| running.status.hooks.as_ref())?;
     Some(match state {
-        Ok(()) => Finding::yes("Serving", "conversions and admissions are answered"),
+        Ok(()) => Finding::yes(Reason::Serving, "conversions and admissions are answered"),
         Err(not) => Finding::no(not.reason, not.message.clone()),
     })
 }
@@ -419,20 +427,20 @@ impl Finding {
 
     /// Leaves room for the rules that a message may list.
     fn with_rules(self) -> Self {
-        let longest =
-            if self.reason == RIGHTS_MISSING { MAX_RULES_CHARACTERS } else { self.longest };
+        let has_rules = self.reason == Reason::RightsMissing.as_str();
+        let longest = if has_rules { MAX_RULES_CHARACTERS } else { self.longest };
         Self { longest, ..self }
     }
 
-    fn yes(reason: &str, message: impl Into<String>) -> Self {
-        Self::new("True", reason, message)
+    fn yes(reason: Reason, message: impl Into<String>) -> Self {
+        Self::new("True", reason.as_str(), message)
     }
 
-    fn no(reason: &str, message: impl Into<String>) -> Self {
-        Self::new("False", reason, message)
+    fn no(reason: Reason, message: impl Into<String>) -> Self {
+        Self::new("False", reason.as_str(), message)
     }
 
-    fn unknown(reason: &str, message: impl Into<String>) -> Self {
-        Self::new("Unknown", reason, message)
+    fn unknown(reason: Reason, message: impl Into<String>) -> Self {
+        Self::new("Unknown", reason.as_str(), message)
     }
 }

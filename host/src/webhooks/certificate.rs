@@ -27,7 +27,10 @@ use tokio::sync::watch as latest;
 use tracing::{debug, info, warn};
 
 use super::client_config::ClientConfig;
-use crate::host::{NotServed, Source};
+use crate::{
+    host::{NotServed, Source},
+    reason::Reason,
+};
 
 const CHAIN: &str = "tls.crt";
 const KEY: &str = "tls.key";
@@ -84,12 +87,12 @@ impl Certificate {
         let state = self.state.borrow();
         let Some(served) = &state.served else {
             let message = state.problem.clone().unwrap_or_default();
-            return Some(NotServed { reason: "CertificateMissing", message });
+            return Some(NotServed { reason: Reason::CertificateMissing, message });
         };
         let fault =
             served.fault(now).map(|fault| format!("the certificate that is served: {fault}"));
         let message = fault.or_else(|| state.problem.clone())?;
-        Some(NotServed { reason: "CertificateInvalid", message })
+        Some(NotServed { reason: Reason::CertificateInvalid, message })
     }
 
     /// Waits until the certificate changes.
@@ -205,7 +208,7 @@ impl Served {
         if !self.is_for(host) {
             let message =
                 format!("the certificate that is served is not for `{host}`, which {of} names");
-            return Some(NotServed { reason: "CertificateOfOtherName", message });
+            return Some(NotServed { reason: Reason::CertificateOfOtherName, message });
         }
         let bundle = bundle.as_ref()?;
         let problem = if bundle.is_empty() {
@@ -215,7 +218,7 @@ impl Served {
             format!("does not verify the certificate that is served: {error}")
         };
         let message = format!("the caBundle in {of} {problem}");
-        Some(NotServed { reason: "CaBundleInvalid", message })
+        Some(NotServed { reason: Reason::CaBundleInvalid, message })
     }
 
     fn is_for(&self, host: &str) -> bool {

@@ -15,6 +15,7 @@ use mortise_embedded_api::{Fault, Filter};
 use mortise_host::{
     host::{Host, Loaded, Options, Settings},
     metrics::Sample,
+    reason::Reason,
     webhooks::{Alias, Certificate, Paths, Stop, Webhooks},
 };
 use mortise_tests::guest;
@@ -254,7 +255,7 @@ async fn callers_that_do_not_accept_the_certificate_are_told() {
                 let is_told = match (&hooks, expected) {
                     (Some(Ok(())), None) => true,
                     (Some(Err(not)), Some((reason, part))) => {
-                        not.reason == reason && not.message.contains(part)
+                        not.reason.as_str() == reason && not.message.contains(part)
                     }
                     _ => false,
                 };
@@ -334,13 +335,13 @@ async fn the_certificate_is_that_of_the_secret_and_its_faults_are_told() {
     certificate.changed().await;
     let not = certificate.not_served(now).unwrap();
     let expected = "there is no Secret default/certificate";
-    assert_eq!((not.reason, not.message.as_str()), ("CertificateMissing", expected));
+    assert_eq!((not.reason.as_str(), not.message.as_str()), ("CertificateMissing", expected));
     let apply = async |of: &Value| mortise::local::apply(&cluster, vec![of.clone()]).await.unwrap();
     let old = issued_for(NAME, -2, -1);
     apply(&secret(&old)).await;
     certificate.changed().await;
     let not = certificate.not_served(now).unwrap();
-    assert_eq!(not.reason, "CertificateInvalid");
+    assert_eq!(not.reason, Reason::CertificateInvalid);
     assert!(not.message.contains("expired"), "{}", not.message);
     let new = issued_for(NAME, -1, 1);
     apply(&secret(&new)).await;

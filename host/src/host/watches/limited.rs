@@ -11,7 +11,7 @@ use mortise_core::{
 use tokio::time::Instant;
 
 use super::{Needs, Started, Steps, User, Watches};
-use crate::{cluster::watch::Watch, host::LimitMet};
+use crate::{cluster::watch::Watch, host::LimitMet, reason::Reason};
 
 /// The time after which a store that was too large is tried again: objects may have been deleted,
 /// and one list of them costs little in that time.
@@ -151,7 +151,7 @@ impl Watches {
         };
         let mut met = Vec::new();
         if refused.has_too_many_watches() {
-            met.push(LimitMet { reason: "WatchesLimited", message: self.of_watches() });
+            met.push(LimitMet { reason: Reason::WatchesLimited, message: self.of_watches() });
         }
         if !refused.stores.is_empty() {
             let mut kinds: Vec<String> =
@@ -164,7 +164,7 @@ impl Watches {
                 kinds.join(", "),
                 REOPEN_DELAY.as_secs() / 60
             );
-            met.push(LimitMet { reason: "StoresLimited", message });
+            met.push(LimitMet { reason: Reason::StoresLimited, message });
         }
         met
     }

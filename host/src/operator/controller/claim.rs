@@ -10,9 +10,10 @@ use crate::{
     cluster::access::Rights,
     operator::{
         api::{HeldFinalizer, Processor},
-        claims::{Claim, SHARED},
+        claims::Claim,
         fault::Fault,
     },
+    reason::Reason,
 };
 
 /// The finalizers that a Processor wants to claim, and the rights of its account to patch the
@@ -59,7 +60,7 @@ impl Controller {
         let (stake, is_answered) = self.stake_in(account, wanted).await;
         if !is_answered {
             let message = "the API server does not say whether the ServiceAccount may patch the objects that finalizers are put on; it is asked again";
-            return Err(Fault::passing("RightsUnknown", message));
+            return Err(Fault::passing(Reason::RightsUnknown, message));
         }
         self.shared.claims.claim(&self.name, &stake.backed())?;
         self.stake = Some(stake);
@@ -69,7 +70,7 @@ impl Controller {
         }
         if self.status_due && self.shared.claims.of(&self.name) != self.last_status.finalizers {
             let message = "the finalizers that it holds cannot be written into its status, and would not be known to be its own after a restart; it is tried again";
-            return Err(Fault::passing("ClaimNotWritten", message));
+            return Err(Fault::passing(Reason::ClaimNotWritten, message));
         }
         Ok(())
     }
@@ -125,7 +126,8 @@ impl Controller {
 
     /// Returns whether the claims of other Processors decide what this Processor runs.
     pub(super) fn waits_for_claim(&self) -> bool {
-        let is_refused = self.fault.as_ref().is_some_and(|fault| fault.reason == SHARED);
+        let is_shared = |fault: &Fault| fault.reason == Reason::FinalizerShared;
+        let is_refused = self.fault.as_ref().is_some_and(is_shared);
         // The leader decides; a standby follows.
         is_refused || (self.stake.is_some() && !self.shared.lease.is_held())
     }

@@ -75,7 +75,7 @@ impl Controller {
                 Err(fault) if fault.may_end() => return Err(fault.of_last_version()),
                 Err(fault) => {
                     self.last_version_until = Some(Instant::now());
-                    tracing::warn!(processor = %self.name, reason = fault.reason, why = fault.message, "the version that ran last is not run");
+                    tracing::warn!(processor = %self.name, reason = fault.reason.as_str(), why = fault.message, "the version that ran last is not run");
                 }
             }
         }

@@ -14,6 +14,7 @@ use crate::{
         signature::{self, Requirement, Signature, verify_found, verify_manifest},
     },
     operator::fault::Fault,
+    reason::Reason,
 };
 
 /// The keys of a pull secret's data.
@@ -159,7 +160,7 @@ impl Puller {
         self.images.0.options.store.as_ref().ok_or_else(|| {
             let why =
                 "this host has no folder for modules from registries; give it one with --cache";
-            Failed::Fault(Fault::new("CacheMissing", self.not_pulled(why)))
+            Failed::Fault(Fault::new(Reason::CacheMissing, self.not_pulled(why)))
         })
     }
 
@@ -198,13 +199,13 @@ impl Puller {
             } else {
                 format!("the pull secret `{name}` cannot be read: {refusal}")
             };
-            Fault::passing("PullSecretUnreadable", self.not_pulled(&why))
+            Fault::passing(Reason::PullSecretUnreadable, self.not_pulled(&why))
         })?;
         let data = secret.body.get("data");
         let text = DATA.iter().find_map(|key| data?.get(*key).and_then(Value::as_str));
         let invalid = |why: String| {
             let why = format!("the pull secret `{name}`: {why}");
-            Fault::passing("PullSecretInvalid", self.not_pulled(&why))
+            Fault::passing(Reason::PullSecretInvalid, self.not_pulled(&why))
         };
         let text = text.ok_or_else(|| {
             invalid("it holds no credentials; one of the type kubernetes.io/dockerconfigjson is accepted, as `kubectl create secret docker-registry` makes it".to_owned())

@@ -53,7 +53,7 @@ async fn nothing_leads_out_of_the_folder() {
         ["../secret", "relative.wasm", "absolute.wasm", "up/secret", outside.to_str().unwrap()];
     for path in paths {
         let fault = modules.read(path).await.expect_err(path);
-        assert_eq!(fault.reason, "ModuleUnreadable", "{path}: {}", fault.message);
+        assert_eq!(fault.reason, Reason::ModuleUnreadable, "{path}: {}", fault.message);
         let says =
             "leads out of the folder of modules: a path and a link may lead to what is below it";
         assert!(fault.message.ends_with(says), "{path}: {}", fault.message);
@@ -68,13 +68,13 @@ async fn a_module_that_cannot_be_read_is_named_and_what_there_is() {
     let cases = [
         (
             "b.wasm",
-            "ModuleNotFound",
+            Reason::ModuleNotFound,
             "no module `b.wasm` in the folder of modules; it holds: a.wasm, large.wasm",
         ),
-        ("team", "ModuleUnreadable", "`team` in the folder of modules is not a file"),
+        ("team", Reason::ModuleUnreadable, "`team` in the folder of modules is not a file"),
         (
             "large.wasm",
-            "ModuleTooLarge",
+            Reason::ModuleTooLarge,
             "`large.wasm` has 65 MiB or more; modules of up to 64 MiB are accepted",
         ),
     ];
@@ -101,7 +101,7 @@ fn what_is_no_file_is_opened_without_waiting_for_anybody() {
         // The read may hang: then its thread is left behind.
         thread::spawn(move || tell.send(read(&modules.0.dir, name)));
         let fault = told.recv_timeout(Duration::from_secs(30)).expect(name).expect_err(name);
-        assert_eq!(fault.reason, "ModuleUnreadable", "{name}");
+        assert_eq!(fault.reason, Reason::ModuleUnreadable, "{name}");
         assert!(fault.message.starts_with(says), "{name}: {}", fault.message);
     }
     drop(socket);
@@ -155,7 +155,7 @@ async fn a_file_that_is_being_written_is_never_read_in_part() {
             // If the writer was held up, the file held these bytes for a while.
             Ok(module) => assert!(has_been(&module.bytes)),
             Err(fault) => {
-                assert_eq!(fault.reason, "ModuleChanging", "{}", fault.message);
+                assert_eq!(fault.reason, Reason::ModuleChanging, "{}", fault.message);
                 assert!(fault.passes);
             }
         }

@@ -84,7 +84,7 @@ fn at(time: &str) -> Timestamp {
 
 fn fault() -> Fault {
     Fault {
-        reason: "ModuleNotFound",
+        reason: Reason::ModuleNotFound,
         message: "there is none".into(),
         former: crate::operator::Former::KeepsRunning,
         passes: true,
@@ -153,7 +153,7 @@ fn a_processor_with_hooks_says_whether_they_are_answered() {
     let expected = ("True", "Serving", "conversions and admissions are answered");
     assert_eq!(said(&answered, "Serving"), expected);
     let expired =
-        host::NotServed { reason: "CertificateInvalid", message: "it has expired".into() };
+        host::NotServed { reason: Reason::CertificateInvalid, message: "it has expired".into() };
     let not = hooks(Err(expired));
     assert_eq!(said(&not, "Serving"), ("False", "CertificateInvalid", "it has expired"));
 }
@@ -380,7 +380,8 @@ fn many_things_are_counted_and_long_messages_cut() {
 
 #[test]
 fn a_limit_of_the_host_is_said_once_it_is_met() {
-    let met = host::LimitMet { reason: "WatchesLimited", message: "256 watches are open".into() };
+    let met =
+        host::LimitMet { reason: Reason::WatchesLimited, message: "256 watches are open".into() };
     let mut status = computed(|status| status.limits_met.push(met), None, State::Runs);
     assert_eq!(said(&status, "Limited"), ("True", "WatchesLimited", "256 watches are open"));
     assert_eq!(said(&status, "Ready").0, "True");
@@ -408,7 +409,7 @@ fn a_limit_of_the_host_is_said_once_it_is_met() {
 
 #[test]
 fn what_a_spec_gets_less_of_is_said_also_where_nothing_runs() {
-    let met = host::LimitMet { reason: "LimitsLowered", message: "given is 256Mi".into() };
+    let met = host::LimitMet { reason: Reason::LimitsLowered, message: "given is 256Mi".into() };
     let status = compute(&Known {
         generation: Some(4),
         fault: None,
@@ -462,7 +463,7 @@ fn an_artifact_is_named_by_its_digest_and_kept_while_it_comes_again() {
     let pulled = compute(&known(Some(&pulling), Some(running), &runs));
     let expected = "`example.com/a:1` is being pulled; the former version 2.3.0 keeps running";
     assert_eq!(said(&pulled, "Loaded"), ("Unknown", "Pulling", expected));
-    let lasting = Fault::new("ImageInvalid", "it is none");
+    let lasting = Fault::new(Reason::ImageInvalid, "it is none");
     assert_eq!(compute(&known(Some(&lasting), None, &comes)).module, runs.module);
     let ended = lasting.clone().ending_what_runs();
     assert_eq!(compute(&known(Some(&ended), None, &comes)).module, None);

@@ -101,7 +101,7 @@ impl Bed {
     }
 
     fn reasons(&self, user: User) -> Vec<&'static str> {
-        self.watches.limits_met(user).into_iter().map(|met| met.reason).collect()
+        self.watches.limits_met(user).into_iter().map(|met| met.reason.as_str()).collect()
     }
 }
 
