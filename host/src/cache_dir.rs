@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_made_for_us_alone() {
+    fn missing_directories_are_created_with_mode_0700() {
         let (_folder, path) = folder();
         let cache = CacheDir::open(&path).unwrap();
         let records = cache.subdir("records").unwrap();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_directory_is_refused() {
+    fn a_path_that_is_not_a_plain_directory_is_refused() {
         let (folder, path) = folder();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();

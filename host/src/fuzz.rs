@@ -42,7 +42,7 @@ const TARGETS: [Target; 7] = [
 ///
 /// Panics if the target finds a fault, or if no target has this name.
 pub fn run(name: &str, input: &[u8]) {
-    let (_, target) = TARGETS.iter().find(|(target, _)| *target == name).expect("it is a target");
+    let (_, target) = TARGETS.iter().find(|(target, _)| *target == name).expect("a known target");
     target(input);
 }
 
@@ -96,7 +96,7 @@ fn outcome(input: &[u8]) {
             verbs: Vec::new(),
         }));
     }
-    let grant = Grant::new(&description).expect("it is well formed");
+    let grant = Grant::new(&description).expect("a well-formed description");
     let against = Against {
         grant: &grant,
         reconciler: "r",
@@ -118,7 +118,7 @@ fn outcome(input: &[u8]) {
 fn path(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let Ok(path) = text.parse::<Path>() else { return };
-    let again: Path = path.to_string().parse().expect("what is written can be read");
+    let again: Path = path.to_string().parse().expect("a written path parses");
     assert_eq!(again, path);
     assert!(path.covers(&path));
     let object: Value = json!({
@@ -182,7 +182,7 @@ fn registry(input: &[u8]) {
         assert_eq!(parts.layer.media_type, oci::artifact::LAYER);
     }
     oci::check_answer(&text);
-    let key = oci::signature::PublicKey::parse(KEY).expect("it is a key");
+    let key = oci::signature::PublicKey::parse(KEY).expect("the key is valid");
     let (manifest, keys) = (oci::Digest::of(input), [&key]);
     let signatures = [
         oci::signature::Signature::Bundle(text.to_string()),

@@ -355,11 +355,11 @@ mod tests {
             "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor", "metadata": {"name": "rules", "namespace": "shop"},
             "spec": spec, "status": status,
         });
-        serde_json::from_value(object).expect("it is an object")
+        serde_json::from_value(object).expect("a valid object")
     }
 
     #[test]
-    fn of_a_spec_that_does_not_fit_the_field_is_named() {
+    fn an_unreadable_spec_is_reported_with_the_invalid_field() {
         let well = json!({"module": {"path": "a.wasm"}, "serviceAccountName": "a"});
         let processor = read(stored(&well, &json!({"conditions": "none"})));
         assert_eq!((processor.spec.unreadable, processor.status), (None, None));
@@ -377,12 +377,12 @@ mod tests {
         ];
         for (wrong, expected) in cases {
             let mut spec = well.clone();
-            let fields = wrong.as_object().expect("it is an object").clone();
-            spec.as_object_mut().expect("it is an object").extend(fields);
-            let why = read(stored(&spec, &Value::Null)).spec.unreadable.expect("it does not fit");
+            let fields = wrong.as_object().expect("the fields as an object").clone();
+            spec.as_object_mut().expect("the spec as an object").extend(fields);
+            let why = read(stored(&spec, &Value::Null)).spec.unreadable.expect("an invalid field");
             assert!(why.starts_with(expected), "{why}");
         }
-        let why = read(stored(&json!({}), &Value::Null)).spec.unreadable.expect("it is empty");
+        let why = read(stored(&json!({}), &Value::Null)).spec.unreadable.expect("a missing field");
         assert_eq!(why, "`spec`: missing field `module`");
     }
 }

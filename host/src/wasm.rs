@@ -392,7 +392,7 @@ impl Processor {
                 engine.delayed();
             }
             let granted = if let Ok(granted) = soon { granted } else { granted.await };
-            granted.expect("who waits is in the line until it is granted");
+            granted.expect("a waiter stays in the queue until its slot is granted");
         }
         slot
     }

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_on_the_list_is_the_host_s_own() {
+    fn only_listed_requests_count_as_requests_of_the_host() {
         let cases = [
             (Method::GET, "/apis/apps/v1", true),
             (Method::GET, "/apis/apps/v1?", true),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_asked_as_an_account_is_the_api_server_s_to_judge() {
+    async fn impersonated_requests_are_sent_and_unlisted_own_ones_refused() {
         let (cluster, sent) = counted();
         let acting = cluster.acting_as(&"shop/painter".parse().unwrap());
         let path = "/api/v1/namespaces/shop/secrets".to_owned();

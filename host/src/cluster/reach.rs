@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_api_server_says_counts_for_a_moment() {
+    async fn an_answer_of_the_api_server_is_cached_for_its_ttl() {
         let (reach, asked) = answering(200, "ok");
         for seconds in [0, 0, 2, 0] {
             tokio::time::advance(Duration::from_secs(seconds)).await;
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_fails_in_an_api_server_is_told() {
+    async fn failing_checks_of_the_api_server_are_named() {
         let text = "[+]ping ok\n[-]etcd failed: reason withheld\n[-]shutdown failed\nreadyz check failed\n";
         let cases = [
             (500, text, Err("etcd failed: reason withheld, shutdown failed".to_owned())),

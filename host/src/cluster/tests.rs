@@ -23,7 +23,7 @@ async fn asked(api: &EmbeddedApi, cluster: &Cluster, of: &Kind) -> Option<Arc<Re
 }
 
 #[tokio::test]
-async fn a_kind_is_resolved_to_what_urls_need() {
+async fn a_kind_is_resolved_to_its_resource_and_an_unknown_one_to_none() {
     let (_api, cluster) = cluster();
     let config_map = cluster.resolve(&kind("", "ConfigMap")).await.unwrap().unwrap();
     assert_eq!(config_map.path_of(Some("a"), "b"), "/api/v1/namespaces/a/configmaps/b");
@@ -164,7 +164,7 @@ async fn waits_double_and_are_bounded_and_longer_ones_that_the_server_asks_for_a
 }
 
 #[test]
-fn what_may_pass_is_told_from_what_stays() {
+fn refusals_are_classified_as_transient_or_permanent() {
     let refusal = |code: u16, message: &str, cause: &str| Refusal {
         code,
         message: message.into(),
@@ -204,7 +204,7 @@ fn what_may_pass_is_told_from_what_stays() {
 }
 
 #[test]
-fn a_definition_says_what_it_will_serve() {
+fn a_definition_lists_the_resources_of_its_served_versions() {
     let definition = json!({"spec": {
         "group": "x.dev", "scope": "Cluster", "names": {"kind": "Thing", "plural": "things"},
         "versions": [{"name": "v1", "served": true, "subresources": {"status": {}}}, {"name": "v2", "served": true}, {"name": "v3", "served": false}],
@@ -330,7 +330,7 @@ async fn an_answer_is_taken_in_no_further_than_is_expected() {
 }
 
 #[tokio::test]
-async fn what_is_no_list_of_resources_does_not_say_that_none_is_served() {
+async fn an_invalid_resource_list_is_an_error_and_not_an_empty_list() {
     for body in ["{}", r#"{"kind": "Status", "status": "Success"}"#, "[]"] {
         let service = tower::service_fn(move |_: http::Request<Body>| async move {
             Ok::<_, std::convert::Infallible>(http::Response::new(body.to_owned()))

@@ -36,7 +36,7 @@ async fn saves_without_end_are_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_saved_is_not_lost_with_a_wait_that_was_broken_off() {
+async fn a_cancelled_wait_loses_no_change() {
     let (send, paths) = mpsc::unbounded_channel();
     let mut debounced = Debounced::new(paths);
     send.send(PathBuf::from("a")).unwrap();

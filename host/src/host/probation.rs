@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_known_after_a_few_calls_and_what_comes_after_the_minute_does_not_count() {
+    fn a_verdict_needs_three_calls_and_ignores_calls_after_the_minute() {
         let good = [("k0", false), ("k1", false), ("k2", true)];
         assert!(on_probation(false)(&after(3, &[], &good[..2]).0));
         assert!(on_probation(true)(&after(3, &[], &good).0));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_when_there_is_something_to_look_at() {
+    fn trust_may_change_at_the_first_call_and_from_the_verdict_on() {
         let start = Instant::now();
         let keys = ["k0", "k1", "k2", "k3"].map(key);
         let mut probation = Probation::new(&keys, BTreeSet::new());

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_scope_takes_in_what_it_covers_and_distinct_ones_stay_apart() {
+    fn a_wide_watch_replaces_narrower_ones_and_distinct_scopes_stay_apart() {
         let mut watches = Watches::default();
         let one = [
             want("ConfigMap", Some("a"), Some("one"), &["data"]),
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_may_watch_a_part_only_is_given_a_watch_of_that() {
+    async fn an_account_with_rights_in_one_namespace_gets_a_watch_of_it() {
         let (access, mut watches) = (access().await, Watches::default());
         let (wide, narrow) = (rights(&access, "a/one", &["*"]), rights(&access, "a/two", &["a"]));
         let of_all = [want("ConfigMap", None, None, &[])];

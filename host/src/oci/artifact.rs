@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_laid_out_is_read_again() {
+    fn a_built_manifest_parses_to_the_same_layer_and_annotations() {
         let artifact = artifact();
         let parts = parse(&artifact.manifest).unwrap();
         assert_eq!(parts.layer, artifact.layer);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_component_is_called_by_its_name() {
+    fn a_manifest_of_another_kind_is_refused_with_the_reason() {
         let of = |change: &dyn Fn(&mut serde_json::Value)| {
             let mut manifest = serde_json::from_slice(&artifact().manifest).unwrap();
             change(&mut manifest);

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_the_text() {
+    fn errors_of_malformed_credentials_do_not_contain_their_text() {
         let cases = [
             ("geheim", "it cannot be read at line 1, column 1"),
             ("[\"geheim\"]", "it has another form"),

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reference_is_told_why() {
+    fn an_invalid_reference_is_refused_with_the_reason() {
         let cases = [
             ("a", "names no registry and repository"),
             ("team/a:1", "names no registry: "),

@@ -108,7 +108,7 @@ async fn push(repository: &Repository, artifact: &Artifact) -> Result<(), Error>
 }
 
 #[tokio::test]
-async fn what_was_pushed_is_pulled_with_and_without_tls() {
+async fn a_pushed_artifact_is_pulled_with_and_without_tls() {
     for place in [Place::plain().await, Place::tls().await] {
         let artifact = artifact();
         let repository = place.registries.repository(&place.reference, None, true);
@@ -138,7 +138,7 @@ async fn a_file_is_sent_part_by_part() {
 }
 
 #[tokio::test]
-async fn what_a_registry_refuses_is_said_in_its_words() {
+async fn the_error_of_a_refused_request_names_the_registry_answer() {
     let place = Place::plain().await;
     place.put();
     let cases = [
@@ -200,7 +200,7 @@ async fn a_registry_that_is_slow_is_not_waited_for_longer_than_a_blob_may_take()
 }
 
 #[tokio::test]
-async fn what_is_not_what_was_asked_for_is_not_taken() {
+async fn truncated_or_altered_content_of_a_registry_is_refused() {
     let place = Place::plain().await;
     let artifact = place.put();
     let other = [COMPONENT.to_vec(), b"more".to_vec()].concat();
@@ -250,7 +250,7 @@ async fn what_is_not_what_was_asked_for_is_not_taken() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_not_read() {
+async fn oversized_manifests_and_blobs_are_not_read() {
     let place = Place::plain().await;
     place.put();
     let endless = Answer { length: Some(1 << 40), ..Answer::of(200).body(&vec![b' '; 5 << 20]) };
@@ -355,7 +355,7 @@ async fn a_password_is_sent_over_tls_and_to_the_registry_only() {
 }
 
 #[tokio::test]
-async fn what_tls_was_given_is_not_sent_to_the_same_registry_without_tls() {
+async fn credentials_used_over_tls_are_never_sent_without_tls() {
     let mut place = Place::tls().await;
     place.put();
     place.fake.set_mood(wants_password);
@@ -449,7 +449,7 @@ async fn a_certificate_of_nobody_known_is_refused() {
 }
 
 #[tokio::test]
-async fn only_this_machine_and_what_an_option_names_is_asked_without_tls() {
+async fn hosts_not_known_as_loopback_need_an_option_to_be_asked_without_tls() {
     let place = Place::plain().await;
     let port = place.fake.host().rsplit(':').next().unwrap().to_owned();
     // A name that is not recognized as this machine.

@@ -470,7 +470,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_proxy_names_is_asked_directly() {
+    fn no_proxy_entries_match_hosts_domains_and_addresses() {
         let cases = [
             ("example.com", "example.com", true),
             ("example.com", "a.example.com", true),

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_matters_is_told() {
+    fn an_update_notifies_only_if_it_changes_the_consent() {
         let accounts = accounts();
         let changes = accounts.changes();
         let named = json!({"labels": {CONSENT: "rules"}, "resourceVersion": "2"});

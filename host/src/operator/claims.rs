@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_status_says_holds_over_a_restart_whoever_comes_first() {
+    fn a_claim_in_a_status_holds_after_a_restart_until_it_is_released() {
         let (first, later) = names();
         let claims = Claims::new(&Guard::none());
         claims.record(&first, &holding(&[all_rules()]));

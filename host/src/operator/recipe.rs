@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_out_of_bounds_are_named_with_what_is_accepted() {
+    fn the_error_of_an_invalid_limit_names_the_accepted_range() {
         let memory =
             |value: &str| format!("spec.limits.memory is `{value}`; 1Mi to 4Gi is accepted");
         let deadline =
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_more_than_the_host_gives_gets_the_largest_and_is_told() {
+    fn limits_above_the_host_maximum_are_lowered_and_reported() {
         let largest =
             Largest { memory_mib: 128, deadline: Duration::from_secs(30), concurrency: 8 };
         let spec = |memory: &str, deadline: &str, concurrency| ProcessorSpec {

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_source_is_named() {
+    fn faults_of_sources_and_keys_name_the_field_of_the_spec() {
         let library =
             |module: Value| json!({"libraries": [{"interface": "a:b/c", "module": module}]});
         let pem = "-----BEGIN PUBLIC KEY-----\nAA==\n-----END PUBLIC KEY-----\n";

@@ -296,7 +296,7 @@ async fn whoami(client: &Client, shown: Shown) -> anyhow::Result<String> {
     let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await;
     let review = review.map_err(|error| refused(error, shown))?;
     let user = review.status.and_then(|status| status.user_info?.username);
-    user.context("it does not say who we are")
+    user.context("the API server does not name the host's user")
 }
 
 /// Returns the error of a failed request, for people.

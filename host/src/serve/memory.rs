@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_get_what_the_container_has_left() {
+    fn calls_get_the_memory_left_within_the_container_and_process_limits() {
         let gib = 1024 * MIB;
         let cases = [
             ("none", Limits::default(), 2048, 1024),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_limit_is_none() {
+    fn cgroup_limits_parse_and_unlimited_values_yield_none() {
         let cases = [
             ("max\n", None),
             ("2147483648\n", Some(2 << 30)),

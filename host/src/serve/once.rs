@@ -44,7 +44,7 @@ impl End {
         let failing = status.iter().map(|of| of.failing).sum();
         let runs: u64 = status.iter().map(|of| of.runs).sum();
         let faulty = progress.faulty;
-        info!(processors = status.len(), runs, failing, faulty, "all objects are reconciled");
+        info!(processors = status.len(), runs, failing, faulty, "reconciled all objects");
         for of in status.iter().filter(|of| !of.missing.is_empty()) {
             let missing: Vec<String> = of.missing.iter().map(display_kind).collect();
             warn!(processor = %of.version.processor, ?missing, "kinds are not served");

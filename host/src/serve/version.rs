@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_read_as_those_who_build_kubernetes_write_it() {
+    fn a_kubernetes_version_is_parsed_and_compared_as_numbers() {
         let cases = [
             ("plain", "1", "34", Some((1, 34))),
             ("with a plus", "1", "27+", Some((1, 27))),

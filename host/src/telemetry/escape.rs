@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_leave_its_line_is_escaped() {
+    fn control_characters_separators_and_bidi_marks_are_escaped() {
         let cases = [
             ("plain, größer, 日本", "plain, größer, 日本"),
             ("one\r\ntwo\tthree", r"one\r\ntwo\tthree"),

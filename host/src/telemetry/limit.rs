@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_quiet_is_forgotten() {
+    fn a_subject_is_removed_once_its_allowance_is_full_again() {
         let (limits, start, place) = (Limits::default(), Instant::now(), place());
         assert!(limits.admit(&of("a"), &place, start));
         limits.take_dropped(start);

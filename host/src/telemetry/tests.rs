@@ -76,15 +76,15 @@ fn a_chatty_processor_hides_neither_its_own_failure_nor_other_processors() {
             for _ in 0..10_000 {
                 info!("chatter");
             }
-            error!("it broke");
+            error!("the call broke");
             drop(span);
-            info!(processor = "shop/other", "of another");
-            info!("of the host");
+            info!(processor = "shop/other", "a line of another");
+            info!("a line of the host");
         });
         let count = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
         // The burst, the allowance that is refilled during the test, and one line past the limit.
         assert!((501..2000).contains(&count("chatter")), "{}", count("chatter"));
-        for what in ["it broke", "of another", "of the host"] {
+        for what in ["the call broke", "a line of another", "a line of the host"] {
             assert_eq!(count(what), 1, "{what}");
         }
     }
@@ -156,7 +156,7 @@ fn a_level_alone_is_that_of_our_own_crates() {
 }
 
 #[test]
-fn it_is_known_whose_lines_are_dropped() {
+fn only_a_processor_with_dropped_lines_counts_as_limited() {
     let say = |name: &str, times: usize| {
         logged(LogFormat::Text, || {
             for _ in 0..times {

@@ -72,9 +72,9 @@ mod tests {
     #[test]
     fn a_tenant_has_one_place_and_leaves_the_other() {
         let child_permits = ChildPermits::new(2);
-        let _first = child_permits.take(Some("hostile")).now_or_never().expect("it is free");
+        let _first = child_permits.take(Some("hostile")).now_or_never().expect("a free permit");
         let _many: Vec<_> = (0..100).map(|_| waiting(&child_permits, "hostile")).collect();
-        child_permits.take(Some("other")).now_or_never().expect("one is left for others");
+        child_permits.take(Some("other")).now_or_never().expect("a permit for another tenant");
     }
 
     #[test]
@@ -86,9 +86,9 @@ mod tests {
         let mut other = waiting(&child_permits, "other");
         drop(first.take());
         assert!(taken(&mut second).is_none() && taken(&mut third).is_none(), "another one waits");
-        let permit = taken(&mut other).expect("it is its turn");
+        let permit = taken(&mut other).expect("the permit of the next tenant");
         drop(permit);
-        let permit = taken(&mut second).expect("it is the only one");
+        let permit = taken(&mut second).expect("the permit of the only waiting tenant");
         let mut late = waiting(&child_permits, "other");
         drop(permit);
         assert!(taken(&mut third).is_none());
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_waiting_takes_nothing() {
+    fn a_cancelled_wait_takes_no_permit() {
         let child_permits = ChildPermits::new(1);
         let permit = child_permits.take(Some("a")).now_or_never();
         drop(waiting(&child_permits, "a"));

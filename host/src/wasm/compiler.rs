@@ -44,11 +44,13 @@ pub enum CompileError {
     Refused(String),
 
     /// Compiling the module exceeded the memory limit.
-    #[error("it takes more than the {limit} MiB of memory that --compile-memory-mib allows")]
+    #[error(
+        "the compiler takes more than the {limit} MiB of memory that --compile-memory-mib allows"
+    )]
     Memory { limit: u32 },
 
     /// Compiling the module exceeded the limit on CPU time.
-    #[error("it takes more than the {limit} s of CPU time that --compile-seconds allows")]
+    #[error("the compiler takes more than the {limit} s of CPU time that --compile-seconds allows")]
     Time { limit: u32 },
 
     /// The compiler crashed.
@@ -56,7 +58,7 @@ pub enum CompileError {
     Crashed { how: String, stderr: String },
 
     /// The machine was too busy to finish in time. Not the module's fault.
-    #[error("it was not done after {} s: the machine has too much else to do", limit.as_secs())]
+    #[error("the compiler was not done after {} s: the machine has too much else to do", limit.as_secs())]
     Starved { limit: Duration },
 
     /// The child was killed from outside. Not the module's fault, or not alone.
@@ -66,7 +68,7 @@ pub enum CompileError {
     Killed { how: String },
 
     /// The code could not be written. Not the module's fault.
-    #[error("its code cannot be written{stderr}")]
+    #[error("the compiled code cannot be written{stderr}")]
     NotWritten { stderr: String },
 
     /// The child could not be run. Not the module's fault.
@@ -74,7 +76,7 @@ pub enum CompileError {
     NotRun(#[source] io::Error),
 
     /// The compilation was cancelled.
-    #[error("it was given up: nobody waits for it any more")]
+    #[error("the compilation was cancelled: nobody waits for it any more")]
     Cancelled,
 }
 

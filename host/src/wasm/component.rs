@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_does_not_fit_is_told_what_would() {
+    fn a_module_with_unsupported_imports_or_exports_is_refused_by_name() {
         let cases = [
             (
                 "egress",
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_component_is_told_apart() {
+    fn bytes_that_are_not_a_component_are_refused_with_their_format() {
         let cases: [(&str, &[u8], &str); 4] = [
             ("empty", b"", "starts with `nothing`"),
             ("text", b"(component)", "starts with `(compone`"),

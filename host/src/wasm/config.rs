@@ -39,11 +39,11 @@ pub(super) struct ValidConfigs(Mutex<VecDeque<Digest>>);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CheckError {
     /// The check exceeded the limit on CPU time.
-    #[error("it takes too long to check spec.config against it: limit {limit} s of CPU time")]
+    #[error("the check of spec.config against it takes too long: limit {limit} s of CPU time")]
     Time { limit: u32 },
 
     /// The check exceeded the limit on memory.
-    #[error("it takes too much memory to check spec.config against it: limit {limit} MiB")]
+    #[error("the check of spec.config against it takes too much memory: limit {limit} MiB")]
     Memory { limit: u32 },
 
     /// The check crashed, on an endless recursion for instance.

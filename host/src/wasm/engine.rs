@@ -245,7 +245,7 @@ impl Engine {
     pub(super) async fn library_slot(&self, of: Id) -> OwnedSlot {
         let (slot, granted) = self.shared.library_slots.owned_slot(of);
         if let Some(granted) = granted {
-            granted.await.expect("who waits is in the line until it is granted");
+            granted.await.expect("a waiter stays in the queue until its slot is granted");
         }
         slot
     }

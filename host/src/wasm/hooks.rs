@@ -207,7 +207,7 @@ impl Processor {
                 return slot;
             }
             engine.delayed();
-            granted.await.expect("who waits is in the line until it is granted");
+            granted.await.expect("a waiter stays in the queue until its slot is granted");
         }
         slot
     }

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn one_processor_holds_no_more_than_its_share() {
+    fn a_processor_holds_no_more_slots_than_its_share() {
         let mut core = core(16, 2, 7);
         let (held, waits) = ask(&mut core, 1, 256);
         assert_eq!((held.len(), waits.len()), (7, 249));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_back_goes_only_to_those_that_hold_none() {
+    fn reserved_slots_go_only_to_holders_without_slots() {
         let mut core = core(16, 2, 7);
         let all: Vec<usize> = (1..5).map(|of| ask(&mut core, of, 8).0.len()).collect();
         assert_eq!(all, [7, 7, 1, 1]);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_wait_have_their_turn_one_after_the_other() {
+    fn waiting_holders_are_granted_slots_in_turn() {
         let mut core = core(2, 0, 2);
         let (held, _) = ask(&mut core, 1, 2);
         let (_, mut many) = ask(&mut core, 2, 100);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_no_more_leaves_the_line() {
+    fn a_cancelled_request_leaves_the_queue() {
         let mut core = core(1, 0, 1);
         let (held, _) = ask(&mut core, 1, 1);
         let (_, waits) = ask(&mut core, 2, 2);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_has_too_much_it_gives_back_once_others_come() {
+    fn a_holder_above_its_share_releases_a_slot_on_renewal() {
         let mut core = core(2, 0, 2);
         let both = [(); 2].map(|()| core.renew(1, None, |_| 2, Instant::now).0);
         let (_, granted) = core.renew(1, Some(both[0]), |_| 1, Instant::now);

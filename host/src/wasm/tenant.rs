@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn one_processor_never_has_more_memory_than_is_left_for_others() {
+    fn a_processor_gets_at_most_half_of_the_memory_not_used_by_others() {
         let (over, budget) = (CancellationToken::new(), Arc::new(Budget::new(1200)));
         let [greedy, second, small] =
             ["a/greedy", "a/second", "b/small"].map(|of| tenant(of, &over));

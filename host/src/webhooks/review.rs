@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bodies_are_refused_with_what_is_expected() {
+    fn invalid_reviews_are_refused_with_the_reason() {
         let expected = "a review of kind TeaReview tea.example/v1 or tea.example/v2 is expected";
         let cases = [
             ("", "this is no TeaReview"),

@@ -3,7 +3,7 @@
 use mortise_tests::reference;
 
 #[test]
-fn the_reference_is_what_the_code_says() {
+fn the_reference_file_is_current() {
     let found = std::fs::read_to_string(reference::path()).unwrap_or_default();
     assert!(
         found == reference::text(),

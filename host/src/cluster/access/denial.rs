@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_is_one_line_that_names_who_what_and_for_which_object() {
+    fn a_denial_is_logged_once_with_processor_account_right_and_key() {
         let log = Log::default();
         let to = log.clone();
         let lines =
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_and_said_of_a_processor_is_bounded() {
+    fn kept_and_logged_denials_of_a_processor_are_bounded() {
         let log = Log::default();
         let to = log.clone();
         let lines = tracing_subscriber::fmt().json().with_writer(move || to.clone());

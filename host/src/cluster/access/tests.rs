@@ -214,7 +214,7 @@ async fn a_read_is_answered_as_far_as_the_rights_go() {
 }
 
 #[tokio::test]
-async fn who_may_read_all_of_a_kind_is_asked_for_once() {
+async fn rights_to_all_objects_of_a_kind_are_reviewed_once() {
     let (_api, judge, access) = scene();
     judge.allows(&ALL_OF_PODS);
     let rights = access.of(&account(), &painter());
@@ -249,7 +249,7 @@ async fn a_read_is_not_answered_while_the_api_server_does_not_say_whether_it_may
 }
 
 #[tokio::test]
-async fn what_is_declared_and_not_allowed_is_missing() {
+async fn declared_rights_that_are_denied_are_reported_as_missing() {
     let (_api, judge, access) = scene();
     judge.allows(&["get pods", "list pods", "watch pods", "patch services", "get services"]);
     let rights = access.of(&account(), &painter());
@@ -403,7 +403,7 @@ async fn answers_are_renewed_after_a_minute_without_any_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_api_server_does_not_answer_what_it_said_before_stands() {
+async fn known_rights_stay_valid_while_the_api_server_does_not_answer() {
     let (_api, judge, access) = scene();
     judge.allows(&ALL_OF_PODS);
     let rights = access.of(&account(), &painter());
@@ -431,7 +431,7 @@ async fn without_an_account_nothing_is_asked_and_nothing_watched() {
 }
 
 #[tokio::test]
-async fn a_scope_may_be_watched_by_who_may_list_and_watch_all_of_it() {
+async fn a_scope_may_be_watched_with_rights_to_list_and_watch_it() {
     let scope = |namespace: Option<&str>| Scope {
         namespace: namespace.map(str::to_owned),
         ..Scope::default()
@@ -447,7 +447,7 @@ async fn a_scope_may_be_watched_by_who_may_list_and_watch_all_of_it() {
 }
 
 #[tokio::test]
-async fn what_a_processor_with_the_same_account_was_told_is_not_asked_again() {
+async fn processors_of_one_account_share_its_reviewed_rights() {
     let (_api, judge, access) = scene();
     judge.allows(&ALL_OF_PODS);
     let former = access.of(&account(), &painter());
@@ -468,7 +468,7 @@ async fn what_a_processor_with_the_same_account_was_told_is_not_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_lists_renew_only_what_was_asked_before_them_and_then_what_is_denied() {
+async fn the_first_lists_renew_only_older_answers_and_later_the_denials() {
     let (_api, judge, access) = scene();
     judge.allows(&ALL_OF_PODS);
     let rights = access.of(&account(), &painter());
@@ -493,7 +493,7 @@ async fn the_first_lists_renew_only_what_was_asked_before_them_and_then_what_is_
 }
 
 #[test]
-fn a_refusal_tells_what_the_account_may_not_do() {
+fn a_refusal_of_the_api_server_is_parsed_into_the_missing_right() {
     let user = r#"User "system:serviceaccount:shop:painter" cannot"#;
     let cases = [
         (

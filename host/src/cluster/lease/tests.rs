@@ -60,7 +60,7 @@ async fn time(what: impl Future<Output = ()>) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_of_two_hosts_leads_until_it_is_told_to_stop_and_then_the_other_does_at_once() {
+async fn a_second_host_leads_only_once_the_first_releases_the_lease() {
     let api = api();
     let first = Host::start(&api, "first");
     first.guard.held().await;

@@ -133,7 +133,7 @@ impl PrivateKey {
         let random = SystemRandom::new();
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, der, &random);
         let pair = pair.map_err(|_| {
-            anyhow::anyhow!("it holds a key of another kind; one of ECDSA on P-256 is accepted")
+            anyhow::anyhow!("the key is of another kind; one of ECDSA on P-256 is accepted")
         })?;
         Ok(Self { pair, random })
     }

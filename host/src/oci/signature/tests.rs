@@ -36,7 +36,7 @@ fn refused_of(manifest: Digest, signature: Signature) -> String {
 }
 
 #[test]
-fn what_cosign_has_signed_is_signed() {
+fn signatures_of_cosign_2_and_3_are_verified() {
     let (key, other) = (key(), other());
     for text in [COSIGN_2, COSIGN_3] {
         let verified = verify_manifest(Digest::of(MANIFEST), &[recorded(text)], &[&other, &key]);
@@ -146,7 +146,7 @@ fn a_statement_of_another_type_is_no_signature() {
 }
 
 #[test]
-fn what_is_not_signed_says_so() {
+fn missing_or_unusable_signatures_fail_with_a_short_reason() {
     let key = key();
     let message = Verified::default().require(std::slice::from_ref(&key)).unwrap_err();
     assert!(message.starts_with("it has no signature; one by a key of these"), "{message}");
@@ -158,7 +158,7 @@ fn what_is_not_signed_says_so() {
 }
 
 #[test]
-fn what_is_signed_here_is_verified_here() {
+fn own_signatures_of_manifests_and_files_are_verified() {
     let pkcs8 = ring::signature::EcdsaKeyPair::generate_pkcs8(
         &ring::signature::ECDSA_P256_SHA256_ASN1_SIGNING,
         &ring::rand::SystemRandom::new(),
@@ -179,7 +179,7 @@ fn what_is_signed_here_is_verified_here() {
 }
 
 #[test]
-fn of_many_signatures_one_for_each_key_is_kept() {
+fn verify_found_keeps_one_signature_per_key() {
     let (manifest, good) = (Digest::of(MANIFEST), recorded(COSIGN_3));
     let found = vec![good.clone(), recorded(ATTESTATION), good.clone(), recorded(COSIGN_2)];
     let (verified, of_use) = verify_found(manifest, found, &[&key()]);
@@ -260,7 +260,7 @@ fn keys_of_a_processor_add_to_those_of_the_host() {
 }
 
 #[test]
-fn what_is_no_policy_is_told_why() {
+fn an_invalid_policy_is_refused_with_the_reason() {
     let cases = [
         ("", "unexpected end of input"),
         ("rules: 1", "sequence"),

@@ -52,7 +52,7 @@ fn module(of: u8) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_was_stored_is_found_again_until_it_is_changed() {
+async fn stored_modules_and_manifests_are_found_until_their_files_change() {
     let fixture = Fixture::new(1 << 20);
     let store = &fixture.store;
     let (manifest, layer) = fixture.put(&module(1)).await;
@@ -90,7 +90,7 @@ async fn half_a_blob_is_not_seen_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_used_longest_ago_makes_room_and_what_is_kept_stays() {
+async fn making_room_removes_unkept_modules_and_fails_if_kept_ones_do_not_fit() {
     // Space for two modules and their manifests, but not for three.
     let fixture = Fixture::new(3600);
     let mut put = Vec::new();

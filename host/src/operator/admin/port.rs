@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_that_do_not_read_do_not_keep_a_probe_out() {
+    async fn clients_that_do_not_read_do_not_block_a_probe() {
         let served = served().await;
         let mut held = Vec::new();
         for _ in 0..=MAX_CONNECTIONS {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_read_the_answer_is_left() {
+    async fn a_client_that_does_not_read_its_answer_is_disconnected() {
         let served = served().await;
         let stream = served.open("GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
         sleep(HEADER_TIMEOUT + ANSWER_TIMEOUT + Duration::from_secs(1)).await;

@@ -87,7 +87,7 @@ async fn a_kind_that_is_not_served_does_not_keep_a_host_from_being_ready() {
 }
 
 #[tokio::test]
-async fn metrics_tell_what_is_kept_and_what_waits() {
+async fn metrics_include_stored_objects_and_queued_keys() {
     let admin = admin();
     list(&admin.stores, "Rule", &(admin.watches)()[0].scope, &[object("Rule", "r", 1)]);
     admin.queue.add(

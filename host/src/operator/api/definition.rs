@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_required_in_a_status_but_the_type_of_a_condition() {
+    fn a_status_requires_only_condition_types_and_has_no_defaults() {
         let definition = processors();
         let status = definition
             .pointer("/spec/versions/0/schema/openAPIV3Schema/properties/status")

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_process_runs_what_ran_last_unless_the_spec_names_it() {
+    fn a_new_process_first_runs_the_last_artifacts_unless_the_spec_names_them() {
         let image = |name: &str| json!({"image": name});
         let library = "example.com/a/library:1";
         let (rules_1, library_1) = (at(TAG, 1), at(library, 1));

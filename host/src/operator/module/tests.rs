@@ -42,7 +42,7 @@ async fn a_module_is_read_by_its_path_below_the_folder() {
 }
 
 #[tokio::test]
-async fn nothing_leads_out_of_the_folder() {
+async fn paths_and_links_out_of_the_folder_are_refused() {
     let (folder, modules) = folder();
     let inside = folder.path().join("modules");
     symlink("../secret", inside.join("relative.wasm")).unwrap();
@@ -61,7 +61,7 @@ async fn nothing_leads_out_of_the_folder() {
 }
 
 #[tokio::test]
-async fn a_module_that_cannot_be_read_is_named_and_what_there_is() {
+async fn the_fault_of_an_unreadable_module_names_it_and_the_reason() {
     let (folder, modules) = folder();
     let large = fs::File::create(folder.path().join("modules/large.wasm")).unwrap();
     large.set_len(MAX_MODULE_BYTES + (1 << 20)).unwrap();
@@ -86,7 +86,7 @@ async fn a_module_that_cannot_be_read_is_named_and_what_there_is() {
 }
 
 #[test]
-fn what_is_no_file_is_opened_without_waiting_for_anybody() {
+fn pipes_sockets_and_folders_are_refused_without_blocking() {
     let (folder, modules) = folder();
     let inside = folder.path().join("modules");
     mknodat(CWD, inside.join("pipe.wasm"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -255,7 +255,7 @@ async fn a_module_that_is_another_is_told_of() {
 }
 
 #[tokio::test]
-async fn what_happens_below_the_folder_is_told_at_once() {
+async fn changes_in_nested_folders_are_reported_without_polling() {
     let (folder, modules) = folder();
     let mut moves = modules.moves();
     let start = tokio::time::Instant::now();

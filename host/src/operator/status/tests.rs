@@ -121,7 +121,7 @@ fn said<'a>(status: &'a ProcessorStatus, kind: &str) -> (&'a str, &'a str, &'a s
 }
 
 #[test]
-fn a_processor_that_runs_says_what_and_how_many() {
+fn a_running_processor_reports_its_module_kinds_and_counts() {
     let status = computed(|_| {}, None, State::Runs);
     let digest = Digest::of(b"module").to_string();
     let expected = json!({
@@ -164,7 +164,7 @@ type Change = Box<dyn FnOnce(&mut host::ProcessorStatus)>;
 type Expected = (&'static str, (&'static str, &'static str, &'static str));
 
 #[test]
-fn what_the_host_knows_is_said_by_the_condition_that_it_concerns() {
+fn failures_and_missing_rights_or_kinds_set_the_matching_condition() {
     let failed = Failed {
         key: Key::new(&"a/rules".into(), &"rules".into(), Some("b"), "web"),
         at: at("2026-01-01T00:00:00Z"),
@@ -231,7 +231,7 @@ fn what_the_host_knows_is_said_by_the_condition_that_it_concerns() {
 }
 
 #[test]
-fn what_the_spec_says_is_said_by_the_condition_that_it_concerns() {
+fn the_state_and_the_fault_set_the_matching_conditions() {
     let broken = fault();
     let suspended = "no runs begin: spec.suspend is true";
     let cases: [(Option<&Fault>, State<'_>, Expected); 7] = [
@@ -279,7 +279,7 @@ fn what_the_spec_says_is_said_by_the_condition_that_it_concerns() {
 }
 
 #[test]
-fn where_nothing_runs_the_fault_is_said_and_the_last_failure_is_kept() {
+fn a_processor_that_does_not_run_reports_its_fault_and_last_failure() {
     let broken = fault();
     let before = ProcessorStatus {
         last_failure: Some(LastFailure { object: "rules b/web".into(), ..LastFailure::default() }),
@@ -341,7 +341,7 @@ fn the_time_of_a_condition_is_that_of_its_last_change_of_status() {
 }
 
 #[test]
-fn until_the_first_runs_are_made_a_new_host_repeats_what_the_former_said() {
+fn a_new_host_keeps_the_last_status_of_a_spec_until_its_first_runs() {
     let settled = computed(|_| {}, None, State::Runs);
     let (description, mut status) = (description(), host());
     (status.objects, status.ready, status.runs) = (0, 3, 0);
@@ -408,7 +408,7 @@ fn a_limit_of_the_host_is_said_once_it_is_met() {
 }
 
 #[test]
-fn what_a_spec_gets_less_of_is_said_also_where_nothing_runs() {
+fn lowered_limits_are_reported_even_if_no_version_runs() {
     let met = host::LimitMet { reason: Reason::LimitsLowered, message: "given is 256Mi".into() };
     let status = compute(&Known {
         generation: Some(4),

@@ -109,7 +109,7 @@ fn code_of_another_module_is_not_taken() {
 }
 
 #[test]
-fn what_others_could_have_written_is_not_taken_and_is_replaced() {
+fn entries_writable_by_others_and_links_are_refused_and_replaced() {
     let fixture = Fixture::new();
     let path = fixture.path(b"a");
     fixture.put(b"a");
@@ -127,7 +127,7 @@ fn what_others_could_have_written_is_not_taken_and_is_replaced() {
 }
 
 #[test]
-fn what_was_not_used_for_longest_goes() {
+fn the_least_recently_used_entry_is_evicted() {
     let size = CODE.len() as u64 + CHECKSUM_BYTES;
     let fixture = Fixture::with(&wasmtime::Engine::default(), 2 * size);
     for (module, age) in [(b"a", 3), (b"b", 2)] {
@@ -147,7 +147,7 @@ fn what_was_not_used_for_longest_goes() {
 }
 
 #[test]
-fn what_a_killed_host_left_unfinished_goes() {
+fn old_unfinished_files_are_removed_and_young_ones_stay() {
     let fixture = Fixture::new();
     let leave = |name: &str| {
         let path = fixture.dir.path().join(name);
@@ -163,7 +163,7 @@ fn what_a_killed_host_left_unfinished_goes() {
 const FORGOTTEN_FOR: Duration = Duration::from_hours(2);
 
 #[test]
-fn what_cannot_be_read_is_not_kept() {
+fn code_that_cannot_be_read_is_not_cached() {
     struct Broken;
     impl Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {

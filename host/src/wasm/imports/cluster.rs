@@ -77,7 +77,7 @@ impl Reading {
         }
         let left = self.arguments_left.checked_sub(size);
         self.arguments_left = left.ok_or(Exceeded::Arguments)?;
-        Ok(Ok(self.view.as_mut().expect("it was there a moment ago")))
+        Ok(Ok(self.view.as_mut().expect("the view was checked above")))
     }
 
     fn count(&mut self, bytes: usize) -> Result<(), Exceeded> {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_denial_names_what_was_asked_and_is_short() {
+    async fn the_message_of_a_denied_list_is_bounded() {
         let mut state = State::alone(View::default());
         let of = Selection { labels: "a,".repeat(400) + "a", ..mortise_core::fixture::all("Rule") };
         let Err(ReadError::Denied(message)) = state.list_page(&of, 0, None).await.unwrap() else {

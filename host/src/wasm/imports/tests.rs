@@ -508,7 +508,7 @@ proptest! {
     /// The memory kept for a call is at most a small constant times the arguments that it may pass;
     /// refused arguments are not kept.
     #[test]
-    fn what_is_kept_of_a_call_is_bounded(steps in prop::collection::vec(step(), 1..20)) {
+    fn the_memory_kept_for_a_call_is_bounded(steps in prop::collection::vec(step(), 1..20)) {
         let mut state = call();
         let count = steps.len();
         for step in steps {
@@ -532,7 +532,7 @@ proptest! {
 
     /// Accepted arguments are small and have Kubernetes' forms; the messages of refusals are short.
     #[test]
-    fn what_passes_is_bounded_and_what_does_not_is_told_shortly(of in selection(), from in prop::option::of(strange())) {
+    fn accepted_selections_are_bounded_and_refusals_are_short(of in selection(), from in prop::option::of(strange())) {
         match check_list(&of, from.as_deref()) {
             Ok(()) => {
                 prop_assert!(is_kind(&of.kind) && list_size(&of, from.as_deref()) <= READ_ARGUMENTS);

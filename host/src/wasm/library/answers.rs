@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_the_greedy_give_up_first() {
+    fn the_answer_cache_is_bounded_and_evicts_the_largest_holder_first() {
         let answers = Arc::new(Answers::new(100_000));
         landing(&answers, 1, 0).land(Some(&answer(10_000)));
         for key in 0..200 {

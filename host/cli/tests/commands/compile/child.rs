@@ -122,13 +122,15 @@ async fn a_module_that_takes_too_much_is_refused_and_the_limit_named() {
     let hostile = modules::hostile(component(), 6_000, 6_000);
     let message = stage.refusal(&hostile).await;
     let expected = format!(
-        "module `m.wasm` cannot be compiled: it takes more than the {MEMORY_MIB} MiB of memory that --compile-memory-mib allows"
+        "module `m.wasm` cannot be compiled: the compiler takes more than the {MEMORY_MIB} MiB of memory that --compile-memory-mib allows"
     );
     assert_eq!(message, expected);
     let quick = Stage::new(program(), CompileLimits { memory_mib: 1 << 20, seconds: 1 });
     let message = quick.refusal(&hostile).await;
     assert!(
-        message.ends_with("it takes more than the 1 s of CPU time that --compile-seconds allows"),
+        message.ends_with(
+            "the compiler takes more than the 1 s of CPU time that --compile-seconds allows"
+        ),
         "{message}"
     );
     describes(&stage.load(component()).await.unwrap()).await;
@@ -155,10 +157,10 @@ async fn a_compiler_that_fails_is_told_with_how_it_ended() {
             "echo 'error: no such option' >&2; exit 1",
             "the compiler crashed (exit status: 1): error: no such option",
         ),
-        ("kill -XCPU $$", "it takes more than the 100 s of CPU time"),
+        ("kill -XCPU $$", "the compiler takes more than the 100 s of CPU time"),
         (
             "echo 'memory allocation of 8 bytes failed' >&2; kill -ABRT $$",
-            "it takes more than the 300 MiB of memory",
+            "the compiler takes more than the 300 MiB of memory",
         ),
         ("echo no code", "is not a component that this host can compile"),
     ];

@@ -34,10 +34,10 @@ async fn met(api: &Api) {
 async fn once_reconciles_all_that_there_is_and_ends() {
     let api = Api::with_secret_copy().await;
     let elsewhere = Run::start(&api, &["--once", "--namespace", "shop"]);
-    assert_eq!(elsewhere.event("all objects are reconciled")["processors"], 0);
+    assert_eq!(elsewhere.event("reconciled all objects")["processors"], 0);
     assert_eq!(elsewhere.wait().0.code(), Some(0));
     let run = Run::start(&api, &["--once"]);
-    let done = run.event("all objects are reconciled");
+    let done = run.event("reconciled all objects");
     assert_eq!((&done["processors"], &done["failing"]), (&1.into(), &0.into()));
     let (status, said) = run.wait();
     assert_eq!(status.code(), Some(0), "{said}");
@@ -68,13 +68,13 @@ async fn once_ends_with_3_where_a_reconcile_fails_or_a_processor_is_not_at_work(
     assert_eq!((&span["namespace"], &span["name"]), (&"platform".into(), &"registry".into()));
     assert_eq!(span["kind"], "SecretCopy copy.mortise.dev/v1");
     assert!(span["digest"].as_str().unwrap().starts_with("sha256:"));
-    assert_eq!(run.event("all objects are reconciled")["failing"], 1);
+    assert_eq!(run.event("reconciled all objects")["failing"], 1);
     assert_eq!(run.wait().0.code(), Some(3));
 
     api.embedded.faults().clear();
     std::fs::remove_file(api.modules().join("secret-copy.wasm")).unwrap();
     let run = Run::start(&api, &["--once"]);
-    assert_eq!(run.event("all objects are reconciled")["faulty"], 1);
+    assert_eq!(run.event("reconciled all objects")["faulty"], 1);
     assert_eq!(run.wait().0.code(), Some(3));
 }
 

@@ -7,7 +7,7 @@ async fn take(bed: &Bed, value: &str) {
 }
 
 #[tokio::test]
-async fn what_a_person_changed_is_taken_back() {
+async fn a_foreign_change_of_an_applied_field_is_reverted() {
     let bed = Bed::new().await;
     let wanted = config_map("c", json!({"k": "ours"}));
     fine(&bed.run(apply([&wanted])).await);
@@ -19,7 +19,7 @@ async fn what_a_person_changed_is_taken_back() {
 }
 
 #[tokio::test]
-async fn what_a_person_added_is_left_alone() {
+async fn a_field_added_by_another_client_is_kept() {
     let bed = Bed::new().await;
     let wanted = config_map("c", json!({"k": "ours"}));
     fine(&bed.run(apply([&wanted])).await);
@@ -34,7 +34,7 @@ async fn what_a_person_added_is_left_alone() {
 }
 
 #[tokio::test]
-async fn what_another_key_holds_is_not_taken_and_both_are_named() {
+async fn a_field_held_by_another_key_is_a_conflict_that_names_its_manager() {
     let bed = Bed::new().await;
     fine(&bed.run(apply([&config_map("c", json!({"k": "r"}))])).await);
     bed.catch_up().await;
@@ -45,7 +45,7 @@ async fn what_another_key_holds_is_not_taken_and_both_are_named() {
 }
 
 #[tokio::test]
-async fn who_wants_what_another_key_holds_is_told_who_that_is_and_the_other_is_told_too() {
+async fn both_keys_of_a_field_conflict_are_told_about_each_other() {
     let bed = Bed::new().await;
     let held = config_map("c", json!({"k": "r"}));
     fine(&bed.run(apply([&held])).await);
@@ -71,7 +71,7 @@ async fn who_wants_what_another_key_holds_is_told_who_that_is_and_the_other_is_t
 /// A run that does not read again must not recreate an object that another client has deleted on
 /// purpose.
 #[tokio::test]
-async fn what_has_gone_since_it_was_read_is_not_made_again_from_what_was_read() {
+async fn an_apply_to_an_object_deleted_since_the_read_writes_nothing() {
     let wanted = config_map("c", json!({"k": "ours"}));
     for is_made_anew in [false, true] {
         let bed = Bed::new().await;
@@ -97,7 +97,7 @@ async fn what_has_gone_since_it_was_read_is_not_made_again_from_what_was_read() 
 }
 
 #[tokio::test]
-async fn an_apply_of_what_was_read_goes_to_that_object() {
+async fn an_apply_after_a_read_carries_the_uid_of_the_read_object() {
     let bed = Bed::new().await;
     let reconciled = Reconciled { reference: rule_ref("r"), object: bed.get(&rule_ref("r")).await };
     bed.make(&config_map("c", json!({"theirs": "v"}))).await;
@@ -130,7 +130,7 @@ async fn the_same_value_can_be_held_by_two_keys() {
 }
 
 #[tokio::test]
-async fn what_the_same_key_patched_before_is_no_conflict() {
+async fn an_apply_over_a_patch_of_the_same_key_does_not_conflict() {
     let bed = Bed::new().await;
     bed.make(&config_map("c", json!({}))).await;
     fine(&bed.run(patch([&config_map("c", json!({"k": "1"}))])).await);

@@ -14,7 +14,7 @@ fn patches() -> Filter {
 }
 
 #[tokio::test]
-async fn all_of_one_class_is_tried_and_then_what_comes_later_is_not_done() {
+async fn a_failed_class_is_tried_in_full_and_later_steps_are_skipped() {
     let bed = Bed::new().await;
     bed.make(&config_map("theirs", json!({}))).await;
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "e", "namespace": "a"}, "spec": {"ports": [{"port": 80}]}});
@@ -41,7 +41,7 @@ async fn all_of_one_class_is_tried_and_then_what_comes_later_is_not_done() {
 }
 
 #[tokio::test]
-async fn a_failure_says_what_the_api_server_said() {
+async fn a_failure_carries_the_code_and_message_of_the_api_server() {
     let bed = Bed::new().await;
     let written = bed.run(apply([&invalid("one")])).await;
     let failure = &written.failures[0];
@@ -53,7 +53,7 @@ async fn a_failure_says_what_the_api_server_said() {
 }
 
 #[tokio::test]
-async fn of_the_answer_to_failed_writes_only_status_events_and_requeue_are_carried_out() {
+async fn a_plan_reduced_to_its_report_writes_only_status_and_events() {
     let bed = Bed::new().await;
     let answer = Outcome {
         events: vec![said("Failed", "m")],

@@ -69,7 +69,7 @@ async fn within_apply_the_order_is_by_class_and_within_a_class_as_given() {
 }
 
 #[tokio::test]
-async fn what_comes_after_a_definition_waits_until_it_is_established() {
+async fn an_object_is_created_once_its_definition_is_established() {
     let bed = Bed::new().await;
     let thing = json!({"apiVersion": "x.dev/v1", "kind": "Thing", "metadata": {"name": "t", "namespace": "a"}, "spec": {"n": 1}});
     let outcome = || apply([&thing, &definition("Thing", "things")]);

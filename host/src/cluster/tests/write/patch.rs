@@ -60,8 +60,7 @@ async fn a_patch_carries_the_uid_of_a_live_get_where_the_store_knows_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_patch_no_longer_sends_is_given_up_and_a_patch_that_is_gone_stays_as_it_was_written()
-{
+async fn fields_left_out_of_a_patch_are_removed_and_a_dropped_patch_stays() {
     let bed = Bed::new().await;
     bed.make(&config_map("c", json!({}))).await;
     fine(&bed.run(patch([&config_map("c", json!({"k": "v", "old": "v"}))])).await);
@@ -72,7 +71,7 @@ async fn what_a_patch_no_longer_sends_is_given_up_and_a_patch_that_is_gone_stays
 }
 
 #[tokio::test]
-async fn what_must_be_absent_is_removed_whoever_owns_it() {
+async fn a_field_that_must_be_absent_is_removed_from_any_manager() {
     let mut bed = Bed::new().await;
     let mut theirs = config_map("c", json!({}));
     theirs["metadata"]["labels"] = json!({"old/label": "1", "new": "1"});
@@ -106,7 +105,7 @@ async fn what_must_be_absent_is_removed_whoever_owns_it() {
 
 /// No request can both apply and remove others' fields, so drift of both sorts takes two.
 #[tokio::test]
-async fn a_repair_is_one_write_for_what_is_ours_and_one_for_what_must_be_absent() {
+async fn a_repair_is_one_write_for_own_and_one_for_absent_fields() {
     let bed = Bed::new().await;
     let wanted = || Outcome {
         apply: vec![Given {

@@ -21,7 +21,7 @@ fn forget_store(bed: &mut Bed) {
 }
 
 #[tokio::test]
-async fn what_was_applied_for_this_object_and_is_not_any_more_is_deleted() {
+async fn an_object_that_is_no_longer_applied_is_pruned() {
     for listed in ["by the store", "after a restart", "by the server"] {
         let mut bed = Bed::new().await;
         fine(&bed.run(and_prune(apply([&labelled("one"), &labelled("two")]))).await);
@@ -40,7 +40,7 @@ async fn what_was_applied_for_this_object_and_is_not_any_more_is_deleted() {
 }
 
 #[tokio::test]
-async fn what_does_not_match_the_selection_is_left() {
+async fn objects_outside_the_prune_selector_are_kept() {
     let bed = Bed::new().await;
     fine(&bed.run(apply([&config_map("one", json!({})), &labelled("two")])).await);
     fine(&bed.run(and_prune(outcome())).await);
@@ -48,7 +48,7 @@ async fn what_does_not_match_the_selection_is_left() {
 }
 
 #[tokio::test]
-async fn what_was_only_patched_is_never_pruned() {
+async fn patched_objects_are_never_pruned() {
     for server in [false, true] {
         let mut bed = Bed::new().await;
         bed.make(&labelled("patched")).await;
@@ -63,7 +63,7 @@ async fn what_was_only_patched_is_never_pruned() {
 }
 
 #[tokio::test]
-async fn what_another_key_applied_is_never_pruned() {
+async fn objects_applied_by_another_key_are_never_pruned() {
     let bed = Bed::new().await;
     bed.catch_up().await;
     fine(&bed.run_for("s", apply([&labelled("one")])).await);
@@ -72,7 +72,7 @@ async fn what_another_key_applied_is_never_pruned() {
 }
 
 #[tokio::test]
-async fn what_others_have_applied_too_is_let_go() {
+async fn an_object_applied_by_two_keys_is_deleted_by_the_last_prune() {
     for server in [false, true] {
         let mut bed = Bed::new().await;
         let mut ours = labelled("one");
@@ -100,7 +100,7 @@ async fn what_others_have_applied_too_is_let_go() {
 }
 
 #[tokio::test]
-async fn what_others_patched_is_deleted() {
+async fn an_object_that_another_key_only_patched_is_pruned() {
     let bed = Bed::new().await;
     fine(&bed.run(apply([&labelled("one")])).await);
     bed.catch_up().await;
@@ -110,7 +110,7 @@ async fn what_others_patched_is_deleted() {
 }
 
 #[tokio::test]
-async fn what_was_created_only_is_pruned_too() {
+async fn an_object_written_in_create_mode_is_pruned() {
     let bed = Bed::new().await;
     let create = Outcome {
         apply: vec![Given { mode: Mode::Create, ..given(&labelled("one")) }],
@@ -246,7 +246,7 @@ async fn all_there(bed: &Bed) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn where_the_store_is_not_complete_each_page_of_a_list_is_pruned() {
+async fn each_page_of_a_live_list_is_pruned_if_the_store_is_incomplete() {
     let mut bed = Bed::new().await;
     apply_many(&bed).await;
     bed.make(&labelled("theirs")).await;
@@ -266,7 +266,7 @@ async fn where_the_store_is_not_complete_each_page_of_a_list_is_pruned() {
 }
 
 #[tokio::test]
-async fn nothing_is_pruned_where_a_page_of_the_list_fails() {
+async fn a_failed_page_of_the_list_prevents_all_pruning() {
     let mut bed = Bed::new().await;
     apply_many(&bed).await;
     let queries = list_live(&mut bed, true);

@@ -25,7 +25,7 @@ async fn a_deletion_names_its_uid_and_another_object_of_that_name_stays() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_deleted_without_failure() {
+async fn deleting_a_missing_object_or_an_unknown_kind_succeeds() {
     let bed = Bed::new().await;
     let unknown = object_ref(v1("none.dev", "None"), Some("a"), "n");
     let written = bed

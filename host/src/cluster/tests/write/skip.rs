@@ -34,7 +34,7 @@ fn kinds_of_objects() -> Vec<(&'static str, Value, u64)> {
 }
 
 #[tokio::test]
-async fn what_is_so_already_is_not_sent() {
+async fn an_unchanged_apply_is_not_sent() {
     for (case, object, _) in kinds_of_objects() {
         let bed = Bed::new().await;
         let written = bed.run(apply([&object])).await;
@@ -48,7 +48,7 @@ async fn what_is_so_already_is_not_sent() {
 }
 
 #[tokio::test]
-async fn what_is_so_already_is_not_sent_after_a_restart() {
+async fn an_unchanged_apply_is_sent_at_most_once_after_a_restart() {
     for (case, object, again) in kinds_of_objects() {
         let mut bed = Bed::new().await;
         fine(&bed.run(apply([&object])).await);
@@ -64,7 +64,7 @@ async fn what_is_so_already_is_not_sent_after_a_restart() {
 }
 
 #[tokio::test]
-async fn what_is_so_already_is_not_sent_after_a_foreign_change_was_taken_back() {
+async fn an_unchanged_apply_is_not_sent_after_a_foreign_change_was_reverted() {
     for restart in [false, true] {
         let mut bed = Bed::new().await;
         let object = deployment(Some(2));

@@ -35,7 +35,7 @@ async fn left(bed: &Bed) -> (Value, Vec<String>) {
 }
 
 #[tokio::test]
-async fn what_a_former_operator_set_and_is_not_wanted_any_more_goes() {
+async fn fields_of_a_former_operator_that_are_not_applied_are_removed() {
     let bed = Bed::new().await;
     of_former(&bed).await;
     let written = bed.run_taking(wanted(json!({"kept": "2", "new": "1"})), &former()).await;

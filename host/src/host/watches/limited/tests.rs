@@ -124,7 +124,7 @@ async fn a_user_has_no_more_watches_than_it_may_and_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_demanded_without_an_end_is_not_remembered() {
+async fn the_number_of_remembered_demands_is_bounded() {
     let mut bed = Bed::new(8, 8);
     let limited = bed.add(1, &["Rule"], LIST);
     for at in 0..1000 {
@@ -173,7 +173,7 @@ async fn a_new_version_tries_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_needs_less_of_the_same_objects_keeps_them_undisturbed() {
+async fn a_version_keeps_its_store_if_a_wider_one_exceeds_the_limit() {
     let mut bed = Bed::new(8, 8);
     bed.add(1, &["ConfigMap"], LIST);
     bed.list("ConfigMap", 20);
@@ -192,7 +192,7 @@ async fn who_needs_less_of_the_same_objects_keeps_them_undisturbed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_kept_for_one_that_is_gone_is_dropped_before_another_is_refused() {
+async fn fields_of_a_removed_version_are_dropped_before_another_is_refused() {
     let mut bed = Bed::new(8, 8);
     bed.add(1, &["ConfigMap"], LIST);
     bed.add(2, &["ConfigMap"], WHOLE);
@@ -206,7 +206,7 @@ async fn what_was_kept_for_one_that_is_gone_is_dropped_before_another_is_refused
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_refused_what_another_makes_large() {
+async fn a_version_is_not_limited_by_the_large_fields_of_another() {
     let mut bed = Bed::new(8, 8);
     bed.add(1, &["ConfigMap", "Rule"], &["metadata.labels", "data.small"]);
     // The rest of the object, so that neither version wants more than the other.
@@ -218,7 +218,7 @@ async fn nobody_is_refused_what_another_makes_large() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_make_large_within_their_bounds_does_not_count() {
+async fn bytes_that_only_another_version_needs_are_not_counted() {
     let mut bed = Bed::new(8, 8);
     let wants = [("Rule", WHOLE), ("ConfigMap", LIST)]
         .map(|(of, fields)| (kind(of), Scope::default(), wanted(fields)));
