@@ -152,7 +152,7 @@ pub struct RunArgs {
     pub max_store_mib: u32,
     /// The memory of all calls together, in MiB. The calls of one processor get no more of it than
     /// is left for others. If absent: the memory limit of the container, minus that of two
-    /// compilers and 256 MiB for the host itself, at least 256; 1024 if the container has no limit.
+    /// compilers and 320 MiB for the host itself, at least 256; 1024 if the container has no limit.
     #[arg(
         long,
         env = "MORTISE_CALL_MEMORY_MIB",
