@@ -18,12 +18,12 @@ use std::{
     sync::Arc,
 };
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// A kind in a cluster, by group and version.
 ///
 /// Kinds of different clusters differ, so whatever is kept by kind is kept by cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Kind {
     /// The cluster's name; empty for the one that the host runs in.
     pub cluster: Arc<str>,
@@ -34,7 +34,7 @@ pub struct Kind {
 
 /// The identity of an object: its name, with its kind in one version. [`SameObject`] compares
 /// without the version.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct ObjectRef {
     /// Shared, since records hold many references of few kinds.
     pub kind: Arc<Kind>,
@@ -47,7 +47,7 @@ pub struct ObjectRef {
 pub struct SameObject<R>(pub R);
 
 /// Some objects of a kind, and some of their fields.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Selection {
     /// Shared, as in [`ObjectRef`].
     pub kind: Arc<Kind>,

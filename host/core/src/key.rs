@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The name of an object within its kind. Cheap to clone; sorts by namespace, then by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,11 +16,11 @@ pub struct NamespacedName {
 
 /// The unit that is queued and reconciled: an object, for a reconciler of a processor. Cheap to
 /// clone.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Key(Arc<Parts>);
 
-#[derive(PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 struct Parts {
     processor: Arc<str>,
     reconciler: Arc<str>,

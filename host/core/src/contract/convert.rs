@@ -21,10 +21,15 @@ macro_rules! contract_conversions {
 
         // === From the guest ===
 
+        /// Returns a cluster's name as a kind holds it. That of the host's own is not allocated.
+        fn shared(cluster: String) -> ::std::sync::Arc<str> {
+            if cluster.is_empty() { ::std::sync::Arc::default() } else { cluster.into() }
+        }
+
         /// In wit/, the cluster stands beside the kind.
         fn kind_in(cluster: String, kind: types::Kind) -> ::std::sync::Arc<Kind> {
             let types::Kind { group, version, kind } = kind;
-            Kind { cluster: cluster.into(), group, version, kind }.into()
+            Kind { cluster: shared(cluster), group, version, kind }.into()
         }
 
         impl From<types::ObjectRef> for ObjectRef {
@@ -133,7 +138,7 @@ macro_rules! contract_conversions {
         impl From<guest::Manifest> for Manifest {
             fn from(of: guest::Manifest) -> Self {
                 let guest::Manifest { cluster, object, mode, leave, absent } = of;
-                Self { cluster: cluster.into(), object, mode: mode.into(), leave, absent }
+                Self { cluster: shared(cluster), object, mode: mode.into(), leave, absent }
             }
         }
 
