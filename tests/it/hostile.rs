@@ -6,15 +6,15 @@
 //!
 //! `cargo test --profile bench -p mortise-tests --test it -- --ignored --nocapture hostile:: --test-threads=1`
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use mortise_tests::hostile::{
     Form, Street,
     attack::{ATTACKS, Attack},
 };
 
-/// The environment variable that names a program to run instead of the one built with the tests.
-const STATIC: &str = "MORTISE_STATIC";
+use crate::cluster::program;
+
 /// The environment variable that selects attacks of the long form, separated by commas; all if
 /// absent.
 const NAMES: &str = "MORTISE_ATTACKS";
@@ -33,14 +33,10 @@ const BESIDE: &[&[&str]] = &[
     &["changes", "modules"],
 ];
 
-fn program() -> PathBuf {
-    let given = std::env::var_os(STATIC).map(PathBuf::from);
-    given.unwrap_or_else(|| env!("CARGO_BIN_EXE_mortise-tested").into())
-}
-
 /// Runs the attacks group by group, and fails if a measurement exceeds a bound.
 async fn made(beside: &[Vec<&'static Attack>], form: Form) {
-    let Some(mut street) = Street::open(&program()).await.unwrap() else { return };
+    let program = program::given().unwrap_or_else(program::built);
+    let Some(mut street) = Street::open(&program).await.unwrap() else { return };
     let mut faults = Vec::new();
     for attacks in beside {
         let seen = street.attacked(attacks, form).await.unwrap();

@@ -2,14 +2,13 @@
 //! changes and of `/livez`, during each attack of `mortise_tests::hostile`. With `MORTISE_STATIC`
 //! another program is measured, such as an earlier version.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use mortise_tests::hostile::{Form, Street, attack::ATTACKS, figures::Figures};
 
-use crate::{calls::runtime, table::Table};
+use crate::{calls::runtime, command::program, table::Table};
 
-const STATIC: &str = "MORTISE_STATIC";
 /// The duration of each attack, and of the quiet phase before them.
 const PHASE_DURATION: Duration = Duration::from_secs(10);
 const GOAL: &str = "p99 at most 3 × the quiet one, /livez in 100 ms";
@@ -22,8 +21,7 @@ const GOAL: &str = "p99 at most 3 × the quiet one, /livez in 100 ms";
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     table.columns(["changes", "p50", "p99", "/livez", "memory", "log"]);
     runtime(2, "hostile")?.block_on(async {
-        let given = std::env::var_os(STATIC).map(PathBuf::from);
-        let program = given.unwrap_or_else(crate::command::program::built);
+        let program = program::given().unwrap_or_else(program::built);
         let mut street = Street::open(&program).await?.context("there is no Go")?;
         let quiet = street.quiet(PHASE_DURATION).await?;
         table.figures("quiet", cells(&quiet), "");
