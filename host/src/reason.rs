@@ -15,7 +15,7 @@ macro_rules! reasons {
         }
 
         impl Reason {
-            /// All reasons.
+            /// Every reason, in the order of the table.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
             /// Returns the text in the condition.
