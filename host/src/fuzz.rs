@@ -16,7 +16,7 @@ use mortise_core::{
     labels::LabelSelector,
     outcome::{Against, Limits, Plan, Reconciled},
     path::{Extent, Fields, Path},
-    reads::{self, Readable},
+    reads,
     resource::{Kinds, Resource},
 };
 use serde_json::{Value, json};
@@ -49,8 +49,7 @@ pub fn run(name: &str, input: &[u8]) {
 /// Checks a description, and that it grants what it declares to be written.
 fn description(input: &[u8]) {
     let description = lines::description(&String::from_utf8_lossy(input));
-    let checked = (Readable::new(&description), Grant::new(&description));
-    let (Ok(_), Ok(grant)) = checked else { return };
+    let Ok(grant) = Grant::new(&description) else { return };
     for rule in &description.writes {
         let wanted = ObjectRef {
             kind: rule.of.kind.clone(),

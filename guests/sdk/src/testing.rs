@@ -35,8 +35,9 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc, sync::Arc};
 use jiff::Timestamp;
 use mortise_core::{
     contract,
+    grant::Grant,
     path::Fields,
-    reads::{self, Readable, View},
+    reads::{self, View},
     store::{Scope, Stores, Wanted},
 };
 use mortise_embedded_api::{self as api, News};
@@ -446,8 +447,8 @@ impl State {
             Some(declared) => declared.clone(),
             None => Description::new("", "").reads(Selection::new(kind.clone().into())),
         };
-        let readable = Readable::new(&description.into()).map_err(|error| error.to_string())?;
-        Ok(View::new(stores, Arc::new(readable), reads::PAGE_BYTES))
+        let grant = Grant::new(&description.into()).map_err(|error| error.to_string())?;
+        Ok(View::new(stores, Arc::new(grant), reads::PAGE_BYTES))
     }
 
     /// Returns the objects of a kind as they are now, or as the test gave them before the first

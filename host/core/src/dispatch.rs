@@ -176,14 +176,14 @@ mod tests {
     use crate::{
         contract::Reconciler,
         fixture::{all, list, object, reconciler},
-        reads::Readable,
+        grant::Grant,
     };
 
     /// Returns a dispatch whose store has a Rule.
     fn with_a_rule() -> Dispatch {
         let stores = Stores::new();
         let description = crate::fixture::description(all("Rule"), Vec::new());
-        for (of, scope, wanted) in Readable::new(&description).unwrap().wanted() {
+        for (of, scope, wanted) in Grant::new(&description).unwrap().wanted() {
             stores.open(of, scope, wanted);
             list(&stores, &of.kind, scope, &[object("Rule", "a", 1)]);
         }

@@ -7,18 +7,14 @@
 mod again;
 mod allowed;
 mod dependencies;
-mod limited;
 mod page;
-mod readable;
 pub mod record;
 #[cfg(test)]
 mod tests;
 
 pub use again::Answers;
 pub use dependencies::{Dependency, DependsOn, IndexTerm, Reads, Wait};
-pub use limited::{Limited, LimitsMet};
 pub use page::{read as read_page_token, token as page_token};
-pub use readable::{Demand, Readable, watched};
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -28,7 +24,10 @@ use crate::{
         bounds::{self, text::shortened},
         display_kind,
     },
-    grant::rights::{Denial, Rights},
+    grant::{
+        Grant, Limited, RECONCILE,
+        rights::{Denial, Rights},
+    },
     path::{Extent, Fields},
     reads::record::{Question, SnapshotPosition},
     store::{Entry, KindSnapshot, Query, Rendered, Shape, Snapshot, StoreId, Stores},
@@ -45,7 +44,7 @@ const STORED_BYTES_PER_PAGE_BYTE: usize = 16;
 #[derive(Debug)]
 pub struct View {
     stores: Stores,
-    readable: Arc<Readable>,
+    grant: Arc<Grant>,
     page_bytes: usize,
     /// The few kinds that a call reads, each as it was at its first use.
     kinds: Vec<Arc<KindSnapshot>>,
@@ -124,11 +123,11 @@ impl Default for View {
 
 impl View {
     /// Creates a view. The first read of a kind takes the snapshot for all reads of that kind.
-    pub fn new(stores: Stores, readable: Arc<Readable>, page_bytes: usize) -> Self {
+    pub fn new(stores: Stores, grant: Arc<Grant>, page_bytes: usize) -> Self {
         let reads = Reads::new(stores.clone());
         Self {
             stores,
-            readable,
+            grant,
             page_bytes,
             kinds: Vec::new(),
             stood: None,
@@ -159,8 +158,8 @@ impl View {
         of: &ObjectRef,
         reconciler: &str,
     ) -> Result<ReconciledObject, ReadError> {
-        let readable = Arc::clone(&self.readable);
-        let Some(part) = readable.reconciler(reconciler) else {
+        let grant = Arc::clone(&self.grant);
+        let Some(part) = grant.reconciler(reconciler) else {
             return Err(ReadError::Denied(format!("reconciler `{reconciler}` is not declared")));
         };
         let query = Arc::new(Query::object(of.namespace.as_deref(), &of.name));
@@ -176,7 +175,7 @@ impl View {
         };
         let rendered = Cut::new(&part.fields).give(entry);
         self.reads.answered(&answering.kind, entry);
-        let asked_for = entry.annotation(readable::RECONCILE);
+        let asked_for = entry.annotation(RECONCILE);
         self.reads.record_object(&of.kind, &rendered, asked_for.as_deref());
         let (selected, held) = (part.selects(entry), part.holds_finalizer(entry));
         if !selected && !held {
@@ -206,7 +205,7 @@ impl View {
             return answer.map(|_| None);
         }
         let question =
-            Question::Get { of: self.stores.shared_ref(of), fields: self.readable.shared(fields) };
+            Question::Get { of: self.stores.shared_ref(of), fields: self.grant.shared(fields) };
         let given = answer.as_ref().map(|found| found.iter().collect());
         self.reads.record(question, self.stood.take(), given);
         answer.map(|found| found.map(|rendered| rendered.json))
@@ -219,9 +218,9 @@ impl View {
 
     /// Finds one stored object, and the fields to project it to.
     fn find_kept(&mut self, of: &ObjectRef, fields: &[String]) -> Result<Option<Kept>, ReadError> {
-        let readable = Arc::clone(&self.readable);
+        let grant = Arc::clone(&self.grant);
         let (namespace, mut found) = (of.namespace.as_deref(), None);
-        for (part, fields) in self.declared("get", &of.kind, readable.get(of, fields))? {
+        for (part, fields) in self.declared("get", &of.kind, grant.may_get(of, fields))? {
             let query = Arc::new(part.map_or_else(
                 || Query::object(namespace, &of.name),
                 |part| part.narrowed(namespace, &of.name),
@@ -265,7 +264,7 @@ impl View {
         }
         // The arguments of the read may contain Secret data.
         let secret = self.reads.saw_secret() || record::is_secret(&of.kind);
-        let (kind, fields) = (self.stores.shared_kind(&of.kind), self.readable.shared(&of.fields));
+        let (kind, fields) = (self.stores.shared_kind(&of.kind), self.grant.shared(&of.fields));
         let question = Question::List {
             of: Box::new(record::recorded(Selection { kind, fields, ..of.clone() }, secret)),
             limit,
@@ -299,8 +298,7 @@ impl View {
     /// Finds the source of a page, and records the dependency.
     fn listing(&mut self, of: &Selection, from: Option<&str>) -> Result<Listing, ReadError> {
         let query = self.query(of)?;
-        let readable = Arc::clone(&self.readable);
-        let fields = readable.list(of, &query)?;
+        let fields = self.grant.may_list(of, &query)?;
         let after = from.map(|token| page::read(of, token)).transpose()?;
         let answering = self.answering(&of.kind, &query, &fields)?;
         self.depends_on(
@@ -365,18 +363,18 @@ impl View {
         let held = self.kinds.iter().find(|held| *held.kind == *kind).cloned();
         let all = held.unwrap_or_else(|| {
             let mut all = self.stores.snapshots(kind);
-            all.stores.retain(|(_, scope, _)| !self.readable.limited().is_refused(kind, scope));
+            all.stores.retain(|(_, scope, _)| !self.grant.limited().is_refused(kind, scope));
             let all = Arc::new(all);
             self.kinds.push(Arc::clone(&all));
             all
         });
-        let answering = answering(&all, query, fields, self.readable.limited());
+        let answering = answering(&all, query, fields, self.grant.limited());
         if let Err(error) = &answering {
             self.reads.waits_for(&all.kind, *error == ReadError::UnknownKind);
             // The watch of another processor may cover these objects, but keep fewer fields.
             let store = all.covering(query, Some(fields));
             if store.is_none_or(|(_, snapshot)| !can_answer(snapshot.shape(), query, fields)) {
-                self.reads.demands(self.readable.demand(kind, query));
+                self.reads.demands(self.grant.demand(kind, query));
             }
         }
         answering

@@ -41,11 +41,11 @@ use crate::{
     api::Api,
     contract::{self, Description, ObjectRef, Request},
     dispatch::Dispatch,
-    grant::{self, Grant, rights::Rights},
+    grant::{self, Grant, Limited, rights::Rights},
     outcome::Reconciled,
     queue::{Again, Done, Key, Run},
     reads::{
-        self, Answers, Limited, Readable, Reads, View,
+        self, Answers, Reads, View,
         record::{Basis, Digest, Record, Records},
     },
     triggers::Registration,
@@ -55,7 +55,6 @@ use crate::{
 /// The loop around one version of a processor.
 pub struct Reconciler {
     version: Setup,
-    grant: Grant,
     /// The part of each run's [`Basis`] that depends neither on the time nor on the account's
     /// rights.
     basis: Basis,
@@ -81,8 +80,8 @@ pub struct Setup {
     pub config: Arc<str>,
     /// The settings that the description does not hold.
     pub settings: Settings,
-    /// The declared reads.
-    pub readable: Arc<Readable>,
+    /// The declarations of the description, parsed.
+    pub grant: Arc<Grant>,
     /// The API server, with the rights of the processor's account, or with the host's own if it has
     /// none.
     pub api: Arc<dyn Api>,
@@ -128,12 +127,7 @@ impl Parts {
 
 impl Reconciler {
     /// Creates the loop around a processor.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the processor's declarations are invalid.
-    pub fn new(version: Setup, parts: Parts) -> Result<Self, grant::Invalid> {
-        let grant = Grant::new(&version.description)?;
+    pub fn new(version: Setup, parts: Parts) -> Self {
         let contract::Description { reconcilers, reads, writes, .. } = &*version.description;
         let granted = format!("{:?}", (reconcilers, reads, writes));
         let Settings { namespace, name, account, mode, take_over, .. } = &version.settings;
@@ -149,12 +143,12 @@ impl Reconciler {
         let answers = Answers::default();
         let dependencies = Dependencies::default();
         let living = Living::default();
-        Ok(Self { version, grant, basis, answers, dependencies, living, parts })
+        Self { version, basis, answers, dependencies, living, parts }
     }
 
     /// Returns the reads that are not watched because a limit of the host is met.
     pub fn limited(&self) -> Limited {
-        self.version.readable.limited().clone()
+        self.version.grant.limited().clone()
     }
 
     /// Returns the reconciled selections that the account may not watch in full.
@@ -162,7 +156,7 @@ impl Reconciler {
         let Some(rights) = &self.version.rights else { return Vec::new() };
         let reconcilers = self.version.description.reconcilers.iter();
         let unwatched = reconcilers.filter(|reconciler| {
-            let scope = reads::watched(&reconciler.of);
+            let scope = grant::watched(&reconciler.of);
             rights.may_watch(&reconciler.of.kind, &scope) == Some(false)
         });
         unwatched.map(|reconciler| grant::display_selection(&reconciler.of)).collect()
@@ -257,7 +251,7 @@ impl Reconciler {
         // Last, when the report has all its texts, the Secrets that were read are masked in them.
         let course = self.keep_dependencies(&run.key, course, &mut reads);
         let causes = self.parts.dispatch.end(began, &mut reads);
-        let demands = reads.take_demands(&self.version.readable);
+        let demands = reads.take_demands(&self.version.grant);
         let done = course.done.clone();
         let record = Arc::new(course.record(run, &mut reads));
         let took = start.elapsed();
@@ -391,7 +385,7 @@ impl Reconciler {
 
     fn view(&self) -> View {
         let stores = self.parts.dispatch.stores().clone();
-        View::new(stores, Arc::clone(&self.version.readable), reads::PAGE_BYTES)
+        View::new(stores, Arc::clone(&self.version.grant), reads::PAGE_BYTES)
             .with_rights(self.version.rights.clone())
     }
 

@@ -38,7 +38,6 @@ fn the_seeds_named_good_are() {
     };
     let description = lines::description(&of("description"));
     Grant::new(&description).unwrap();
-    Readable::new(&description).unwrap();
     let outcome = lines::outcome(&of("outcome"));
     let counts = (outcome.apply.len(), outcome.patch.len(), outcome.delete.len());
     assert!(counts >= (1, 1, 1) && outcome.status.is_some(), "{counts:?}");

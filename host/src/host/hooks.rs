@@ -22,8 +22,8 @@ use mortise_core::{
         hooks::{self, Conversion, Decision, Given, Hooks, Review, Target},
     },
     error_chain,
-    grant::rights::Rights,
-    reads::{PAGE_BYTES, Readable, View},
+    grant::{Grant, rights::Rights},
+    reads::{PAGE_BYTES, View},
     store::Stores,
     write::Clock,
 };
@@ -48,7 +48,7 @@ struct Version {
     processor: Processor,
     hooks: Arc<Hooks>,
     config: Arc<str>,
-    readable: Arc<Readable>,
+    grant: Arc<Grant>,
     rights: Option<Arc<dyn Rights>>,
     stores: Stores,
     now: Clock,
@@ -140,14 +140,14 @@ impl HostState {
         &self,
         processor: &Processor,
         (hooks, config): (Arc<Hooks>, Arc<str>),
-        readable: &Arc<Readable>,
+        grant: &Arc<Grant>,
         rights: Option<Arc<dyn Rights>>,
     ) -> Hooking {
         let version = Version {
             processor: processor.clone(),
             hooks,
             config,
-            readable: Arc::clone(readable),
+            grant: Arc::clone(grant),
             rights,
             stores: self.parts.dispatch.stores().clone(),
             now: Arc::clone(&self.parts.now),
@@ -224,7 +224,7 @@ impl Hooking {
             processor: loaded.processor.clone(),
             hooks: Arc::clone(&loaded.hooks),
             config: Arc::clone(&loaded.config),
-            readable: Arc::new(Readable::new(&loaded.description)?),
+            grant: Arc::new(Grant::new(&loaded.description)?),
             rights: None,
             stores,
             now,
@@ -361,8 +361,8 @@ impl Hooking {
 
     /// Returns a view that allows the reads that the version declares.
     pub(super) fn view(&self) -> View {
-        let Version { stores, readable, rights, .. } = &*self.shared;
-        View::new(stores.clone(), Arc::clone(readable), PAGE_BYTES).with_rights(rights.clone())
+        let Version { stores, grant, rights, .. } = &*self.shared;
+        View::new(stores.clone(), Arc::clone(grant), PAGE_BYTES).with_rights(rights.clone())
     }
 
     fn log(&self, hook: &str, lines: &[Line]) {

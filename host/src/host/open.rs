@@ -4,7 +4,7 @@
 use std::{future::pending, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use mortise_core::{contract::display_kind, path::Fields, reads::Demand, store::Feed};
+use mortise_core::{contract::display_kind, grant::Demand, path::Fields, store::Feed};
 use tokio::{
     sync::{mpsc, watch as latest},
     task::JoinSet,

@@ -12,9 +12,8 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use mortise_core::{
     contract::{self, Kind},
-    grant::rights,
+    grant::{Grant, rights},
     queue,
-    reads::Readable,
     reconcile::{Reconciler, Setup, Version},
     store::Scope,
     triggers::Registration,
@@ -124,8 +123,8 @@ impl Host {
         let name = loaded.name();
         let loaded = self.as_version(loaded, &name);
         let of = || format!("processor `{name}`");
-        let readable = Readable::new(&description).with_context(of)?;
-        let wanted = readable.wanted().to_vec();
+        let grant = Arc::new(Grant::new(&description).with_context(of)?);
+        let wanted = grant.wanted().to_vec();
         let version = Arc::new(Version {
             processor: Arc::clone(&name),
             version: description.version.clone(),
@@ -137,11 +136,10 @@ impl Host {
         let rights = settings.account.as_ref();
         let rights = rights.map(|account| shared.access.of(account, &description));
         let cluster = rights.as_ref().map_or(&shared.cluster, |rights| rights.cluster());
-        let readable = Arc::new(readable);
         let hooking = shared.hooking(
             &processor,
             (hooks, Arc::clone(&config)),
-            &readable,
+            &grant,
             rights.clone().map(|rights| rights as Arc<dyn rights::Rights>),
         );
         let setup = Setup {
@@ -150,11 +148,11 @@ impl Host {
             description: Arc::clone(&description),
             config,
             settings: settings.clone(),
-            readable,
+            grant,
             api: Arc::new(cluster.clone()),
             rights: rights.clone().map(|rights| rights as Arc<dyn rights::Rights>),
         };
-        let reconciler = Reconciler::new(setup, shared.parts.clone()).with_context(of)?;
+        let reconciler = Reconciler::new(setup, shared.parts.clone());
         let registrations =
             reconciler.registrations().map_err(anyhow::Error::msg).with_context(of)?;
         let active = Active {

@@ -11,7 +11,7 @@ use std::{
 use mortise_core::{
     contract::Kind,
     grant::rights::{Account, Rights as _},
-    reads::{Demand, Limited},
+    grant::{Demand, Limited},
     store::{Scope, Wanted},
 };
 use tokio_util::sync::CancellationToken;

@@ -9,7 +9,8 @@ use anyhow::Context as _;
 use mortise::local;
 use mortise_core::{
     contract::{ObjectRef, Request},
-    reads::{PAGE_BYTES, Readable, View},
+    grant::Grant,
+    reads::{PAGE_BYTES, View},
     store::Stores,
 };
 use mortise_host::{
@@ -33,7 +34,7 @@ const MOMENT: Moment = Moment { now_ms: 1_700_000_000_000, seed: 7 };
 pub(crate) struct Callee {
     pub(crate) loaded: Loaded,
     pub(crate) stores: Stores,
-    readable: Arc<Readable>,
+    grant: Arc<Grant>,
     request: Request,
 }
 
@@ -118,8 +119,8 @@ pub(crate) fn filled(loaded: &Loaded, mut objects: Vec<Value>) -> anyhow::Result
             metadata["resourceVersion"] = (index + 1).to_string().into();
         }
     }
-    let (stores, readable) = (Stores::new(), Readable::new(&loaded.description)?);
-    for (kind, scope, wanted) in readable.wanted() {
+    let (stores, grant) = (Stores::new(), Grant::new(&loaded.description)?);
+    for (kind, scope, wanted) in grant.wanted() {
         stores.open(kind, scope, wanted);
         let feed = stores.feed(kind, scope).context("the store is not open")?;
         feed.begin_list();
@@ -155,8 +156,8 @@ impl Callee {
             attempt: 0,
             failed_writes: Vec::new(),
         };
-        let readable = Arc::new(Readable::new(&loaded.description)?);
-        Ok(Self { loaded, stores, readable, request })
+        let grant = Arc::new(Grant::new(&loaded.description)?);
+        Ok(Self { loaded, stores, grant, request })
     }
 
     /// Makes one call, with `config` in place of the processor's configuration if given.
@@ -165,7 +166,7 @@ impl Callee {
         if let Some(config) = config {
             config.clone_into(&mut request.config);
         }
-        let view = View::new(self.stores.clone(), Arc::clone(&self.readable), PAGE_BYTES);
+        let view = View::new(self.stores.clone(), Arc::clone(&self.grant), PAGE_BYTES);
         Ok(self.loaded.processor.call(Input::new(view, &request, MOMENT)).await)
     }
 

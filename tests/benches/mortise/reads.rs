@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mortise_core::{reads::Readable, store::Stores};
+use mortise_core::{grant::Grant, store::Stores};
 use serde_json::{Value, json};
 
 use crate::{
@@ -55,7 +55,7 @@ async fn median(puppet: &Callee, read: &Value, times: u32) -> anyhow::Result<Dur
 async fn puppet() -> anyhow::Result<Callee> {
     let loaded = mortise_tests::loaded("tests/guests/puppet", &config(&json!({}))).await?;
     let stores = Stores::new();
-    for (kind, scope, wanted) in Readable::new(&loaded.description)?.wanted() {
+    for (kind, scope, wanted) in Grant::new(&loaded.description)?.wanted() {
         if *kind == samples::kind() {
             samples::fill_stores(&stores, scope, wanted);
         }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use mortise_core::{
     contract::{Kind, Manifest, ObjectRef, Outcome, Request, Requeue},
-    reads::{PAGE_BYTES, Readable, View},
+    grant::Grant,
+    reads::{PAGE_BYTES, View},
     store::Stores,
 };
 use mortise_host::wasm::{Called, Input, Limits, Moment, Processor};
@@ -16,7 +17,7 @@ use super::{NOW_MS, engine};
 /// The processor, with the stores that it reads from.
 struct Setting {
     processor: Processor,
-    readable: Arc<Readable>,
+    grant: Arc<Grant>,
     stores: Stores,
 }
 
@@ -45,8 +46,8 @@ async fn setting() -> Setting {
     let processor =
         Processor::load(engine(), "api-rule", module.into(), Limits::default()).await.unwrap();
     let description = processor.describe("").await.unwrap();
-    let readable = Arc::new(Readable::new(&description).unwrap());
-    Setting { processor, readable, stores: Stores::new() }
+    let grant = Arc::new(Grant::new(&description).unwrap());
+    Setting { processor, grant, stores: Stores::new() }
 }
 
 impl Setting {
@@ -54,7 +55,7 @@ impl Setting {
     /// kinds would return.
     fn fill(&mut self, objects: &[Value]) {
         self.stores = Stores::new();
-        for (kind, scope, wanted) in self.readable.wanted() {
+        for (kind, scope, wanted) in self.grant.wanted() {
             self.stores.open(kind, scope, wanted);
             let feed = self.stores.feed(kind, scope).unwrap();
             feed.begin_list();
@@ -75,7 +76,7 @@ impl Setting {
         let kind = Kind::home("gateway.kyma-project.io", "v2alpha1", "APIRule");
         let ref_ =
             ObjectRef { kind: kind.into(), namespace: Some("shop".into()), name: name.into() };
-        let mut view = View::new(self.stores.clone(), Arc::clone(&self.readable), PAGE_BYTES);
+        let mut view = View::new(self.stores.clone(), Arc::clone(&self.grant), PAGE_BYTES);
         let object = view.reconciled(&ref_, "api-rules").unwrap().json;
         let request = Request {
             reconciler: "api-rules".into(),

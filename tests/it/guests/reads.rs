@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use mortise_core::{
     contract::{Kind, Request},
-    reads::{PAGE_BYTES, Readable, View},
+    grant::Grant,
+    reads::{PAGE_BYTES, View},
     store::{Scope, Stores},
 };
 use mortise_host::wasm::{Called, Error, Input, Limits, Moment, Processor};
@@ -59,9 +60,9 @@ fn thing(name: &str, app: &str) -> Value {
 }
 
 /// Fills stores as the host would.
-fn stores(readable: &Readable, things: &[Value]) -> Stores {
+fn stores(grant: &Readable, things: &[Value]) -> Stores {
     let stores = Stores::new();
-    for (kind, scope, wanted) in readable.wanted() {
+    for (kind, scope, wanted) in grant.wanted() {
         stores.open(kind, scope, wanted);
         let feed = stores.feed(kind, scope).unwrap();
         feed.begin_list();
@@ -81,10 +82,10 @@ struct Performed {
 async fn perform_with(processor: &Processor, script: &Value, page_bytes: usize) -> Performed {
     let config = play(script);
     let description = processor.describe(&config).await.unwrap();
-    let readable = Arc::new(Readable::new(&description).unwrap());
+    let grant = Arc::new(Grant::new(&description).unwrap());
     let things: Vec<Value> = ["a", "b", "c"].map(|name| thing(name, "x")).into();
-    let stores = stores(&readable, &things);
-    let view = View::new(stores.clone(), readable, page_bytes);
+    let stores = stores(&grant, &things);
+    let view = View::new(stores.clone(), grant, page_bytes);
     let request = Request { config, ..request("map") };
     let moment = Moment { now_ms: NOW_MS, seed: 7 };
     Performed { called: processor.call(Input::new(view, &request, moment)).await, stores }
@@ -166,8 +167,8 @@ async fn a_kind_that_the_cluster_does_not_know_is_told_apart() {
     let kind = Kind::home("example.com", "v1", "Thing");
     stores.set_unknown(&kind, &Scope::default());
     let config = play(&script);
-    let readable = Readable::new(&processor.describe(&config).await.unwrap()).unwrap();
-    let view = View::new(stores, Arc::new(readable), PAGE_BYTES);
+    let grant = Grant::new(&processor.describe(&config).await.unwrap()).unwrap();
+    let view = View::new(stores, Arc::new(grant), PAGE_BYTES);
     let request = Request { config, ..request("map") };
     let called =
         processor.call(Input::new(view, &request, Moment { now_ms: NOW_MS, seed: 7 })).await;

@@ -14,8 +14,8 @@ use jiff::{SignedDuration, Timestamp};
 use mortise_core::{
     contract,
     dispatch::Dispatch,
+    grant::Grant,
     queue::{Cause, Key, Priority},
-    reads::Readable,
     reconcile::{self, Call as _, Parts, Reconciler, Settings, Setup},
     store::{Scope, Stores, Wanted},
     write::Clock,
@@ -215,8 +215,8 @@ impl Driver {
         }
         let kinds = description.reconcilers.iter().map(|one| one.of.kind.clone()).collect();
         let description = contract::Description::from(description.clone());
-        let readable = Readable::new(&description).map_err(|error| error.to_string())?;
-        let wanted = readable.wanted().to_vec();
+        let grant = Grant::new(&description).map_err(|error| error.to_string())?;
+        let wanted = grant.wanted().to_vec();
         let call = Native::<P> {
             journal: Arc::clone(&self.journal),
             page: self.page,
@@ -234,12 +234,11 @@ impl Driver {
             description: Arc::new(description.clone()),
             config: config.into(),
             settings: Settings::in_namespace(NAMESPACE),
-            readable: Arc::new(readable),
+            grant: Arc::new(grant),
             api: Arc::new(self.cluster.clone()),
             rights: None,
         };
-        let reconciler =
-            Reconciler::new(setup, self.parts.clone()).map_err(|error| error.to_string())?;
+        let reconciler = Reconciler::new(setup, self.parts.clone());
         for (kind, scope, wanted) in wanted {
             self.watch(kind, scope, &wanted);
         }

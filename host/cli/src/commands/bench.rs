@@ -17,7 +17,8 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use mortise_core::{
     contract::{ObjectRef, Request, display_kind},
-    reads::{PAGE_BYTES, Readable, View},
+    grant::Grant,
+    reads::{PAGE_BYTES, View},
     write::Clock,
 };
 use mortise_host::{
@@ -47,7 +48,7 @@ struct Callee {
     loaded: Loaded,
     /// The host, which keeps the stores filled.
     host: Host,
-    readable: Arc<Readable>,
+    grant: Arc<Grant>,
     requests: Vec<Request>,
     now: Timestamp,
 }
@@ -164,8 +165,8 @@ impl Callee {
         let options = Options { now: clock, drive: Drive::Caller, ..Options::default() };
         let host = Host::start(&world.cluster, vec![loaded.clone()], &options)?;
         caught_up(&host, &world.api).await?;
-        let readable = Arc::new(Readable::new(&loaded.description)?);
-        let mut callee = Self { loaded, host, readable, requests: Vec::new(), now };
+        let grant = Arc::new(Grant::new(&loaded.description)?);
+        let mut callee = Self { loaded, host, grant, requests: Vec::new(), now };
         callee.requests = callee.requests(only.as_ref());
         anyhow::ensure!(
             !callee.requests.is_empty(),
@@ -209,7 +210,7 @@ impl Callee {
     }
 
     fn view(&self) -> View {
-        View::new(self.host.stores().clone(), Arc::clone(&self.readable), PAGE_BYTES)
+        View::new(self.host.stores().clone(), Arc::clone(&self.grant), PAGE_BYTES)
     }
 
     /// Calls the processor with the object of this turn.

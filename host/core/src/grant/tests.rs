@@ -1,10 +1,11 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::*;
+use super::{within::outside, *};
 use crate::{
-    contract::{Reconciler, Selection},
+    contract::{Reconciler, Selection, Verbs, WriteRule},
     fixture::{elsewhere, object_ref, v1, whole, write_rule},
+    path::Path,
 };
 
 fn description(writes: Vec<WriteRule>) -> Description {

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::{
         fixture::{all, description, fields, kind, labelled, object, reference, with},
-        reads::Readable,
+        grant::Grant,
         store::{Scope, Stores},
     };
 
@@ -242,15 +242,15 @@ mod tests {
         fn a_question_that_is_asked_again_is_answered_as_a_run_would_be(
             steps in prop::collection::vec(step(), 1..24),
         ) {
-            let readable =
-                Arc::new(Readable::new(&description(all("Rule"), vec![all("Thing")])).unwrap());
+            let grant =
+                Arc::new(Grant::new(&description(all("Rule"), vec![all("Thing")])).unwrap());
             let stores = Stores::new();
-            for (of, scope, wanted) in readable.wanted() {
+            for (of, scope, wanted) in grant.wanted() {
                 let feed = stores.open(of, scope, wanted).unwrap();
                 feed.begin_list();
                 feed.end_list();
             }
-            let new = || View::new(stores.clone(), Arc::clone(&readable), super::super::PAGE_BYTES);
+            let new = || View::new(stores.clone(), Arc::clone(&grant), super::super::PAGE_BYTES);
             // Shared by all steps: an answer for a former state must not be given for a later one.
             let answers = Answers::default();
             let mut first = new();

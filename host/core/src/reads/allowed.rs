@@ -20,8 +20,8 @@ impl View {
         fields: &[String],
     ) -> Result<Option<String>, ReadError> {
         let target = ReadTarget::object(of.namespace.as_deref(), &of.name);
-        let readable = Arc::clone(&self.readable);
-        let is_declared = || readable.get(of, fields).is_ok();
+        let grant = Arc::clone(&self.grant);
+        let is_declared = || grant.may_get(of, fields).is_ok();
         match self.permit(&of.kind, target, is_declared).await {
             Ok(Permit::Stored) => self.get(of, fields),
             Ok(Permit::Live) => {
@@ -31,7 +31,7 @@ impl View {
                 answer
             }
             refused => {
-                let answer = self.declared("get", &of.kind, readable.get(of, fields).map(|_| ()));
+                let answer = self.declared("get", &of.kind, grant.may_get(of, fields).map(|_| ()));
                 let answer = answer.and_then(|()| Err(self.refuse(&of.kind, target, refused)));
                 self.record_get(of, fields, answer)
             }
@@ -47,9 +47,9 @@ impl View {
         from: Option<&str>,
     ) -> Result<Page, ReadError> {
         let target = ReadTarget::list(of.namespace.as_deref(), of.name.as_deref());
-        let readable = Arc::clone(&self.readable);
+        let grant = Arc::clone(&self.grant);
         let query = self.query(of);
-        let declared = || readable.list(of, query.as_ref().map_err(ReadError::clone)?).map(|_| ());
+        let declared = || grant.may_list(of, query.as_ref().map_err(ReadError::clone)?).map(|_| ());
         match self.permit(&of.kind, target, || declared().is_ok()).await {
             Ok(Permit::Stored) => self.list(of, limit, from),
             refused => {
@@ -105,7 +105,7 @@ impl View {
                 self.reads.waits_for(&kind, true);
                 // A watch shows when the kind is served.
                 let query = Query::within(target.namespace, target.name);
-                self.reads.demands(self.readable.demand(&kind, &query));
+                self.reads.demands(self.grant.demand(&kind, &query));
                 ReadError::UnknownKind
             }
             // An unanswered access review is retried; its answer queues all keys.
@@ -128,8 +128,8 @@ impl View {
         of: &ObjectRef,
         fields: &[String],
     ) -> Result<Option<Rendered>, ReadError> {
-        let readable = Arc::clone(&self.readable);
-        let granted = self.declared("get", &of.kind, readable.get(of, fields))?;
+        let grant = Arc::clone(&self.grant);
+        let granted = self.declared("get", &of.kind, grant.may_get(of, fields))?;
         let Some(entry) = self.live(of).await? else { return Ok(None) };
         let selects = |part: Option<&Query>| part.is_none_or(|part| part.matches(&entry));
         let Some((_, fields)) = granted.into_iter().find(|(part, _)| selects(*part)) else {

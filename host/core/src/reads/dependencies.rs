@@ -3,11 +3,10 @@
 
 use std::{cell::OnceCell, sync::Arc};
 
-use super::readable::{Demand, Readable};
 use crate::{
     applied_fields::Pair,
     contract::{Kind, ObjectRef, ReadError, Selection, bounds},
-    grant::rights::Denial,
+    grant::{Demand, Grant, rights::Denial},
     path::{Extent, Fields},
     reads::record::{self, Digest, Pruned, Question, SnapshotPosition, WriteRecord},
     store::{Entry, Query, Rendered, StoreId, Stores, hashed},
@@ -425,9 +424,9 @@ impl Reads {
     }
 
     /// Returns the missing watches of objects that the run tried to read or has written.
-    pub fn take_demands(&mut self, readable: &Readable) -> Vec<Demand> {
+    pub fn take_demands(&mut self, grant: &Grant) -> Vec<Demand> {
         let unwatched = std::mem::take(&mut self.unwatched);
-        self.demands(unwatched.iter().filter_map(|(kind, query)| readable.demand(kind, query)));
+        self.demands(unwatched.iter().filter_map(|(kind, query)| grant.demand(kind, query)));
         std::mem::take(&mut self.demands)
     }
 

@@ -3,14 +3,15 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     fixture::{all, description, fields, kind, labelled, list, matching, object, reference, with},
+    grant::LimitsMet,
     reads::record::Digest,
     store::{Scope, Wanted},
 };
 
 /// Builds the stores that a description needs, with these objects listed.
-fn stores(readable: &Readable, objects: &[(&str, Vec<Value>)]) -> Stores {
+fn stores(grant: &Grant, objects: &[(&str, Vec<Value>)]) -> Stores {
     let stores = Stores::new();
-    for (of, scope, wanted) in readable.wanted() {
+    for (of, scope, wanted) in grant.wanted() {
         stores.open(of, scope, wanted);
         let objects =
             objects.iter().find(|(kind, _)| *kind == of.kind).map(|(_, objects)| objects.clone());
@@ -21,15 +22,15 @@ fn stores(readable: &Readable, objects: &[(&str, Vec<Value>)]) -> Stores {
 
 /// Builds a view of the things `a`, `b` and `c`; `r` reconciles rules.
 fn view(reads: Vec<Selection>) -> View {
-    let readable = Readable::new(&description(all("Rule"), reads)).unwrap();
+    let grant = Grant::new(&description(all("Rule"), reads)).unwrap();
     let thing = |name: &str, app: &str, host: &str| {
         let thing = with(object("Thing", name, 5), "metadata/labels", json!({"app": app}));
         with(with(thing, "spec/hosts", json!([host])), "spec/secret", json!("s"))
     };
     let things = vec![thing("a", "x", "one"), thing("b", "x", "two"), thing("c", "y", "two")];
     let rule = with(object("Rule", "r", 9), "spec/a", json!(1));
-    let stores = stores(&readable, &[("Thing", things), ("Rule", vec![rule])]);
-    View::new(stores, Arc::new(readable), PAGE_BYTES)
+    let stores = stores(&grant, &[("Thing", things), ("Rule", vec![rule])]);
+    View::new(stores, Arc::new(grant), PAGE_BYTES)
 }
 
 fn parsed(json: Option<String>) -> Value {
@@ -146,7 +147,7 @@ fn a_list_comes_in_pages_that_show_one_state() {
     let page = view.list(&all("Thing"), 0, None).unwrap();
     assert_eq!((names(&page), page.next.is_some()), (texts(&["a"]), true));
     // In a later call the token goes on after the same name.
-    let mut later = View::new(view.stores.clone(), Arc::clone(&view.readable), PAGE_BYTES);
+    let mut later = View::new(view.stores.clone(), Arc::clone(&view.grant), PAGE_BYTES);
     assert_eq!(names(&later.list(&all("Thing"), 0, page.next.as_deref()).unwrap()), ["b"]);
 }
 
@@ -176,10 +177,10 @@ fn a_list_is_selected_by_labels_and_values() {
 
 #[test]
 fn a_kind_that_cannot_be_read_is_unknown_or_unavailable() {
-    let readable = Arc::new(Readable::new(&description(all("Rule"), vec![all("Thing")])).unwrap());
+    let grant = Arc::new(Grant::new(&description(all("Rule"), vec![all("Thing")])).unwrap());
     let stores = Stores::new();
     let read = |stores: &Stores| {
-        let mut view = View::new(stores.clone(), Arc::clone(&readable), PAGE_BYTES);
+        let mut view = View::new(stores.clone(), Arc::clone(&grant), PAGE_BYTES);
         let answer = view.get(&reference("Thing", "a"), &[]);
         (answer, view.finish().waits().len())
     };
@@ -203,14 +204,14 @@ fn a_kind_that_cannot_be_read_is_unknown_or_unavailable() {
 #[test]
 fn the_reconciled_object_is_read_by_its_reconciler() {
     let of = fields(labelled(all("Rule"), "app=x"), &["spec.a"]);
-    let readable = Readable::new(&description(of, vec![])).unwrap();
+    let grant = Grant::new(&description(of, vec![])).unwrap();
     let rule = with(
         with(object("Rule", "r", 9), "spec/a", json!(1)),
         "metadata/finalizers",
         json!(["f/g"]),
     );
-    let stores = stores(&readable, &[("Rule", vec![rule])]);
-    let mut view = View::new(stores, Arc::new(readable), PAGE_BYTES);
+    let stores = stores(&grant, &[("Rule", vec![rule])]);
+    let mut view = View::new(stores, Arc::new(grant), PAGE_BYTES);
     let reconciled = view.reconciled(&reference("Rule", "r"), "r").unwrap();
     assert_eq!(parsed(reconciled.json), with(object("Rule", "r", 9), "spec/a", json!(1)));
     assert_eq!(reconciled.entry.unwrap().value()["metadata"]["finalizers"], json!(["f/g"]));
@@ -221,12 +222,12 @@ fn the_reconciled_object_is_read_by_its_reconciler() {
 
 #[test]
 fn records_tell_by_digests_whether_anything_that_counts_has_changed() {
-    let readable = Arc::new(
-        Readable::new(&description(all("Rule"), vec![fields(all("Thing"), &["spec.a"])])).unwrap(),
+    let grant = Arc::new(
+        Grant::new(&description(all("Rule"), vec![fields(all("Thing"), &["spec.a"])])).unwrap(),
     );
     let digests = |thing: Option<Value>| {
-        let stores = stores(&readable, &[("Thing", thing.into_iter().collect())]);
-        let mut view = View::new(stores, Arc::clone(&readable), PAGE_BYTES);
+        let stores = stores(&grant, &[("Thing", thing.into_iter().collect())]);
+        let mut view = View::new(stores, Arc::clone(&grant), PAGE_BYTES);
         view.get(&reference("Thing", "a"), &[]).unwrap();
         view.list(&all("Thing"), 0, None).unwrap();
         let records = view.finish().records().to_vec();
@@ -247,7 +248,7 @@ fn records_tell_by_digests_whether_anything_that_counts_has_changed() {
 fn demand_for_an_unwatched_kind_follows_declaration_and_query() {
     let view = view(vec![all("*"), fields(all("Other"), &["spec.a"])]);
     let scopes = |kind: &str, of: &Query| {
-        let demand = view.readable.demand(&self::kind(kind), of)?;
+        let demand = view.grant.demand(&self::kind(kind), of)?;
         let shown = |scope: &Scope| format!("{:?}/{:?}", scope.namespace, scope.name);
         Some(demand.scopes.iter().map(shown).collect::<Vec<_>>())
     };
@@ -256,8 +257,8 @@ fn demand_for_an_unwatched_kind_follows_declaration_and_query() {
     assert_eq!(scopes("Thing", &object).unwrap(), wide_to_narrow, "of a kind that is one of any");
     assert_eq!(scopes("Thing", &Query::within(None, None)).unwrap(), ["None/None"]);
     let elsewhere = Kind { group: "elsewhere".into(), ..self::kind("Thing") };
-    assert!(view.readable.demand(&elsewhere, &object).is_none(), "nobody declared it");
-    let wanted = view.readable.demand(&self::kind("Other"), &object).unwrap().wanted;
+    assert!(view.grant.demand(&elsewhere, &object).is_none(), "nobody declared it");
+    let wanted = view.grant.demand(&self::kind("Other"), &object).unwrap().wanted;
     assert!(wanted.fields.is_whole(), "as `*` asks for it too");
 }
 
@@ -278,21 +279,21 @@ fn a_selection_that_is_asked_for_again_is_kept_once_for_all_kinds() {
 
 #[test]
 fn a_kind_past_a_limit_is_unavailable_even_if_its_store_is_open() {
-    let readable = Readable::new(&description(all("Rule"), vec![all("Thing")])).unwrap();
-    let stores = stores(&readable, &[("Thing", vec![object("Thing", "a", 5)])]);
-    let readable = Arc::new(readable);
+    let grant = Grant::new(&description(all("Rule"), vec![all("Thing")])).unwrap();
+    let stores = stores(&grant, &[("Thing", vec![object("Thing", "a", 5)])]);
+    let grant = Arc::new(grant);
     let read = || {
-        let mut view = View::new(stores.clone(), Arc::clone(&readable), PAGE_BYTES);
+        let mut view = View::new(stores.clone(), Arc::clone(&grant), PAGE_BYTES);
         view.get(&reference("Thing", "a"), &[])
     };
     assert!(read().unwrap().is_some());
     let too_large = vec![(kind("Thing"), Scope::default())];
     let (watches, why) = (Some("too many".into()), "too large".into());
-    readable.limited().set(LimitsMet { watches: None, stores: too_large, stores_why: why });
+    grant.limited().set(LimitsMet { watches: None, stores: too_large, stores_why: why });
     let Err(ReadError::Unavailable(message)) = read() else { panic!("it is refused") };
     assert!(message.ends_with(": too large"), "{message}");
     // A watched kind is readable even if the limit of watches is reached.
-    readable.limited().set(LimitsMet { watches, ..LimitsMet::default() });
+    grant.limited().set(LimitsMet { watches, ..LimitsMet::default() });
     assert!(read().unwrap().is_some());
     stores.close(&kind("Thing"), &Scope::default());
     let Err(ReadError::Unavailable(message)) = read() else { panic!("it is not watched") };
@@ -330,13 +331,13 @@ fn undeclared_reads_are_counted_and_only_a_few_are_recorded() {
 
 #[test]
 fn lists_of_fields_are_remembered_within_bounds() {
-    let readable = Readable::new(&description(all("Rule"), vec![all("Thing")])).unwrap();
+    let grant = Grant::new(&description(all("Rule"), vec![all("Thing")])).unwrap();
     let deep = |number: usize| vec![format!("k{number}{}", ".a".repeat(60))];
     for number in 0..2000 {
-        readable.get(&reference("Thing", "a"), &deep(number)).unwrap();
-        readable.shared(&vec![format!("{number}{}", "x".repeat(1000)); 20]);
+        grant.may_get(&reference("Thing", "a"), &deep(number)).unwrap();
+        grant.shared(&vec![format!("{number}{}", "x".repeat(1000)); 20]);
     }
-    assert!(format!("{readable:?}").len() < 8 << 20);
+    assert!(format!("{grant:?}").len() < 8 << 20);
 }
 
 /// A linear search of 60,000 answers for each of 1,000 owner references took 13 s.

@@ -165,7 +165,7 @@ impl Reconciler {
         turn: &Turn<'_>,
     ) -> Result<Planned, Refused> {
         // Only declared kinds are resolved: an outcome with another kind is refused for that.
-        named.retain(|kind| self.grant.names(kind));
+        named.retain(|kind| self.version.grant.names(kind));
         let kinds = self.resolve_all(&named).await?;
         let uids = turn.reads.uids();
         let read = |of: &ObjectRef| uids.of(of).map(str::to_owned);
@@ -187,7 +187,7 @@ impl Reconciler {
         read: &'a dyn Fn(&ObjectRef) -> Option<String>,
     ) -> outcome::Against<'a> {
         outcome::Against {
-            grant: &self.grant,
+            grant: &self.version.grant,
             reconciler: turn.key.reconciler(),
             reconciled: turn.reconciled,
             kinds,

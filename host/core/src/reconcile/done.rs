@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{Planned, Reconciler, Turn};
 use crate::{
     contract::{ObjectRef, Requeue, Retry, display_ref},
+    grant::Demand,
     queue::{Again, Cause, Done},
-    reads::Demand,
 };
 
 /// The end of a run, for the queue.

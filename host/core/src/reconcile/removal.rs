@@ -63,7 +63,7 @@ impl Reconciler {
     /// Returns the keys of the objects that hold one of the processor's finalizers; `None` as long
     /// as not all of these objects are known.
     pub fn holding(&self, processor: &std::sync::Arc<str>) -> Option<Vec<Key>> {
-        let holding = self.version.readable.holding(self.parts.dispatch.stores())?;
+        let holding = self.version.grant.holding(self.parts.dispatch.stores())?;
         let key = |reconciler: &str, namespace: Option<&str>, name: &str| {
             Key::new(processor, &reconciler.into(), namespace, name)
         };
@@ -72,11 +72,11 @@ impl Reconciler {
     }
 
     /// Returns the objects that hold a finalizer that `former` declares and this version does not;
-    /// see [`Readable::abandoned`].
+    /// see [`Grant::abandoned`].
     ///
-    /// [`Readable::abandoned`]: crate::reads::Readable::abandoned
+    /// [`Grant::abandoned`]: crate::grant::Grant::abandoned
     pub fn abandoned(&self, former: &Self) -> Vec<(String, ObjectRef)> {
-        self.version.readable.abandoned(&former.version.readable, self.parts.dispatch.stores())
+        self.version.grant.abandoned(&former.version.grant, self.parts.dispatch.stores())
     }
 
     /// Removes the finalizers that the processor may have put on the object, and changes nothing

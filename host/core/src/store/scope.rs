@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{place::NamespacedName, query::Query};
 use crate::{
+    contract::Selection,
     labels::LabelSelector,
     path::{Fields, Path, Segment},
 };
@@ -36,6 +37,11 @@ pub struct Wanted {
 // === impl Scope ===
 
 impl Scope {
+    /// Returns the scope of a selection, without the conditions on fields.
+    pub fn of(of: &Selection) -> Self {
+        Self { namespace: of.namespace.clone(), name: of.name.clone(), labels: of.labels.clone() }
+    }
+
     /// Returns whether an object is in the scope.
     pub fn holds(&self, object: &Value) -> bool {
         let NamespacedName { namespace, name } = NamespacedName::of(object);

@@ -11,7 +11,8 @@ use crate::{
         all, description, fields, key, kind, labelled, list, matching, object, reconciler,
         reference, with,
     },
-    reads::{PAGE_BYTES, Readable, View},
+    grant::Grant,
+    reads::{PAGE_BYTES, View},
     store::Scope,
 };
 
@@ -19,7 +20,7 @@ use crate::{
 struct World {
     stores: Stores,
     triggers: Triggers,
-    readable: Arc<Readable>,
+    grant: Arc<Grant>,
     revision: u64,
     /// Answers to writes that the watch has not reported yet.
     unseen: Vec<Value>,
@@ -27,10 +28,9 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let readable =
-            Readable::new(&description(all("Rule"), vec![all("Thing"), all("Late")])).unwrap();
+        let grant = Grant::new(&description(all("Rule"), vec![all("Thing"), all("Late")])).unwrap();
         let stores = Stores::new();
-        for (of, scope, wanted) in readable.wanted() {
+        for (of, scope, wanted) in grant.wanted() {
             stores.open(of, scope, wanted);
             if of.kind != "Late" {
                 list(&stores, &of.kind, scope, &[]);
@@ -40,14 +40,14 @@ impl World {
         Self {
             stores,
             triggers: Triggers::new(),
-            readable: Arc::new(readable),
+            grant: Arc::new(grant),
             revision: 10,
             unseen: Vec::new(),
         }
     }
 
     fn view(&self) -> View {
-        View::new(self.stores.clone(), Arc::clone(&self.readable), PAGE_BYTES)
+        View::new(self.stores.clone(), Arc::clone(&self.grant), PAGE_BYTES)
     }
 
     /// Runs a key that reads and does nothing else. Returns the causes of another run.
@@ -376,7 +376,7 @@ fn own_finalizers_and_own_status_are_no_news_unless_they_came_out_otherwise() {
             let mut world = World::new();
             let described =
                 crate::contract::Description { reconcilers: vec![of.clone()], ..described.clone() };
-            world.readable = Arc::new(Readable::new(&described).unwrap());
+            world.grant = Arc::new(Grant::new(&described).unwrap());
             world.upsert(rule.clone());
             world.queued();
             let began = world.triggers.begin(&key("a"));
@@ -538,7 +538,7 @@ fn objects_of_a_reconciler_are_keys_and_their_status_does_not_trigger_unless_ask
         of.triggered_by_status = triggered_by_status;
         let mut described = description(all("Rule"), vec![all("Thing")]);
         described.reconcilers = vec![of.clone()];
-        world.readable = Arc::new(Readable::new(&described).unwrap());
+        world.grant = Arc::new(Grant::new(&described).unwrap());
         let rule = with(object("Rule", "a", 0), "metadata/labels", json!({"app": "x"}));
         world.upsert(rule.clone());
         world.queued();

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use mortise_core::{
     contract::display_kind,
+    grant::{Limited, LimitsMet},
     path::Fields,
-    reads::{Limited, LimitsMet},
     store::Wanted,
 };
 use tokio::time::Instant;

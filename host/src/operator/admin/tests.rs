@@ -5,7 +5,7 @@ use axum::{
 use mortise_core::{
     contract::Kind,
     fixture::{all, description, kind, list, object},
-    reads::Readable,
+    grant::Grant,
     store::{Scope, Wanted},
 };
 use tower::ServiceExt as _;
@@ -14,13 +14,13 @@ use super::*;
 
 /// Returns a host that watches a kind of which no list has arrived.
 fn admin() -> Admin {
-    let readable = Readable::new(&description(all("Rule"), Vec::new())).unwrap();
+    let grant = Grant::new(&description(all("Rule"), Vec::new())).unwrap();
     let stores = Stores::new();
     let open = |(kind, scope, wanted): &(Kind, Scope, Wanted)| {
         stores.open(kind, scope, wanted);
         Watch { kind: kind.clone(), scope: scope.clone() }
     };
-    let watches: Vec<Watch> = readable.wanted().iter().map(open).collect();
+    let watches: Vec<Watch> = grant.wanted().iter().map(open).collect();
     let watches: Source<Vec<Watch>> = Arc::new(move || watches.clone());
     let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
     Admin {

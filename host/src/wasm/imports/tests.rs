@@ -7,7 +7,8 @@ use mortise_core::{
         bounds::{text::*, *},
     },
     fixture::{all, description, elsewhere, object, reference, v1, write_rule},
-    reads::{PAGE_BYTES, Readable, View},
+    grant::Grant,
+    reads::{PAGE_BYTES, View},
     store::Stores,
 };
 use proptest::prelude::*;
@@ -429,14 +430,14 @@ fn selection() -> impl Strategy<Value = Selection> {
 /// Returns the state of a call that may read Rules and Things; one object of each kind exists.
 fn call() -> State {
     let description = description(all("Rule"), vec![all("Thing")]);
-    let (readable, stores) = (Arc::new(Readable::new(&description).unwrap()), Stores::new());
-    for (kind, scope, wanted) in readable.wanted() {
+    let (grant, stores) = (Arc::new(Grant::new(&description).unwrap()), Stores::new());
+    for (kind, scope, wanted) in grant.wanted() {
         let feed = stores.open(kind, scope, wanted).unwrap();
         feed.begin_list();
         feed.upsert(&object(&kind.kind, "a", 1));
         feed.end_list();
     }
-    State::alone(View::new(stores, readable, PAGE_BYTES))
+    State::alone(View::new(stores, grant, PAGE_BYTES))
 }
 
 /// A guest's use of its imports.

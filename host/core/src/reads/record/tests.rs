@@ -6,7 +6,8 @@ use crate::{
     fixture::{
         all, description, fields, key, labelled, list, matching, object, reference, v1, whole, with,
     },
-    reads::{PAGE_BYTES, Readable, Reads, View},
+    grant::Grant,
+    reads::{PAGE_BYTES, Reads, View},
     store::{Scope, Stores},
 };
 
@@ -22,11 +23,11 @@ fn secrets() -> Selection {
 
 /// Builds the stores of two things, a Secret and the rule that is reconciled, as a description
 /// wants them.
-fn readable() -> (Stores, Arc<Readable>) {
+fn grant() -> (Stores, Arc<Grant>) {
     let reads = vec![fields(all("Thing"), &["spec"]), secrets()];
-    let readable = Readable::new(&description(all("Rule"), reads)).unwrap();
+    let grant = Grant::new(&description(all("Rule"), reads)).unwrap();
     let stores = Stores::new();
-    for (of, scope, wanted) in readable.wanted() {
+    for (of, scope, wanted) in grant.wanted() {
         stores.open(of, scope, wanted);
     }
     let thing = |name: &str| with(object("Thing", name, 5), "spec/a", json!(1));
@@ -37,12 +38,12 @@ fn readable() -> (Stores, Arc<Readable>) {
     let secret = with(object("Secret", "s", 7), "data/password", json!(HIDDEN));
     feed.list_item(&secret);
     feed.end_list();
-    (stores, Arc::new(readable))
+    (stores, Arc::new(grant))
 }
 
 /// Records a run that reads all of these objects.
-fn recorded(stores: &Stores, readable: &Arc<Readable>) -> Record {
-    let mut view = View::new(stores.clone(), Arc::clone(readable), PAGE_BYTES);
+fn recorded(stores: &Stores, grant: &Arc<Grant>) -> Record {
+    let mut view = View::new(stores.clone(), Arc::clone(grant), PAGE_BYTES);
     view.reconciled(&reference("Rule", "r"), "r").unwrap();
     view.get(&reference("Thing", "a"), &texts(&["spec.a"])).unwrap();
     view.get(&reference("Thing", "none"), &texts(&["spec.a"])).unwrap();
@@ -61,8 +62,8 @@ fn recorded(stores: &Stores, readable: &Arc<Readable>) -> Record {
 
 #[test]
 fn a_record_holds_each_question_and_the_size_of_its_answer() {
-    let (stores, readable) = readable();
-    let record = recorded(&stores, &readable);
+    let (stores, grant) = grant();
+    let record = recorded(&stores, &grant);
     let counts: Vec<usize> = record.reads.iter().map(|read| read.objects).collect();
     assert_eq!(counts, [1, 0, 2, 1, 0]);
     let thing = record.reads[0].bytes;
@@ -82,11 +83,11 @@ fn a_record_holds_each_question_and_the_size_of_its_answer() {
 
 #[test]
 fn digests_change_exactly_with_the_fields_that_were_read() {
-    let (stores, readable) = readable();
+    let (stores, grant) = grant();
     let answers = |record: &Record| -> Vec<Digest> {
         record.reads.iter().map(|read| read.answer).chain(record.object).collect()
     };
-    let before = answers(&recorded(&stores, &readable));
+    let before = answers(&recorded(&stores, &grant));
     let set = |of: serde_json::Value, kind: &Kind| {
         stores.feed(kind, &Scope::default()).unwrap().upsert(&of);
     };
@@ -95,19 +96,19 @@ fn digests_change_exactly_with_the_fields_that_were_read() {
         with(with(object("Thing", "a", 20), "spec/a", json!(1)), "spec/b", json!(2)),
         &all("Thing").kind,
     );
-    assert_eq!(answers(&recorded(&stores, &readable)), before);
+    assert_eq!(answers(&recorded(&stores, &grant)), before);
     set(with(object("Thing", "a", 21), "spec/a", json!(3)), &all("Thing").kind);
     set(with(object("Secret", "s", 22), "data/password", json!("b3RoZXI=")), &secrets().kind);
     set(with(object("Rule", "r", 23), "spec/a", json!(1)), &all("Rule").kind);
-    let after = answers(&recorded(&stores, &readable));
+    let after = answers(&recorded(&stores, &grant));
     let differ: Vec<bool> = before.iter().zip(&after).map(|(old, new)| old != new).collect();
     assert_eq!(differ, [true, false, true, true, false, true]);
 }
 
 #[test]
 fn values_from_secrets_are_digested_with_a_key_outside_the_record() {
-    let (stores, readable) = readable();
-    let record = recorded(&stores, &readable);
+    let (stores, grant) = grant();
+    let record = recorded(&stores, &grant);
     let keyed: Vec<bool> = record.reads.iter().map(|read| read.answer.is_keyed()).collect();
     assert_eq!(keyed, [false, false, false, true, false]);
     let own: Vec<Own> = record.wrote.iter().filter_map(|wrote| wrote.own).collect();
@@ -124,9 +125,9 @@ fn values_from_secrets_are_digested_with_a_key_outside_the_record() {
 
 #[test]
 fn a_write_is_digested_with_the_key_only_if_it_may_hold_a_secret() {
-    let (stores, readable) = readable();
+    let (stores, grant) = grant();
     let wrote = |reads_secret: bool| {
-        let new_view = || View::new(stores.clone(), Arc::clone(&readable), PAGE_BYTES);
+        let new_view = || View::new(stores.clone(), Arc::clone(&grant), PAGE_BYTES);
         let (mut reads, mut later) = (new_view().finish(), new_view());
         let own = Some(Pair { fields: 1, values: 2 });
         let secret = ObjectRef { kind: secrets().kind, ..reference("Secret", "s") };
@@ -174,8 +175,8 @@ fn selector_values_for_secrets_are_recorded_as_keyed_digests() {
 
 #[test]
 fn later_questions_of_a_run_do_not_record_values_of_a_read_secret() {
-    let (stores, readable) = readable();
-    let new_view = || View::new(stores.clone(), Arc::clone(&readable), PAGE_BYTES);
+    let (stores, grant) = grant();
+    let new_view = || View::new(stores.clone(), Arc::clone(&grant), PAGE_BYTES);
     let secret = ObjectRef { kind: secrets().kind, ..reference("Secret", "s") };
     let by_value = matching(labelled(all("Thing"), "token=c3dvcmRmaXNo"), "spec.a", HIDDEN);
     let recorded = |mut view: View, reads_secret: bool| {
@@ -224,8 +225,8 @@ fn a_text_that_is_no_digest_is_refused_by_name() {
 
 #[test]
 fn records_share_equal_kinds_fields_and_managers() {
-    let (stores, readable) = readable();
-    let (one, other) = (recorded(&stores, &readable), recorded(&stores, &readable));
+    let (stores, grant) = grant();
+    let (one, other) = (recorded(&stores, &grant), recorded(&stores, &grant));
     let (Question::Get { of: a, fields: x }, Question::Get { of: b, fields: y }) =
         (&one.reads[0].question, &other.reads[0].question)
     else {

@@ -2,8 +2,8 @@ use std::collections::BTreeSet;
 
 use mortise_core::{
     contract::Kind,
+    grant::Demand,
     path::Fields,
-    reads::Demand,
     store::{Feed, Scope, Stores},
 };
 use serde_json::json;

@@ -1,0 +1,389 @@
+//! The reads that a description declares, the watches that these need, and the check of wanted
+//! reads.
+
+use std::sync::Arc;
+
+use super::{Declared, Grant, Invalid, Limited, accepted, display_selection};
+use crate::{
+    contract::{self, Kind, ObjectRef, ReadError, Selection, display_ref},
+    path::{Fields, Path},
+    store::{Entry, Query, Scope, Stores, Wanted},
+};
+
+/// The annotation that requests a run: any new value does.
+pub(crate) const RECONCILE: &str = "mortise.dev/reconcile";
+
+/// The fields of a reconciled object that the host itself reads.
+const HOST_FIELDS: [&str; 3] = [
+    "metadata.finalizers",
+    "metadata.annotations[\"mortise.dev/paused\"]",
+    "metadata.annotations[\"mortise.dev/reconcile\"]",
+];
+
+/// The most lists of fields that are cached.
+const MAX_CACHED_LISTS: usize = 512;
+/// The most steps of all paths in the cached lists: each step takes up to a kilobyte in a tree.
+const MAX_CACHED_STEPS: usize = 16 << 10;
+/// The most bytes of a list of fields that is cached; longer ones are seldom requested again.
+const MAX_CACHED_LIST_BYTES: usize = 2048;
+
+/// A declared selection of objects that may be read: those of a reconciler, or others.
+#[derive(Debug)]
+pub struct Readable {
+    pub(super) of: Declared,
+    pub(super) scope: Scope,
+    pub(crate) fields: Arc<Fields>,
+    /// The declared fields, and those that the host itself reads.
+    pub(crate) kept: Arc<Fields>,
+    /// The name of the reconciler; `None` if the selection is only read.
+    reconciler: Option<String>,
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) triggered_by_status: bool,
+}
+
+/// A watch that a run needs and that is not open.
+///
+/// Either its kind is declared by a wildcard, or the account may read in its namespace but not in
+/// the whole declared scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    pub kind: Kind,
+    /// The candidate scopes, widest first: the first that the account may watch is used.
+    pub scopes: Vec<Scope>,
+    /// The fields and indexes that are needed.
+    pub wanted: Wanted,
+}
+
+/// The query that the object must match (`None`: any object), and its readable fields.
+pub(crate) type Granted<'a> = (Option<&'a Query>, Arc<Fields>);
+
+/// The caches of lists of fields.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    granted: Parsed,
+    /// The interned lists of fields in run records.
+    shared: foldhash::HashSet<Arc<[String]>>,
+}
+
+type ByList = foldhash::HashMap<Box<[String]>, Arc<Fields>>;
+
+/// The granted fields, by the selections and by the requested list. Refusals are not cached.
+#[derive(Debug, Default)]
+struct Parsed {
+    of: foldhash::HashMap<Box<[usize]>, ByList>,
+    lists: usize,
+    steps: usize,
+}
+
+// === impl Readable ===
+
+impl Readable {
+    /// Parses the selection of a reconciler.
+    pub(super) fn reconciled(
+        place: &str,
+        reconciler: &contract::Reconciler,
+    ) -> Result<Self, Invalid> {
+        let read = Self::parse(&format!("{place}.of"), &reconciler.of)?;
+        let host_fields = Fields::of(HOST_FIELDS.iter().filter_map(|path| path.parse().ok()));
+        Ok(Self {
+            kept: Arc::new(read.fields.union(&host_fields)),
+            reconciler: Some(reconciler.name.clone()),
+            finalizers: reconciler.finalizers.clone(),
+            triggered_by_status: reconciler.triggered_by_status,
+            ..read
+        })
+    }
+
+    /// Parses a selection of `reads`.
+    pub(super) fn parse(place: &str, of: &Selection) -> Result<Self, Invalid> {
+        let declared = Declared::parse(place, of)?;
+        let fields = Fields::parse(&of.fields).map_err(|invalid| Invalid::Malformed {
+            place: format!("{place}.fields"),
+            value: of.fields.join(", "),
+            reason: invalid.to_string(),
+        })?;
+        let fields = Arc::new(fields);
+        Ok(Self {
+            of: declared,
+            scope: Scope::of(of),
+            kept: Arc::clone(&fields),
+            fields,
+            reconciler: None,
+            finalizers: Vec::new(),
+            triggered_by_status: false,
+        })
+    }
+
+    /// Returns the name of the reconciler whose objects these are; `None` if they are only read.
+    pub(super) fn reconciler(&self) -> Option<&str> {
+        self.reconciler.as_deref()
+    }
+
+    /// Returns whether an object is in the selection.
+    pub(crate) fn selects(&self, entry: &Entry) -> bool {
+        self.of.query.matches(entry)
+    }
+
+    /// Returns whether an object holds one of the reconciler's finalizers.
+    pub(crate) fn holds_finalizer(&self, entry: &Entry) -> bool {
+        self.finalizers.iter().any(|name| entry.holds_finalizer(name))
+    }
+
+    /// Returns the objects of the selection, and those that have left it; `None` if no complete
+    /// store covers them. A kind that is not served has no objects.
+    fn known_in(&self, stores: &Stores) -> Option<Vec<Arc<Entry>>> {
+        if stores.is_unknown(&self.of.kind) {
+            return Some(Vec::new());
+        }
+        stores.selected(&self.of.kind, &self.of.query.anywhere())
+    }
+
+    /// Returns the watch that the selection needs.
+    pub(super) fn watch(&self) -> (Scope, Wanted) {
+        match self.reconciler {
+            Some(_) => (without_labels(&self.scope), Wanted { written: true, ..self.wanted() }),
+            None => (self.scope.clone(), self.wanted()),
+        }
+    }
+
+    fn wanted(&self) -> Wanted {
+        let (fields, matching) = (self.kept.as_ref().clone(), self.of.indexed.clone());
+        Wanted { fields, matching, written: false }
+    }
+
+    fn may_match(&self, path: &Path) -> bool {
+        self.fields.covers(path) || self.of.indexed.contains(path)
+    }
+}
+
+// === impl Grant ===
+
+impl Grant {
+    /// Returns the watches that the declarations need, one for each selection without a wildcard
+    /// kind or group. Not merged.
+    pub fn wanted(&self) -> &[(Kind, Scope, Wanted)] {
+        &self.wanted
+    }
+
+    /// Returns the declared reads that are refused because a limit of the host is reached.
+    pub fn limited(&self) -> &Limited {
+        &self.limited
+    }
+
+    /// Returns the objects that hold a declared finalizer, each with the name of the reconciler
+    /// that may have added it; `None` if no complete store covers them.
+    pub fn holding(&self, stores: &Stores) -> Option<Vec<(&str, Arc<Entry>)>> {
+        let mut holding = Vec::new();
+        for of in self.reads.iter().filter(|of| !of.finalizers.is_empty()) {
+            let Some(name) = of.reconciler() else { continue };
+            let held = of.known_in(stores)?.into_iter().filter(|entry| of.holds_finalizer(entry));
+            holding.extend(held.map(|entry| (name, entry)));
+        }
+        Some(holding)
+    }
+
+    /// Returns the objects that a swap from `former` to this version would leave with a finalizer
+    /// that no version removes: only `former` declares it for their kind. The finalizer's name
+    /// comes first.
+    pub fn abandoned(&self, former: &Self, stores: &Stores) -> Vec<(String, ObjectRef)> {
+        let mut abandoned = Vec::new();
+        for of in former.reads.iter().filter(|of| !of.finalizers.is_empty()) {
+            // The two versions may read the kind in different API versions.
+            let still = self.reads.iter().filter(|still| still.of.kind.is_same(&of.of.kind));
+            let still: Vec<&String> = still.flat_map(|still| &still.finalizers).collect();
+            let dropped: Vec<&String> =
+                of.finalizers.iter().filter(|name| !still.contains(name)).collect();
+            if dropped.is_empty() {
+                continue;
+            }
+            for entry in of.known_in(stores).iter().flatten() {
+                if let Some(name) = dropped.iter().find(|name| entry.holds_finalizer(name)) {
+                    abandoned.push(((*name).clone(), entry.reference(&of.of.kind)));
+                }
+            }
+        }
+        abandoned
+    }
+
+    /// Returns the watch that a query needs; `None` if no declaration covers the query.
+    ///
+    /// The scopes are the declared one and, for accounts that may not watch that, those of the
+    /// query's namespace and name.
+    pub(crate) fn demand(&self, kind: &Kind, query: &Query) -> Option<Demand> {
+        let read = self.reads.iter().filter(|read| read.of.is_of(kind));
+        let written = self.writes.iter().filter(|rule| rule.of.is_of(kind));
+        let mut scopes = read.clone().map(|read| &read.scope);
+        let scope = scopes
+            .find(|scope| scope.covers(query))
+            .or_else(|| written.clone().map(|rule| &rule.scope).find(|of| of.covers(query)))?;
+        let some = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
+        let namespace = some(query.namespace.as_deref());
+        let of_namespace =
+            Scope { namespace: namespace.or_else(|| scope.namespace.clone()), ..scope.clone() };
+        let name = some(query.name.as_deref());
+        let of_name = Scope { name, ..of_namespace.clone() };
+        let mut scopes = vec![scope.clone(), of_namespace, of_name];
+        scopes.dedup();
+        let wanted = read.map(|read| read.wanted());
+        let wanted = wanted.chain(written.map(|rule| rule.wanted.clone()));
+        let wanted = wanted.reduce(|all, wanted| all.union(&wanted))?;
+        Some(Demand { kind: kind.clone(), scopes, wanted })
+    }
+
+    /// Returns the selection of a reconciler, if there is one of this name.
+    pub(crate) fn reconciler(&self, name: &str) -> Option<&Arc<Readable>> {
+        self.reads.iter().find(|read| read.reconciler() == Some(name))
+    }
+
+    /// Returns the declared selections that may hold an object, in order. Fails if the object or
+    /// the fields are not declared.
+    pub(crate) fn may_get(
+        &self,
+        of: &ObjectRef,
+        asked: &[String],
+    ) -> Result<Vec<Granted<'_>>, ReadError> {
+        let fitting = self.fitting(|read| read.of.could_hold(of));
+        let shown = || display_ref(of);
+        if fitting.is_empty() {
+            return Err(self.denied(&shown(), &of.kind));
+        }
+        let open = self.fitting(|read| read.of.could_hold(of) && read.of.unconditional());
+        if !open.is_empty() {
+            let fields = self.fields(&open, asked, shown);
+            if fields.is_ok() || open.len() == fitting.len() {
+                return fields.map(|fields| vec![(None, fields)]);
+            }
+        }
+        let conditional = fitting.iter().filter(|at| !open.contains(at));
+        let granted: Vec<_> = conditional
+            .filter_map(|at| {
+                Some((
+                    Some(&self.reads.get(*at)?.of.query),
+                    self.fields(&[*at], asked, shown).ok()?,
+                ))
+            })
+            .collect();
+        if granted.is_empty() {
+            // This error names the fields of all selections.
+            return self.fields(&fitting, asked, shown).and_then(|_| {
+                Err(ReadError::Denied(format!(
+                    "these fields of {} are declared apart, not together",
+                    shown()
+                )))
+            });
+        }
+        Ok(granted)
+    }
+
+    /// Returns the fields that may be read of a selection's objects. Fails if the selection, the
+    /// fields or a path to match is not declared.
+    pub(crate) fn may_list(&self, of: &Selection, query: &Query) -> Result<Arc<Fields>, ReadError> {
+        let fitting = self.fitting(|read| read.of.covers(of, query.labels()));
+        let shown = || display_selection(of);
+        if fitting.is_empty() {
+            return Err(self.denied(&shown(), &of.kind));
+        }
+        let fields = self.fields(&fitting, &of.fields, shown)?;
+        for (path, _) in query.matching() {
+            let may = |at: &usize| self.reads.get(*at).is_some_and(|read| read.may_match(path));
+            if !fitting.iter().any(may) {
+                let why = "is not declared, neither in `fields` nor in `matching`";
+                return Err(ReadError::Denied(format!("`{path}` of {} {why}", shown())));
+            }
+        }
+        Ok(fields)
+    }
+
+    fn fitting(&self, fits: impl Fn(&Readable) -> bool) -> Box<[usize]> {
+        self.reads.iter().enumerate().filter(|(_, read)| fits(read)).map(|(at, _)| at).collect()
+    }
+
+    /// Returns the requested fields, or all fields that these selections declare if none are
+    /// requested.
+    fn fields(
+        &self,
+        fitting: &[usize],
+        asked: &[String],
+        of: impl Fn() -> String,
+    ) -> Result<Arc<Fields>, ReadError> {
+        if let Some(held) = self.lists.lock().granted.get(fitting, asked) {
+            return Ok(held);
+        }
+        let reads = fitting.iter().filter_map(|at| self.reads.get(*at));
+        let declared =
+            reads.map(|read| read.fields.as_ref().clone()).reduce(|all, fields| all.union(&fields));
+        let declared = declared.unwrap_or_else(Fields::metadata_only);
+        let fields = Arc::new(check(declared, asked, of)?);
+        if is_short(asked) {
+            self.lists.lock().granted.insert(fitting, asked, &fields);
+        }
+        Ok(fields)
+    }
+
+    /// Returns the list of fields, shared with earlier reads of the same list.
+    pub(crate) fn shared(&self, asked: &[String]) -> Arc<[String]> {
+        let shared = &mut self.lists.lock().shared;
+        if let Some(held) = shared.get(asked) {
+            return Arc::clone(held);
+        }
+        let asked: Arc<[String]> = asked.into();
+        if shared.len() < MAX_CACHED_LISTS && is_short(&asked) {
+            shared.insert(Arc::clone(&asked));
+        }
+        asked
+    }
+
+    fn denied(&self, what: &str, kind: &Kind) -> ReadError {
+        let of_kind = self.reads.iter().map(|read| &read.of).filter(|of| of.is_of(kind));
+        let accepted = accepted("reads of that kind", of_kind.map(ToString::to_string));
+        ReadError::Denied(format!("{what} is not declared; {accepted}"))
+    }
+}
+
+// === impl Parsed ===
+
+impl Parsed {
+    fn get(&self, fitting: &[usize], asked: &[String]) -> Option<Arc<Fields>> {
+        self.of.get(fitting)?.get(asked).cloned()
+    }
+
+    fn insert(&mut self, fitting: &[usize], asked: &[String], fields: &Arc<Fields>) {
+        let steps = fields.paths().map(|path| path.segments().len()).sum::<usize>();
+        if self.lists >= MAX_CACHED_LISTS || self.steps + steps > MAX_CACHED_STEPS {
+            return;
+        }
+        let held = self.of.entry(fitting.into()).or_default();
+        if held.insert(asked.into(), Arc::clone(fields)).is_none() {
+            self.lists += 1;
+            self.steps += steps;
+        }
+    }
+}
+
+fn is_short(fields: &[String]) -> bool {
+    fields.iter().map(String::len).sum::<usize>() <= MAX_CACHED_LIST_BYTES
+}
+
+fn check(declared: Fields, asked: &[String], of: impl Fn() -> String) -> Result<Fields, ReadError> {
+    if asked.is_empty() {
+        return Ok(declared);
+    }
+    let asked = Fields::parse(asked).map_err(|invalid| ReadError::Invalid(invalid.to_string()))?;
+    match declared.first_missing(&asked) {
+        None => Ok(asked),
+        Some(path) => Err(ReadError::Denied(format!(
+            "`{path}` of {} is not declared; declared of it: {declared}",
+            of()
+        ))),
+    }
+}
+
+/// Returns the scope in which reconciled objects are watched: without the labels, as an object that
+/// leaves the selection is still reconciled while it holds a finalizer.
+pub fn watched(of: &Selection) -> Scope {
+    without_labels(&Scope::of(of))
+}
+
+fn without_labels(scope: &Scope) -> Scope {
+    Scope { labels: String::new(), ..scope.clone() }
+}
