@@ -98,7 +98,7 @@ fn outcome(input: &[u8]) {
     let grant = Grant::new(&description).expect("a well-formed description");
     let against = Against {
         grant: &grant,
-        reconciler: "r",
+        finalizers: &[],
         reconciled: &reconciled,
         kinds: &kinds,
         read: &|_| None,

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use crate::{
         contract::Reconciler,
-        fixture::{all, list, object, reconciler},
+        fixture::{all, declared, list, object, reconciler},
         grant::Grant,
     };
 
@@ -192,7 +192,7 @@ mod tests {
 
     fn registrations(names: &[&str]) -> Vec<Registration> {
         let of = |name: &&str| Reconciler { name: (*name).into(), ..reconciler(all("Rule")) };
-        let registration = |name| Registration::new(&Arc::from("p"), &of(name)).unwrap();
+        let registration = |name| Registration::new(&Arc::from("p"), &declared(of(name)));
         names.iter().map(registration).collect()
     }
 

@@ -11,6 +11,7 @@ use crate::{
         Description, Kind, Manifest, Mode, ObjectRef, Outcome, Reconciler, Requeue, Selection,
         Verbs, WriteRule,
     },
+    grant::{DeclaredReconciler, Grant},
     queue::Key,
     store::{Scope, Stores},
 };
@@ -122,6 +123,14 @@ pub fn reconciler(of: Selection) -> Reconciler {
         triggered_by_status: false,
         min_interval: 0,
     }
+}
+
+/// A reconciler, parsed.
+pub fn declared(reconciler: Reconciler) -> Arc<DeclaredReconciler> {
+    let of = reconciler.of.clone();
+    let description = Description { reconcilers: vec![reconciler], ..description(of, Vec::new()) };
+    let grant = Grant::new(&description).unwrap();
+    Arc::clone(grant.reconcilers().first().unwrap())
 }
 
 /// The reconciler `r` with reads.

@@ -9,6 +9,7 @@ mod declared;
 pub mod granted;
 mod limited;
 mod reads;
+mod reconciler;
 pub mod rights;
 pub mod role;
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod writes;
 pub use declared::Declared;
 pub use limited::{Limited, LimitsMet};
 pub use reads::{Demand, Readable, watched};
+pub use reconciler::DeclaredReconciler;
 pub use text::{accepted, display_selection, verb_names};
 pub use within::Outside;
 pub use writes::{Denied, Writable};
@@ -32,13 +34,14 @@ use parking_lot::Mutex;
 
 use self::{declared::ANY, reads::Lists, writes::Rule};
 use crate::{
-    contract::{self, Description, Kind, bounds::text::is_finalizer, display_kind},
+    contract::{Description, Kind},
     store::{Scope, Wanted},
 };
 
 /// The parsed declarations of a description.
 #[derive(Debug, Default)]
 pub struct Grant {
+    reconcilers: Vec<Arc<DeclaredReconciler>>,
     /// The selections of the reconcilers, then those of `reads`.
     reads: Vec<Arc<Readable>>,
     writes: Vec<Arc<Rule>>,
@@ -81,58 +84,30 @@ impl Grant {
     /// Parses the declarations of a description.
     pub fn new(description: &Description) -> Result<Self, Invalid> {
         let mut grant = Self::default();
-        for (place, reconciler) in numbered("reconcilers", &description.reconcilers) {
-            grant.check_reconciler(&place, reconciler)?;
-            grant.read(Readable::reconciled(&place, reconciler)?);
+        for (place, spec) in numbered("reconcilers", &description.reconcilers) {
+            if grant.reconcilers.iter().any(|known| known.spec.name == spec.name) {
+                let reason = "another reconciler has this name";
+                return Err(malformed(format!("{place}.name"), &spec.name, reason));
+            }
+            let reconciler = DeclaredReconciler::parse(&place, spec)?;
+            grant.want(&spec.of.kind, reconciler.watch());
+            grant.reads.push(Arc::clone(&reconciler.readable));
+            grant.reconcilers.push(Arc::new(reconciler));
         }
         for (place, of) in numbered("reads", &description.reads) {
-            grant.read(Readable::parse(&place, of)?);
+            let read = Readable::parse(&place, of)?;
+            grant.want(&of.kind, (read.scope.clone(), read.wanted()));
+            grant.reads.push(Arc::new(read));
         }
         for (place, rule) in numbered("writes", &description.writes) {
             let rule = Rule::parse(&place, rule)?;
-            grant.want(&rule.of.kind, rule.scope.clone(), rule.wanted.clone());
+            grant.want(&rule.of.kind, (rule.scope.clone(), rule.wanted.clone()));
             grant.writes.push(Arc::new(rule));
         }
         Ok(grant)
     }
 
-    fn check_reconciler(
-        &self,
-        place: &str,
-        reconciler: &contract::Reconciler,
-    ) -> Result<(), Invalid> {
-        let contract::Reconciler { name, of, finalizers, .. } = reconciler;
-        if self.reads.iter().any(|known| known.reconciler() == Some(name)) {
-            return Err(malformed(
-                format!("{place}.name"),
-                name,
-                "another reconciler has this name",
-            ));
-        }
-        if of.kind.kind == ANY || of.kind.group == ANY {
-            return Err(malformed(
-                format!("{place}.of.kind"),
-                &display_kind(&of.kind),
-                "objects of one kind are reconciled, not of any",
-            ));
-        }
-        match finalizers.iter().find(|name| !is_finalizer(name)) {
-            Some(bad) => Err(malformed(
-                format!("{place}.finalizers"),
-                bad,
-                "a finalizer is named `<domain>/<name>`",
-            )),
-            None => Ok(()),
-        }
-    }
-
-    fn read(&mut self, read: Readable) {
-        let (scope, wanted) = read.watch();
-        self.want(&read.of.kind, scope, wanted);
-        self.reads.push(Arc::new(read));
-    }
-
-    fn want(&mut self, kind: &Kind, scope: Scope, wanted: Wanted) {
+    fn want(&mut self, kind: &Kind, (scope, wanted): (Scope, Wanted)) {
         if kind.kind != ANY && kind.group != ANY {
             self.wanted.push((kind.clone(), scope, wanted));
         }

@@ -154,7 +154,8 @@ pub struct Reconciled {
 pub struct Against<'a> {
     /// The processor's grant: the declarations of its description.
     pub grant: &'a Grant,
-    pub reconciler: &'a str,
+    /// The finalizers that the reconciler declares.
+    pub finalizers: &'a [String],
     pub reconciled: &'a Reconciled,
     /// The kinds of [`kinds`] that the cluster serves.
     pub kinds: &'a Kinds,
@@ -400,11 +401,7 @@ impl Check<'_> {
     fn finalizers(&self, wanted: Option<&[String]>) -> Result<Option<Finalizers>, Invalid> {
         let Some(wanted) = wanted else { return Ok(None) };
         let refuse = |fault: Fault| Err(fault.on("finalizers", &self.against.reconciled.reference));
-        let declared = self
-            .against
-            .grant
-            .reconciler(self.against.reconciler)
-            .map_or(&[][..], |reconciler| &reconciler.finalizers);
+        let declared = self.against.finalizers;
         for (index, name) in wanted.iter().enumerate() {
             if !declared.contains(name) {
                 let accepted = if declared.is_empty() {

@@ -25,7 +25,7 @@ use crate::{
         display_kind,
     },
     grant::{
-        Grant, Limited, RECONCILE,
+        DeclaredReconciler, Grant, Limited, RECONCILE,
         rights::{Denial, Rights},
     },
     path::{Extent, Fields},
@@ -156,28 +156,24 @@ impl View {
     pub fn reconciled(
         &mut self,
         of: &ObjectRef,
-        reconciler: &str,
+        reconciler: &DeclaredReconciler,
     ) -> Result<ReconciledObject, ReadError> {
-        let grant = Arc::clone(&self.grant);
-        let Some(part) = grant.reconciler(reconciler) else {
-            return Err(ReadError::Denied(format!("reconciler `{reconciler}` is not declared")));
-        };
+        let readable = &reconciler.readable;
         let query = Arc::new(Query::object(of.namespace.as_deref(), &of.name));
-        let answering = self.answering(&of.kind, &query, &part.kept)?;
-        let extent = if part.triggered_by_status { Extent::Counted } else { Extent::WithoutStatus };
-        let depends_on = DependsOn::Reconciled { query, fields: Arc::clone(&part.kept), extent };
-        self.depends_on(&answering, depends_on);
+        let answering = self.answering(&of.kind, &query, &readable.kept)?;
+        let (fields, extent) = (Arc::clone(&readable.kept), reconciler.extent());
+        self.depends_on(&answering, DependsOn::Reconciled { query, fields, extent });
         let snapshot = &answering.snapshot;
         let Some(entry) = snapshot.get(of.namespace.as_deref().unwrap_or_default(), &of.name)
         else {
             self.reads.object_is_gone();
             return Ok(ReconciledObject::default());
         };
-        let rendered = Cut::new(&part.fields).give(entry);
+        let rendered = Cut::new(&readable.fields).give(entry);
         self.reads.answered(&answering.kind, entry);
         let asked_for = entry.annotation(RECONCILE);
         self.reads.record_object(&of.kind, &rendered, asked_for.as_deref());
-        let (selected, held) = (part.selects(entry), part.holds_finalizer(entry));
+        let (selected, held) = (reconciler.selects(entry), reconciler.holds_finalizer(entry));
         if !selected && !held {
             self.reads.object_is_gone();
         }
@@ -187,6 +183,13 @@ impl View {
             selected,
             held,
         })
+    }
+
+    /// Reads an object of the first reconciler.
+    #[cfg(test)]
+    pub(crate) fn reconciled_by_first(&mut self, of: &ObjectRef) -> ReconciledObject {
+        let first = Arc::clone(&self.grant.reconcilers()[0]);
+        self.reconciled(of, &first).unwrap()
     }
 
     /// Reads one object.

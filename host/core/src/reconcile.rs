@@ -12,6 +12,7 @@ mod done;
 mod living;
 mod mask;
 mod memory;
+mod reconcilers;
 mod removal;
 mod report;
 mod settings;
@@ -34,6 +35,7 @@ use self::{
     course::Course,
     living::Living,
     memory::Dependencies,
+    reconcilers::Reconcilers,
     removal::Decision,
     report::why,
 };
@@ -41,7 +43,7 @@ use crate::{
     api::Api,
     contract::{self, Description, ObjectRef, Request},
     dispatch::Dispatch,
-    grant::{self, Grant, Limited, rights::Rights},
+    grant::{self, DeclaredReconciler, Grant, Limited, rights::Rights},
     outcome::Reconciled,
     queue::{Again, Done, Key, Run},
     reads::{
@@ -55,6 +57,7 @@ use crate::{
 /// The loop around one version of a processor.
 pub struct Reconciler {
     version: Setup,
+    reconcilers: Reconcilers,
     /// The part of each run's [`Basis`] that depends neither on the time nor on the account's
     /// rights.
     basis: Basis,
@@ -143,7 +146,8 @@ impl Reconciler {
         let answers = Answers::default();
         let dependencies = Dependencies::default();
         let living = Living::default();
-        Self { version, basis, answers, dependencies, living, parts }
+        let reconcilers = Reconcilers::new(version.grant.reconcilers());
+        Self { version, reconcilers, basis, answers, dependencies, living, parts }
     }
 
     /// Returns the reads that are not watched because a limit of the host is met.
@@ -154,61 +158,47 @@ impl Reconciler {
     /// Returns the reconciled selections that the account may not watch in full.
     pub fn unwatched(&self) -> Vec<String> {
         let Some(rights) = &self.version.rights else { return Vec::new() };
-        let reconcilers = self.version.description.reconcilers.iter();
-        let unwatched = reconcilers.filter(|reconciler| {
-            let scope = grant::watched(&reconciler.of);
-            rights.may_watch(&reconciler.of.kind, &scope) == Some(false)
-        });
-        unwatched.map(|reconciler| grant::display_selection(&reconciler.of)).collect()
+        let selections = self.reconcilers.iter().map(|reconciler| &reconciler.spec.of);
+        let unwatched =
+            selections.filter(|of| rights.may_watch(&of.kind, &grant::watched(of)) == Some(false));
+        unwatched.map(grant::display_selection).collect()
     }
 
-    /// Returns the names of the reconcilers whose keys another version does not have: `others` has
-    /// no reconciler of that name, or has it for another kind.
-    fn gone_from<'a>(
-        &'a self,
-        others: &'a [contract::Reconciler],
-    ) -> impl Iterator<Item = &'a str> {
-        let is_same = |one: &contract::Reconciler, other: &contract::Reconciler| {
-            one.name == other.name && one.of.kind.is_same(&other.of.kind)
-        };
-        let reconcilers = self.version.description.reconcilers.iter();
-        let gone = reconcilers.filter(move |one| !others.iter().any(|other| is_same(one, other)));
-        gone.map(|one| one.name.as_str())
+    /// Returns the reconcilers.
+    pub fn reconcilers(&self) -> impl Iterator<Item = &DeclaredReconciler> {
+        self.reconcilers.iter().map(AsRef::as_ref)
+    }
+
+    /// Returns the reconciler of a key, if the processor has it.
+    pub fn reconciler(&self, key: &Key) -> Option<&DeclaredReconciler> {
+        self.reconcilers.of(key).map(AsRef::as_ref)
     }
 
     /// Returns the reference to a key's object; `None` if the processor does not have the key's
     /// reconciler.
     pub fn object_of(&self, key: &Key) -> Option<ObjectRef> {
-        let reconciler = self.description(key)?;
         Some(ObjectRef {
-            kind: reconciler.of.kind.clone(),
+            kind: self.reconciler(key)?.spec.of.kind.clone(),
             namespace: key.namespace().map(str::to_owned),
             name: key.name().to_owned(),
         })
     }
 
-    /// Returns the reconcilers as the triggers know them. Fails if a selection does not parse.
-    pub fn registrations(&self) -> Result<Vec<Registration>, String> {
+    /// Returns the reconcilers as the triggers know them.
+    pub fn registrations(&self) -> Vec<Registration> {
         let (settings, processor) = (&self.version.settings, self.processor());
-        let reconcilers = self.version.description.reconcilers.iter();
         let registration = |of| {
-            let registration = Registration::new(&self.version.identity.processor, of)?;
-            Ok(registration.writing_as(&settings.namespace, processor))
+            let registration = Registration::new(&self.version.identity.processor, of);
+            registration.writing_as(&settings.namespace, processor)
         };
-        reconcilers.map(registration).collect()
+        self.reconcilers.iter().map(registration).collect()
     }
 
     /// Activates the version, in place of `former` if there is one; see [`Dispatch::put`].
-    pub fn put<T>(
-        &self,
-        registrations: Vec<Registration>,
-        former: Option<&Self>,
-        swap: impl FnOnce() -> T,
-    ) -> T {
-        let (processor, reconcilers) =
-            (&self.version.identity.processor, &self.version.description.reconcilers);
-        let gone = former.map(|former| former.gone_from(reconcilers).collect::<Vec<_>>());
-        self.parts.dispatch.put(processor, registrations, gone.as_deref(), || {
+    pub fn put<T>(&self, former: Option<&Self>, swap: impl FnOnce() -> T) -> T {
+        let processor = &self.version.identity.processor;
+        let gone = former.map(|former| former.reconcilers.gone_from(&self.reconcilers));
+        self.parts.dispatch.put(processor, self.registrations(), gone.as_deref(), || {
             let swapped = swap();
             // From now on, a run that ends leaves no record under such a key.
             for gone in gone.iter().flatten() {
@@ -223,28 +213,25 @@ impl Reconciler {
         self.version.settings.name.as_deref().unwrap_or(&self.version.description.name)
     }
 
-    fn description(&self, key: &Key) -> Option<&contract::Reconciler> {
-        let reconcilers = &self.version.description.reconcilers;
-        reconcilers.iter().find(|reconciler| reconciler.name == **key.reconciler())
-    }
-
     /// Runs one key to its end, or skips it.
     pub async fn run(&self, run: &mut Run) -> (Report, Ended) {
         let start = Instant::now();
         let version = Some(Arc::clone(&self.version.identity));
-        let Some(reference) = self.object_of(&run.key) else {
+        let (Some(reconciler), Some(reference)) =
+            (self.reconciler(&run.key), self.object_of(&run.key))
+        else {
             return (Report { version, ..Report::new(run) }, Ended::nothing());
         };
         let kind = reference.kind.clone();
         let span = report::span(&run.key, &kind, Some(self.version.call.digest()));
-        let verification = self.verify_due(run, &reference);
+        let verification = self.verify_due(run, reconciler, &reference);
         let why = match verification.instrument(span.clone()).await {
-            Ok(record) => return span.in_scope(|| self.skip(run, &reference, record)),
+            Ok(record) => return span.in_scope(|| self.skip(run, reconciler, &reference, record)),
             Err(why) => why,
         };
         let began = self.parts.dispatch.begin(run);
         // Boxed, as the future is large: a skipped key need not carry it.
-        let reconcile = Box::pin(self.reconcile(run, reference.clone()));
+        let reconcile = Box::pin(self.reconcile(run, reconciler, reference.clone()));
         let (course, mut reads) = reconcile.instrument(span.clone()).await;
         // `reads` is emptied step by step. First its size is counted, and it is cut if it is too
         // large, since `end` registers the dependencies and `record` takes the reads and writes.
@@ -330,10 +317,15 @@ impl Reconciler {
         }
     }
 
-    async fn reconcile(&self, run: &Run, reference: ObjectRef) -> (Course, Reads) {
+    async fn reconcile(
+        &self,
+        run: &Run,
+        declared: &DeclaredReconciler,
+        reference: ObjectRef,
+    ) -> (Course, Reads) {
         let mut view = self.view();
         let allowed = view.check_reconciled(&reference).await;
-        let known = allowed.and_then(|()| view.reconciled(&reference, run.key.reconciler()));
+        let known = allowed.and_then(|()| view.reconciled(&reference, declared));
         let known = match known {
             Ok(known) => known,
             Err(error) => {

@@ -25,12 +25,12 @@ use std::{
 use self::{compare::Compare, index::Index, log::Log};
 use crate::{
     applied_fields::manager::{FieldManagers, Owner},
-    contract::{Kind, Reconciler},
+    contract::Kind,
+    grant::DeclaredReconciler,
     key::NamespacedName,
-    path::{Extent, Fields},
     queue::{ByProcessor, Cause, Key, Role, What},
     reads::{Dependency, DependsOn, IndexTerm, Reads, Wait},
-    store::{Change, Claim, Entry, Event, Query, StoreId, Stores},
+    store::{Change, Claim, Entry, Event, StoreId, Stores},
 };
 
 /// The dependencies of all keys.
@@ -75,19 +75,12 @@ struct OfKind {
     waiting: BTreeMap<Key, bool>,
 }
 
-/// A reconciler and its selection: each object in it is a key.
-#[derive(Debug)]
+/// A reconciler: each object in its selection is a key.
+#[derive(Clone, Debug)]
 pub struct Registration {
     processor: Arc<str>,
     name: Arc<str>,
-    kind: Arc<Kind>,
-    query: Query,
-    fields: Arc<Fields>,
-    extent: Extent,
-    /// The query without labels and fields: an object that no longer matches these stays a key
-    /// while it holds a finalizer.
-    anywhere: Query,
-    has_finalizers: bool,
+    of: Arc<DeclaredReconciler>,
     /// The namespace and name of the Processor in the names of field managers; `None` if it adds no
     /// finalizers.
     writes_as: Option<NamespacedName>,
@@ -386,24 +379,14 @@ impl KeyState {
 // === impl Registration ===
 
 impl Registration {
-    /// Parses the selection of a reconciler. The error names the part that does not parse.
-    pub fn new(processor: &Arc<str>, reconciler: &Reconciler) -> Result<Self, String> {
-        let mut of = reconciler.of.clone();
-        of.matching.retain(|(_, value)| value != "*");
-        let extent =
-            if reconciler.triggered_by_status { Extent::Counted } else { Extent::WithoutStatus };
-        let query = Query::new(&of)?;
-        Ok(Self {
-            processor: Arc::clone(processor),
-            name: reconciler.name.as_str().into(),
-            anywhere: query.anywhere(),
-            query,
-            fields: Arc::new(Fields::parse(&of.fields).map_err(|invalid| invalid.to_string())?),
-            kind: of.kind,
-            extent,
-            has_finalizers: !reconciler.finalizers.is_empty(),
-            writes_as: None,
-        })
+    pub fn new(processor: &Arc<str>, of: &Arc<DeclaredReconciler>) -> Self {
+        let (processor, name) = (Arc::clone(processor), of.spec.name.as_str().into());
+        Self { processor, name, of: Arc::clone(of), writes_as: None }
+    }
+
+    /// Returns the reconciler.
+    pub fn reconciler(&self) -> &Arc<DeclaredReconciler> {
+        &self.of
     }
 
     /// Returns the keys of the objects in the stores, ordered by namespace and name.
@@ -419,8 +402,9 @@ impl Registration {
     }
 
     fn entries(&self, stores: &Stores) -> Vec<Arc<Entry>> {
-        let query = if self.has_finalizers { &self.anywhere } else { &self.query };
-        let mut there = stores.selected(&self.kind, query).unwrap_or_default();
+        let of = &*self.of;
+        let query = if self.has_finalizers() { &of.anywhere } else { &of.readable.of.query };
+        let mut there = stores.selected(&of.spec.of.kind, query).unwrap_or_default();
         there.retain(|entry| self.has(entry));
         there
     }
@@ -434,20 +418,24 @@ impl Registration {
 
     /// Returns whether an object is one of the reconciler's.
     fn has(&self, entry: &Entry) -> bool {
-        self.query.matches(entry) || self.is_held(entry)
+        self.of.selects(entry) || self.is_held(entry)
+    }
+
+    fn has_finalizers(&self) -> bool {
+        !self.of.spec.finalizers.is_empty()
     }
 
     /// Returns whether an object that is not selected holds a finalizer that the reconciler has
     /// added. The name of the finalizer does not prove it: another reconciler may have a finalizer
     /// of the same name on objects that this one never selects.
     fn is_held(&self, entry: &Entry) -> bool {
-        let Some(writes_as) = self.writes_as.as_ref().filter(|_| self.has_finalizers) else {
+        let Some(writes_as) = self.writes_as.as_ref().filter(|_| self.has_finalizers()) else {
             return false;
         };
-        if entry.own().is_empty() || !self.anywhere.matches(entry) {
+        if entry.own().is_empty() || !self.of.anywhere.matches(entry) {
             return false;
         }
-        let reference = entry.reference(&self.kind);
+        let reference = entry.reference(&self.of.spec.of.kind);
         let managers = FieldManagers::new(&Owner {
             namespace: &writes_as.namespace,
             processor: &writes_as.name,
@@ -465,12 +453,14 @@ impl Registration {
     /// Returns the key of a changed object, if the object is one of the reconciler's and has
     /// entered the selection or differs in the selected fields.
     fn key_of(&self, compare: &mut Compare<'_>) -> Option<Key> {
-        let new = compare.change.new.as_ref().filter(|_| compare.change.kind == self.kind)?;
+        let new =
+            compare.change.new.as_ref().filter(|_| compare.change.kind == self.of.spec.of.kind)?;
         if !self.has(new) {
             return None;
         }
         let was_in = compare.change.old.as_ref().is_some_and(|old| self.has(old));
-        (!was_in || compare.differ(&self.fields, self.extent)).then(|| self.key(new))
+        (!was_in || compare.differ(&self.of.readable.fields, self.of.extent()))
+            .then(|| self.key(new))
     }
 }
 

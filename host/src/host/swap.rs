@@ -11,12 +11,11 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use mortise_core::{
-    contract::{self, Kind},
+    contract::Kind,
     grant::{Grant, rights},
     queue,
     reconcile::{Reconciler, Setup, Version},
     store::Scope,
-    triggers::Registration,
 };
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
@@ -29,9 +28,6 @@ pub(super) struct Prepared {
     pub(super) active: Active,
     pub(super) hooking: Hooking,
     pub(super) wanted: Vec<Want>,
-    pub(super) registrations: Vec<Registration>,
-    /// The reconcilers in its description.
-    pub(super) reconcilers: Vec<contract::Reconciler>,
     settings: Settings,
 }
 
@@ -153,8 +149,6 @@ impl Host {
             rights: rights.clone().map(|rights| rights as Arc<dyn rights::Rights>),
         };
         let reconciler = Reconciler::new(setup, shared.parts.clone());
-        let registrations =
-            reconciler.registrations().map_err(anyhow::Error::msg).with_context(of)?;
         let active = Active {
             id: self.next_user(),
             version,
@@ -166,8 +160,7 @@ impl Host {
             tally: Mutex::default(),
             conduct: Mutex::default(),
         };
-        let reconcilers = description.reconcilers.clone();
-        Ok(Prepared { active, hooking, wanted, registrations, reconcilers, settings })
+        Ok(Prepared { active, hooking, wanted, settings })
     }
 
     /// Assigns a component to the tenant of its processor: all versions of a processor share the
@@ -199,7 +192,7 @@ impl Host {
 
     /// Swaps a version in at once, in place of the former version, if any.
     pub(super) fn put(&self, prepared: Prepared) {
-        let Prepared { active, hooking, registrations, reconcilers, settings, .. } = prepared;
+        let Prepared { active, hooking, settings, .. } = prepared;
         let active = Arc::new(active);
         let version = Arc::clone(&active.version);
         let tenant = active.processor.tenant().clone();
@@ -207,10 +200,10 @@ impl Host {
         let former = shared.registry.lock().get(&name).cloned();
         let former = former.as_ref().map(|former| &former.reconciler);
         let put = Arc::clone(&active);
-        let over = active.reconciler.put(registrations, former, || {
+        let over = active.reconciler.put(former, || {
             let over = shared.registry.lock().put(put);
             shared.hooks.put(&name, hooking);
-            let concurrency = self.limit(&name, &settings, &reconcilers);
+            let concurrency = self.limit(&name, &settings, &active);
             if settings.removal.is_some() {
                 // The outcomes of running calls are not needed any more, but their keys are, to
                 // handle the finalizers.
@@ -242,12 +235,7 @@ impl Host {
 
     /// Sets the limits of a processor and the minimum intervals of its reconcilers in the queue.
     /// Returns the concurrency of calls.
-    fn limit(
-        &self,
-        name: &Arc<str>,
-        settings: &Settings,
-        reconcilers: &[contract::Reconciler],
-    ) -> usize {
+    fn limit(&self, name: &Arc<str>, settings: &Settings, active: &Active) -> usize {
         let is_driven = self.options.drive == Drive::Caller;
         let limits = if is_driven {
             queue::Limits { concurrency: usize::MAX, rate: None }
@@ -258,13 +246,11 @@ impl Host {
             }
         };
         self.shared.parts.dispatch.queue().set_processor(name, limits);
-        for reconciler in reconcilers {
-            let interval = if is_driven {
-                Duration::ZERO
-            } else {
-                Duration::from_millis(reconciler.min_interval)
-            };
-            let of = reconciler.name.as_str().into();
+        for reconciler in active.reconciler.reconcilers() {
+            let spec = &reconciler.spec;
+            let interval =
+                if is_driven { Duration::ZERO } else { Duration::from_millis(spec.min_interval) };
+            let of = spec.name.as_str().into();
             self.shared.parts.dispatch.queue().set_min_interval(name, &of, interval);
         }
         limits.concurrency

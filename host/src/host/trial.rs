@@ -180,8 +180,9 @@ impl Host {
     async fn try_out(&self, former: &Active, new: &Prepared) -> Result<Probation, NotSwapped> {
         let broken = former.broken();
         let stores = self.shared.parts.dispatch.stores();
-        let of_reconcilers = new.registrations.iter().map(|of| of.ranked_keys(stores, rank));
-        let of_reconcilers: Vec<Vec<Key>> = of_reconcilers.collect();
+        let registrations = new.active.reconciler.registrations();
+        let of_reconcilers: Vec<Vec<Key>> =
+            registrations.iter().map(|of| of.ranked_keys(stores, rank)).collect();
         let (mut tried, mut broke) = (0, Vec::new());
         for key in drawn(&of_reconcilers, |key| !broken.contains(key)) {
             match new.active.reconciler.try_out(key).await {

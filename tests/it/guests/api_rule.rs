@@ -77,7 +77,8 @@ impl Setting {
         let ref_ =
             ObjectRef { kind: kind.into(), namespace: Some("shop".into()), name: name.into() };
         let mut view = View::new(self.stores.clone(), Arc::clone(&self.grant), PAGE_BYTES);
-        let object = view.reconciled(&ref_, "api-rules").unwrap().json;
+        let reconciler = self.grant.reconciler("api-rules").unwrap();
+        let object = view.reconciled(&ref_, reconciler).unwrap().json;
         let request = Request {
             reconciler: "api-rules".into(),
             parent: None,

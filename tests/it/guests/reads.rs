@@ -60,7 +60,7 @@ fn thing(name: &str, app: &str) -> Value {
 }
 
 /// Fills stores as the host would.
-fn stores(grant: &Readable, things: &[Value]) -> Stores {
+fn stores(grant: &Grant, things: &[Value]) -> Stores {
     let stores = Stores::new();
     for (kind, scope, wanted) in grant.wanted() {
         stores.open(kind, scope, wanted);

@@ -243,7 +243,7 @@ impl Driver {
             self.watch(kind, scope, &wanted);
         }
         self.see();
-        self.put(&reconciler, &description.name)?;
+        self.put(&reconciler, &description.name);
         let config = config.to_owned();
         self.version = Some(Version { processor: name, config, reconciler, description, kinds });
         Ok(())
@@ -272,15 +272,14 @@ impl Driver {
 
     /// Queues a key for every object of the reconcilers. The keys of another processor are dropped;
     /// keys of another configuration forget their failures, as at a swap.
-    fn put(&self, reconciler: &Reconciler, name: &str) -> Result<(), String> {
+    fn put(&self, reconciler: &Reconciler, name: &str) {
         let former = self.version.as_ref().map(|former| (name_of(&former.description), former));
         if let Some((other, _)) = former.as_ref().filter(|(former, _)| **former != *name) {
             self.parts.dispatch.remove(other);
         }
         let former = former.filter(|(former, _)| **former == *name);
         let former = former.map(|(_, former)| &former.reconciler);
-        reconciler.put(reconciler.registrations()?, former, || ());
-        Ok(())
+        reconciler.put(former, || ());
     }
 
     fn reconcile(&mut self, object: &ObjectRef) -> Result<Run, String> {

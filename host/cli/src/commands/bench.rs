@@ -196,7 +196,8 @@ impl Callee {
 
     /// Returns the request for an object; `None` if the reconciler does not select the object.
     fn request(&self, reconciler: &str, of: ObjectRef) -> Option<Request> {
-        let known = self.view().reconciled(&of, reconciler).ok()?;
+        let declared = self.grant.reconciler(reconciler)?;
+        let known = self.view().reconciled(&of, declared).ok()?;
         Some(Request {
             reconciler: reconciler.to_owned(),
             parent: None,

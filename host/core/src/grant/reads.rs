@@ -5,20 +5,13 @@ use std::sync::Arc;
 
 use super::{Declared, Grant, Invalid, Limited, accepted, display_selection};
 use crate::{
-    contract::{self, Kind, ObjectRef, ReadError, Selection, display_ref},
+    contract::{Kind, ObjectRef, ReadError, Selection, display_ref},
     path::{Fields, Path},
-    store::{Entry, Query, Scope, Stores, Wanted},
+    store::{Query, Scope, Wanted},
 };
 
 /// The annotation that requests a run: any new value does.
 pub(crate) const RECONCILE: &str = "mortise.dev/reconcile";
-
-/// The fields of a reconciled object that the host itself reads.
-const HOST_FIELDS: [&str; 3] = [
-    "metadata.finalizers",
-    "metadata.annotations[\"mortise.dev/paused\"]",
-    "metadata.annotations[\"mortise.dev/reconcile\"]",
-];
 
 /// The most lists of fields that are cached.
 const MAX_CACHED_LISTS: usize = 512;
@@ -27,18 +20,14 @@ const MAX_CACHED_STEPS: usize = 16 << 10;
 /// The most bytes of a list of fields that is cached; longer ones are seldom requested again.
 const MAX_CACHED_LIST_BYTES: usize = 2048;
 
-/// A declared selection of objects that may be read: those of a reconciler, or others.
+/// A declared selection of objects that may be read.
 #[derive(Debug)]
 pub struct Readable {
-    pub(super) of: Declared,
+    pub(crate) of: Declared,
     pub(super) scope: Scope,
     pub(crate) fields: Arc<Fields>,
     /// The declared fields, and those that the host itself reads.
     pub(crate) kept: Arc<Fields>,
-    /// The name of the reconciler; `None` if the selection is only read.
-    reconciler: Option<String>,
-    pub(crate) finalizers: Vec<String>,
-    pub(crate) triggered_by_status: bool,
 }
 
 /// A watch that a run needs and that is not open.
@@ -78,23 +67,6 @@ struct Parsed {
 // === impl Readable ===
 
 impl Readable {
-    /// Parses the selection of a reconciler.
-    pub(super) fn reconciled(
-        place: &str,
-        reconciler: &contract::Reconciler,
-    ) -> Result<Self, Invalid> {
-        let read = Self::parse(&format!("{place}.of"), &reconciler.of)?;
-        let host_fields = Fields::of(HOST_FIELDS.iter().filter_map(|path| path.parse().ok()));
-        Ok(Self {
-            kept: Arc::new(read.fields.union(&host_fields)),
-            reconciler: Some(reconciler.name.clone()),
-            finalizers: reconciler.finalizers.clone(),
-            triggered_by_status: reconciler.triggered_by_status,
-            ..read
-        })
-    }
-
-    /// Parses a selection of `reads`.
     pub(super) fn parse(place: &str, of: &Selection) -> Result<Self, Invalid> {
         let declared = Declared::parse(place, of)?;
         let fields = Fields::parse(&of.fields).map_err(|invalid| Invalid::Malformed {
@@ -103,50 +75,17 @@ impl Readable {
             reason: invalid.to_string(),
         })?;
         let fields = Arc::new(fields);
-        Ok(Self {
-            of: declared,
-            scope: Scope::of(of),
-            kept: Arc::clone(&fields),
-            fields,
-            reconciler: None,
-            finalizers: Vec::new(),
-            triggered_by_status: false,
-        })
+        Ok(Self { of: declared, scope: Scope::of(of), kept: Arc::clone(&fields), fields })
     }
 
-    /// Returns the name of the reconciler whose objects these are; `None` if they are only read.
-    pub(super) fn reconciler(&self) -> Option<&str> {
-        self.reconciler.as_deref()
+    /// Keeps these fields too, for the host itself.
+    pub(super) fn keeping(self, paths: &[&str]) -> Self {
+        let paths = Fields::of(paths.iter().filter_map(|path| path.parse().ok()));
+        Self { kept: Arc::new(self.fields.union(&paths)), ..self }
     }
 
-    /// Returns whether an object is in the selection.
-    pub(crate) fn selects(&self, entry: &Entry) -> bool {
-        self.of.query.matches(entry)
-    }
-
-    /// Returns whether an object holds one of the reconciler's finalizers.
-    pub(crate) fn holds_finalizer(&self, entry: &Entry) -> bool {
-        self.finalizers.iter().any(|name| entry.holds_finalizer(name))
-    }
-
-    /// Returns the objects of the selection, and those that have left it; `None` if no complete
-    /// store covers them. A kind that is not served has no objects.
-    fn known_in(&self, stores: &Stores) -> Option<Vec<Arc<Entry>>> {
-        if stores.is_unknown(&self.of.kind) {
-            return Some(Vec::new());
-        }
-        stores.selected(&self.of.kind, &self.of.query.anywhere())
-    }
-
-    /// Returns the watch that the selection needs.
-    pub(super) fn watch(&self) -> (Scope, Wanted) {
-        match self.reconciler {
-            Some(_) => (without_labels(&self.scope), Wanted { written: true, ..self.wanted() }),
-            None => (self.scope.clone(), self.wanted()),
-        }
-    }
-
-    fn wanted(&self) -> Wanted {
+    /// Returns the fields and indexes that the selection needs.
+    pub(super) fn wanted(&self) -> Wanted {
         let (fields, matching) = (self.kept.as_ref().clone(), self.of.indexed.clone());
         Wanted { fields, matching, written: false }
     }
@@ -168,41 +107,6 @@ impl Grant {
     /// Returns the declared reads that are refused because a limit of the host is reached.
     pub fn limited(&self) -> &Limited {
         &self.limited
-    }
-
-    /// Returns the objects that hold a declared finalizer, each with the name of the reconciler
-    /// that may have added it; `None` if no complete store covers them.
-    pub fn holding(&self, stores: &Stores) -> Option<Vec<(&str, Arc<Entry>)>> {
-        let mut holding = Vec::new();
-        for of in self.reads.iter().filter(|of| !of.finalizers.is_empty()) {
-            let Some(name) = of.reconciler() else { continue };
-            let held = of.known_in(stores)?.into_iter().filter(|entry| of.holds_finalizer(entry));
-            holding.extend(held.map(|entry| (name, entry)));
-        }
-        Some(holding)
-    }
-
-    /// Returns the objects that a swap from `former` to this version would leave with a finalizer
-    /// that no version removes: only `former` declares it for their kind. The finalizer's name
-    /// comes first.
-    pub fn abandoned(&self, former: &Self, stores: &Stores) -> Vec<(String, ObjectRef)> {
-        let mut abandoned = Vec::new();
-        for of in former.reads.iter().filter(|of| !of.finalizers.is_empty()) {
-            // The two versions may read the kind in different API versions.
-            let still = self.reads.iter().filter(|still| still.of.kind.is_same(&of.of.kind));
-            let still: Vec<&String> = still.flat_map(|still| &still.finalizers).collect();
-            let dropped: Vec<&String> =
-                of.finalizers.iter().filter(|name| !still.contains(name)).collect();
-            if dropped.is_empty() {
-                continue;
-            }
-            for entry in of.known_in(stores).iter().flatten() {
-                if let Some(name) = dropped.iter().find(|name| entry.holds_finalizer(name)) {
-                    abandoned.push(((*name).clone(), entry.reference(&of.of.kind)));
-                }
-            }
-        }
-        abandoned
     }
 
     /// Returns the watch that a query needs; `None` if no declaration covers the query.
@@ -228,11 +132,6 @@ impl Grant {
         let wanted = wanted.chain(written.map(|rule| rule.wanted.clone()));
         let wanted = wanted.reduce(|all, wanted| all.union(&wanted))?;
         Some(Demand { kind: kind.clone(), scopes, wanted })
-    }
-
-    /// Returns the selection of a reconciler, if there is one of this name.
-    pub(crate) fn reconciler(&self, name: &str) -> Option<&Arc<Readable>> {
-        self.reads.iter().find(|read| read.reconciler() == Some(name))
     }
 
     /// Returns the declared selections that may hold an object, in order. Fails if the object or
@@ -381,9 +280,5 @@ fn check(declared: Fields, asked: &[String], of: impl Fn() -> String) -> Result<
 /// Returns the scope in which reconciled objects are watched: without the labels, as an object that
 /// leaves the selection is still reconciled while it holds a finalizer.
 pub fn watched(of: &Selection) -> Scope {
-    without_labels(&Scope::of(of))
-}
-
-fn without_labels(scope: &Scope) -> Scope {
-    Scope { labels: String::new(), ..scope.clone() }
+    Scope { labels: String::new(), ..Scope::of(of) }
 }

@@ -105,7 +105,7 @@ fn build_for(outcome: &Outcome, reconciled: &Reconciled) -> Result<Plan, Invalid
         outcome,
         &Against {
             grant: &grant(),
-            reconciler: "rule",
+            finalizers: &reconciler().finalizers,
             reconciled,
             kinds: &known_kinds(),
             read: &read,

@@ -212,11 +212,11 @@ fn the_reconciled_object_is_read_by_its_reconciler() {
     );
     let stores = stores(&grant, &[("Rule", vec![rule])]);
     let mut view = View::new(stores, Arc::new(grant), PAGE_BYTES);
-    let reconciled = view.reconciled(&reference("Rule", "r"), "r").unwrap();
+    let reconciled = view.reconciled_by_first(&reference("Rule", "r"));
     assert_eq!(parsed(reconciled.json), with(object("Rule", "r", 9), "spec/a", json!(1)));
     assert_eq!(reconciled.entry.unwrap().value()["metadata"]["finalizers"], json!(["f/g"]));
     assert!(!reconciled.selected, "it lacks the label");
-    assert!(view.reconciled(&reference("Rule", "none"), "r").unwrap().json.is_none());
+    assert!(view.reconciled_by_first(&reference("Rule", "none")).json.is_none());
     assert_eq!(view.finish().uid_of(&reference("Rule", "r")), Some("Rule-r"));
 }
 
@@ -363,7 +363,7 @@ fn uids_are_found_however_much_was_read() {
 #[test]
 fn a_run_that_keeps_too_much_drops_all_but_its_object() {
     let mut view = view(vec![all("Thing")]);
-    view.reconciled(&reference("Rule", "r"), "r").unwrap();
+    view.reconciled_by_first(&reference("Rule", "r"));
     view.get(&reference("Thing", "a"), &[]).unwrap();
     view.asked_with(1000);
     let mut reads = view.finish();

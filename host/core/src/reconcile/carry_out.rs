@@ -188,7 +188,7 @@ impl Reconciler {
     ) -> outcome::Against<'a> {
         outcome::Against {
             grant: &self.version.grant,
-            reconciler: turn.key.reconciler(),
+            finalizers: self.reconciler(turn.key).map_or(&[], |of| &of.spec.finalizers),
             reconciled: turn.reconciled,
             kinds,
             read,

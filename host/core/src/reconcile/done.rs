@@ -31,7 +31,7 @@ impl Reconciler {
                 Retry::OnChange => Again::OnChange,
             });
         }
-        let resync = self.description(turn.key).map_or(0, |reconciler| reconciler.resync);
+        let resync = self.reconciler(turn.key).map_or(0, |of| of.spec.resync);
         let (after, cause) = match planned.plan.requeue.0 {
             // An object that is gone needs no resync.
             Requeue::ByDefault if turn.reconciled.object.is_none() => (0, Cause::Resync),

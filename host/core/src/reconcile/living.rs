@@ -46,7 +46,7 @@ impl Reconciler {
         }
         let asked = Instant::now();
         let mut found = HashSet::new();
-        for reconciler in &self.version.description.reconcilers {
+        for reconciler in self.reconcilers.iter().map(|of| &of.spec) {
             let Some(objects) = self.objects_now(reconciler).await else { return true };
             found.extend(objects.iter().map(|object| {
                 let owner = self.owner(&reconciler.name, object);

@@ -82,7 +82,7 @@ impl Reconciler {
     /// Removes the finalizers that the processor may have put on the object, and changes nothing
     /// else.
     pub(super) async fn remove_finalizers(&self, turn: &mut Turn<'_>) -> Course {
-        let declared = self.description(turn.key).map(|of| of.finalizers.clone());
+        let declared = self.reconciler(turn.key).map(|of| of.spec.finalizers.clone());
         let plan = Plan {
             finalizers: Some(Finalizers {
                 wanted: Vec::new(),

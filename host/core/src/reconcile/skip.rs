@@ -13,6 +13,7 @@ use tracing::debug;
 use super::{Ended, Mode, Reconciler, Report, removal::is_paused};
 use crate::{
     contract::ObjectRef,
+    grant::DeclaredReconciler,
     queue::{Cause, Done, Run},
     reads::{
         View,
@@ -30,13 +31,14 @@ impl Reconciler {
     pub(super) async fn verify_due(
         &self,
         run: &Run,
+        reconciler: &DeclaredReconciler,
         reference: &ObjectRef,
     ) -> Result<Arc<Record>, Option<MustRun>> {
         if !self.parts.skips || !is_due(run) {
             return Err(None);
         }
         let record = self.parts.records.get(&run.key).ok_or(None)?;
-        match self.verify(reference, &record).await {
+        match self.verify(reconciler, reference, &record).await {
             Ok(()) => Ok(record),
             Err(why) => {
                 debug!(key = %run.key, %why, "not skipped");
@@ -46,7 +48,12 @@ impl Reconciler {
     }
 
     /// Verifies that a run is skippable, and that everything that it read and wrote is unchanged.
-    async fn verify(&self, reference: &ObjectRef, record: &Record) -> Result<(), MustRun> {
+    async fn verify(
+        &self,
+        reconciler: &DeclaredReconciler,
+        reference: &ObjectRef,
+        record: &Record,
+    ) -> Result<(), MustRun> {
         record.skippable()?;
         let settings = &self.version.settings;
         if settings.removal.is_some() || settings.mode != Mode::Reconcile {
@@ -58,7 +65,7 @@ impl Reconciler {
         }
         let mut view = self.view();
         view.reserve(record.reads.len(), record.wrote.len());
-        let object = self.verify_object(&mut view, reference, record).await?;
+        let object = verify_object(&mut view, reconciler, reference, record).await?;
         for read in &record.reads {
             match view.ask_again(read.clone(), &self.answers).await {
                 None => return Err(MustRun::Secret),
@@ -70,24 +77,6 @@ impl Reconciler {
         record.pruned.iter().try_for_each(|pruned| self.verify_pruned(pruned, record))?;
         record.removed.iter().try_for_each(|removed| self.verify_removed(removed))?;
         verify_finalizers(record, &object)
-    }
-
-    async fn verify_object(
-        &self,
-        view: &mut View,
-        reference: &ObjectRef,
-        record: &Record,
-    ) -> Result<Arc<Entry>, MustRun> {
-        // The run reports why the object cannot be read.
-        view.check_reconciled(reference).await.map_err(|_| MustRun::Unreadable)?;
-        let known = view.reconciled(reference, record.key.reconciler());
-        let known = known.map_err(|_| MustRun::Unreadable)?;
-        let is_its = known.selected || known.held;
-        let entry = known.entry.filter(|_| is_its).ok_or(MustRun::Object)?;
-        if is_paused(&entry) {
-            return Err(MustRun::Unreadable);
-        }
-        if view.object_digest() == record.object { Ok(entry) } else { Err(MustRun::Object) }
     }
 
     fn verify_written(&self, wrote: &WriteRecord, view: &View) -> Result<(), MustRun> {
@@ -138,10 +127,11 @@ impl Reconciler {
     pub(super) fn skip(
         &self,
         run: &Run,
+        reconciler: &DeclaredReconciler,
         reference: &ObjectRef,
         record: Arc<Record>,
     ) -> (Report, Ended) {
-        let resync = self.description(&record.key).map_or(0, |reconciler| reconciler.resync);
+        let resync = reconciler.spec.resync;
         let again = (record.resync && resync > 0).then(|| Duration::from_millis(resync));
         let done = Done::Success { requeue: again.map(|after| (after, Cause::Resync)) };
         debug!("skipped");
@@ -172,6 +162,24 @@ fn is_written(record: &Record, pruned: &Pruned, entry: &Entry) -> bool {
             && wrote.of.namespace.as_deref() == entry.namespace()
             && *wrote.of.name == *entry.name()
     })
+}
+
+async fn verify_object(
+    view: &mut View,
+    reconciler: &DeclaredReconciler,
+    reference: &ObjectRef,
+    record: &Record,
+) -> Result<Arc<Entry>, MustRun> {
+    // The run reports why the object cannot be read.
+    view.check_reconciled(reference).await.map_err(|_| MustRun::Unreadable)?;
+    let known = view.reconciled(reference, reconciler);
+    let known = known.map_err(|_| MustRun::Unreadable)?;
+    let is_its = known.selected || known.held;
+    let entry = known.entry.filter(|_| is_its).ok_or(MustRun::Object)?;
+    if is_paused(&entry) {
+        return Err(MustRun::Unreadable);
+    }
+    if view.object_digest() == record.object { Ok(entry) } else { Err(MustRun::Object) }
 }
 
 fn verify_finalizers(record: &Record, object: &Entry) -> Result<(), MustRun> {

@@ -19,18 +19,19 @@ pub enum Tried {
 impl Reconciler {
     /// Returns the kinds of the objects that the processor is called for.
     pub fn reconciled_kinds(&self) -> Vec<Kind> {
-        let reconcilers = self.version.description.reconcilers.iter();
-        reconcilers.map(|reconciler| Kind::clone(&reconciler.of.kind)).collect()
+        self.reconcilers.iter().map(|of| Kind::clone(&of.spec.of.kind)).collect()
     }
 
     /// Calls the processor for a key and checks the answer, as a run would.
     ///
     /// Nothing is written, recorded, counted, logged or waited for.
     pub async fn try_out(&self, key: &Key) -> Tried {
-        let Some(reference) = self.object_of(key) else { return Tried::Not };
+        let (Some(declared), Some(reference)) = (self.reconciler(key), self.object_of(key)) else {
+            return Tried::Not;
+        };
         let mut view = self.view();
         let allowed = view.check_reconciled(&reference).await;
-        let known = allowed.and_then(|()| view.reconciled(&reference, key.reconciler()));
+        let known = allowed.and_then(|()| view.reconciled(&reference, declared));
         let Ok(known) = known else { return Tried::Not };
         let Decision::Call(object, value) = self.decide(known) else { return Tried::Not };
         let request = self.request(key, &reference, object, 0);

@@ -8,8 +8,8 @@ use crate::{
     applied_fields,
     contract::{self, ObjectRef, Selection},
     fixture::{
-        all, description, fields, key, kind, labelled, list, matching, object, reconciler,
-        reference, with,
+        all, declared, description, fields, key, kind, labelled, list, matching, object,
+        reconciler, reference, with,
     },
     grant::Grant,
     reads::{PAGE_BYTES, View},
@@ -381,7 +381,7 @@ fn own_finalizers_and_own_status_are_no_news_unless_they_came_out_otherwise() {
             world.queued();
             let began = world.triggers.begin(&key("a"));
             let mut view = world.view();
-            view.reconciled(&reference("Rule", "a"), "r").unwrap();
+            view.reconciled_by_first(&reference("Rule", "a"));
             world.write(is_shown_first, answer.clone(), &key("a"), sent);
             assert_eq!(world.queued(), [""; 0], "{case}: it runs");
             let news = world.triggers.end(began, &mut view.finish());
@@ -542,16 +542,17 @@ fn objects_of_a_reconciler_are_keys_and_their_status_does_not_trigger_unless_ask
         let rule = with(object("Rule", "a", 0), "metadata/labels", json!({"app": "x"}));
         world.upsert(rule.clone());
         world.queued();
-        let there = world
-            .triggers
-            .add_reconciler(Registration::new(&"p".into(), &of).unwrap(), &world.stores);
+        let there = world.triggers.add_reconciler(
+            Registration::new(&"p".into(), &world.grant.reconcilers()[0]),
+            &world.stores,
+        );
         assert_eq!(there, [key("a")]);
         world.upsert(with(object("Rule", "b", 0), "metadata/labels", json!({"app": "x"})));
         world.upsert(object("Rule", "c", 0));
         assert_eq!(world.queued(), ["b"]);
         let run = |world: &mut World| {
             world.run(&key("a"), |view| {
-                view.reconciled(&reference("Rule", "a"), "r").unwrap();
+                view.reconciled_by_first(&reference("Rule", "a"));
             })
         };
         assert_eq!(run(&mut world), []);
@@ -562,7 +563,7 @@ fn objects_of_a_reconciler_are_keys_and_their_status_does_not_trigger_unless_ask
         world.delete(rule.clone());
         assert_eq!(world.queued(), ["a"], "it is gone");
         world.run(&key("a"), |view| {
-            assert!(view.reconciled(&reference("Rule", "a"), "r").unwrap().json.is_none());
+            assert!(view.reconciled_by_first(&reference("Rule", "a")).json.is_none());
             get("b", "spec.x")(view);
         });
         world.upsert(thing("b"));
@@ -610,7 +611,7 @@ fn a_kind_that_comes_or_goes_triggers_those_that_read_it() {
 fn closing_a_store_triggers_the_keys_that_read_from_it() {
     let mut world = World::new();
     world.run(&key("k"), get("a", "spec.x"));
-    let rule = |view: &mut View| drop(view.reconciled(&reference("Rule", "r"), "r"));
+    let rule = |view: &mut View| drop(view.reconciled_by_first(&reference("Rule", "r")));
     world.run(&key("of-rules"), rule);
     let began = world.triggers.begin(&key("running"));
     let mut view = world.view();
@@ -626,7 +627,7 @@ fn a_removed_reconciler_takes_its_keys_along_and_no_others() {
     let mut world = World::new();
     let registration = |name: &str| {
         let of = contract::Reconciler { name: name.into(), ..reconciler(all("Rule")) };
-        Registration::new(&"p".into(), &of).unwrap()
+        Registration::new(&"p".into(), &declared(of))
     };
     for name in ["r", "other"] {
         assert!(world.triggers.add_reconciler(registration(name), &world.stores).is_empty());

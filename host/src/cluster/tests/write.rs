@@ -212,7 +212,7 @@ impl Bed {
         let grant = grant();
         let against = Against {
             grant: &grant,
-            reconciler: "rule",
+            finalizers: &grant.reconciler("rule").unwrap().spec.finalizers,
             reconciled,
             kinds: &known,
             read,

@@ -15,6 +15,7 @@ use mortise_core::{
         hooks::{Converted, batches, first_difference},
     },
     reconcile::Fault,
+    triggers::Registration,
 };
 use serde_json::Value;
 
@@ -76,10 +77,10 @@ impl Host {
         let former = self.hooking(new.name());
         let ends = Instant::now() + TRIAL_TIMEOUT;
         let trial = Trial { new: &new.hooking, former: former.as_ref(), ends };
-        for reconciler in &new.reconcilers {
-            let kind = &reconciler.of.kind;
+        for registration in new.active.reconciler.registrations() {
+            let kind = &registration.reconciler().spec.of.kind;
             let Some(of) = new.hooking.hooks().converted(&kind.group, &kind.kind) else { continue };
-            let objects = self.at_hand(new, &reconciler.name).await;
+            let objects = self.at_hand(new, &registration).await;
             for way in ways(kind, of) {
                 if let Some(Broken { object, problem }) = trial.first_broken(&way, &objects).await {
                     let version = new.active.version.version.clone();
@@ -99,10 +100,7 @@ impl Host {
     }
 
     /// Returns the listed objects of a reconciler that the account may read.
-    async fn at_hand(&self, new: &Prepared, reconciler: &str) -> Vec<Held> {
-        let mut registrations = new.reconcilers.iter().zip(&new.registrations);
-        let registration = registrations.find(|(of, _)| of.name == *reconciler);
-        let Some((_, registration)) = registration else { return Vec::new() };
+    async fn at_hand(&self, new: &Prepared, registration: &Registration) -> Vec<Held> {
         let mut view = new.hooking.view();
         let (mut held, mut bytes) = (Vec::new(), 0);
         let keys = registration.ranked_keys(self.shared.parts.dispatch.stores(), rank);
@@ -111,7 +109,8 @@ impl Host {
             if view.check_reconciled(&of).await.is_err() {
                 continue;
             }
-            let found = view.reconciled(&of, reconciler).ok().and_then(|object| object.json);
+            let found =
+                view.reconciled(&of, registration.reconciler()).ok().and_then(|object| object.json);
             let Some(json) = found else { continue };
             bytes += json.len();
             held.push(Held { name: display_ref(&of), json: json.into() });

@@ -44,7 +44,7 @@ fn grant() -> (Stores, Arc<Grant>) {
 /// Records a run that reads all of these objects.
 fn recorded(stores: &Stores, grant: &Arc<Grant>) -> Record {
     let mut view = View::new(stores.clone(), Arc::clone(grant), PAGE_BYTES);
-    view.reconciled(&reference("Rule", "r"), "r").unwrap();
+    view.reconciled_by_first(&reference("Rule", "r"));
     view.get(&reference("Thing", "a"), &texts(&["spec.a"])).unwrap();
     view.get(&reference("Thing", "none"), &texts(&["spec.a"])).unwrap();
     view.list(&fields(all("Thing"), &["spec.a"]), 0, None).unwrap();

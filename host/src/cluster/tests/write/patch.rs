@@ -161,7 +161,7 @@ async fn a_patch_by_a_rule_with_labels_reaches_objects_that_have_them_only() {
     let build = |outcome: &Outcome| {
         let against = Against {
             grant: &grant,
-            reconciler: "rule",
+            finalizers: &[],
             reconciled: &reconciled,
             kinds: &known,
             read: &|_| None,
