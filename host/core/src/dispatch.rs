@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use parking_lot::Mutex;
 
 use crate::{
-    queue::{Cause, Done, Key, Priority, Queue, Run},
+    queue::{Cause, Done, Key, Priority, Queue, ReconcilerId, Run},
     reads::Reads,
     store::Stores,
     triggers::{Began, Registration, Triggers},
@@ -129,7 +129,7 @@ impl Dispatch {
         &self,
         processor: &str,
         registrations: Vec<Registration>,
-        gone: Option<&[&str]>,
+        gone: Option<&[ReconcilerId]>,
         swap: impl FnOnce() -> T,
     ) -> T {
         let mut triggers = self.triggers.lock();
@@ -208,7 +208,7 @@ mod tests {
         let run = dispatch.queue().take_key(&key("kept")).unwrap();
         assert_eq!(run.causes, [Cause::Start]);
         dispatch.abandon(&run.key);
-        dispatch.put("p", registrations(&["kept", "new"]), Some(&["gone"]), || {
+        dispatch.put("p", registrations(&["kept", "new"]), Some(&["gone".into()]), || {
             assert_eq!(dispatch.queue().ready(), [], "before the keys are queued");
         });
         assert_eq!(dispatch.queue().ready(), [key("kept"), key("new")]);

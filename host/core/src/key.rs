@@ -1,5 +1,5 @@
-//! The name of an object within its kind, and the key of an object for one reconciler of a
-//! processor.
+//! The name of an object within its kind, the identity of a reconciler, and the key of an object
+//! for one reconciler of a processor.
 
 use std::{fmt, sync::Arc};
 
@@ -14,6 +14,12 @@ pub struct NamespacedName {
     pub name: Arc<str>,
 }
 
+/// The identity of a reconciler within its processor: the name that the description declares. Cheap
+/// to clone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct ReconcilerId(Arc<str>);
+
 /// The unit that is queued and reconciled: an object, for a reconciler of a processor. Cheap to
 /// clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -23,7 +29,7 @@ pub struct Key(Arc<Parts>);
 #[derive(PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 struct Parts {
     processor: Arc<str>,
-    reconciler: Arc<str>,
+    reconciler: ReconcilerId,
     namespace: Option<Box<str>>,
     name: Box<str>,
 }
@@ -43,19 +49,40 @@ impl fmt::Display for NamespacedName {
     }
 }
 
+// === impl ReconcilerId ===
+
+impl ReconcilerId {
+    /// Returns the name of the reconciler in the description.
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for ReconcilerId {
+    fn from(name: &str) -> Self {
+        Self(name.into())
+    }
+}
+
+impl fmt::Display for ReconcilerId {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.0)
+    }
+}
+
 // === impl Key ===
 
 impl Key {
     /// Returns the key of an object; without a namespace, of a cluster-scoped object.
     pub fn new(
         processor: &Arc<str>,
-        reconciler: &Arc<str>,
+        reconciler: &ReconcilerId,
         namespace: Option<&str>,
         name: &str,
     ) -> Self {
         Self(Arc::new(Parts {
             processor: Arc::clone(processor),
-            reconciler: Arc::clone(reconciler),
+            reconciler: reconciler.clone(),
             namespace: namespace.map(Into::into),
             name: name.into(),
         }))
@@ -66,8 +93,8 @@ impl Key {
         &self.0.processor
     }
 
-    /// Returns the name of the processor's reconciler.
-    pub fn reconciler(&self) -> &Arc<str> {
+    /// Returns the identity of the processor's reconciler.
+    pub fn reconciler(&self) -> &ReconcilerId {
         &self.0.reconciler
     }
 

@@ -17,7 +17,7 @@ mod line;
 #[cfg(test)]
 mod tests;
 
-pub use crate::key::Key;
+pub use crate::key::{Key, ReconcilerId};
 pub use by_processor::ByProcessor;
 pub use cause::{Cause, Role, What};
 pub use entry::{Entry, NoKey, Where};
@@ -182,7 +182,7 @@ impl Queue {
     }
 
     /// Drops all keys of a reconciler. Running keys are not given out again.
-    pub fn remove_reconciler(&self, processor: &str, reconciler: &str) {
+    pub fn remove_reconciler(&self, processor: &str, reconciler: &ReconcilerId) {
         self.0.core.lock().remove_reconciler(processor, reconciler);
         self.0.rest.notify_waiters();
     }
@@ -192,7 +192,7 @@ impl Queue {
     pub fn set_min_interval(
         &self,
         processor: &Arc<str>,
-        reconciler: &Arc<str>,
+        reconciler: &ReconcilerId,
         interval: Duration,
     ) {
         self.0.core.lock().set_min_interval(processor, reconciler, interval);

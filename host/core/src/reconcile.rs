@@ -364,7 +364,7 @@ impl Reconciler {
         attempt: u32,
     ) -> Request {
         Request {
-            reconciler: key.reconciler().to_string(),
+            reconciler: key.reconciler().name().to_owned(),
             parent: None,
             context: String::new(),
             ref_: reference.clone(),

@@ -27,7 +27,7 @@ use crate::{
     applied_fields::manager::{FieldManagers, Owner},
     contract::Kind,
     grant::DeclaredReconciler,
-    key::NamespacedName,
+    key::{NamespacedName, ReconcilerId},
     queue::{ByProcessor, Cause, Key, Role, What},
     reads::{Dependency, DependsOn, IndexTerm, Reads, Wait},
     store::{Change, Claim, Entry, Event, StoreId, Stores},
@@ -79,7 +79,6 @@ struct OfKind {
 #[derive(Clone, Debug)]
 pub struct Registration {
     processor: Arc<str>,
-    name: Arc<str>,
     of: Arc<DeclaredReconciler>,
     /// The namespace and name of the Processor in the names of field managers; `None` if it adds no
     /// finalizers.
@@ -100,7 +99,7 @@ impl Triggers {
     pub fn add_reconciler(&mut self, registration: Registration, stores: &Stores) -> Vec<Key> {
         let keys = registration.keys(stores);
         self.reconcilers.retain(|held| {
-            held.processor != registration.processor || held.name != registration.name
+            held.processor != registration.processor || held.of.id != registration.of.id
         });
         self.reconcilers.push(registration);
         keys
@@ -124,9 +123,9 @@ impl Triggers {
     }
 
     /// Drops all keys of a reconciler. Runs in progress leave no dependencies behind.
-    pub fn remove_reconciler(&mut self, processor: &str, reconciler: &str) {
-        self.reconcilers.retain(|held| &*held.processor != processor || &*held.name != reconciler);
-        self.remove(processor, |key| &**key.reconciler() == reconciler);
+    pub fn remove_reconciler(&mut self, processor: &str, reconciler: &ReconcilerId) {
+        self.reconcilers.retain(|held| &*held.processor != processor || held.of.id != *reconciler);
+        self.remove(processor, |key| key.reconciler() == reconciler);
     }
 
     /// Drops all keys of a processor. Runs in progress leave no dependencies behind.
@@ -380,8 +379,7 @@ impl KeyState {
 
 impl Registration {
     pub fn new(processor: &Arc<str>, of: &Arc<DeclaredReconciler>) -> Self {
-        let (processor, name) = (Arc::clone(processor), of.spec.name.as_str().into());
-        Self { processor, name, of: Arc::clone(of), writes_as: None }
+        Self { processor: Arc::clone(processor), of: Arc::clone(of), writes_as: None }
     }
 
     /// Returns the reconciler.
@@ -439,7 +437,7 @@ impl Registration {
         let managers = FieldManagers::new(&Owner {
             namespace: &writes_as.namespace,
             processor: &writes_as.name,
-            reconciler: &self.name,
+            reconciler: self.of.id.name(),
             object: &reference,
         });
         // This manager owns nothing but finalizers on the reconciled object.
@@ -447,7 +445,7 @@ impl Registration {
     }
 
     fn key(&self, entry: &Entry) -> Key {
-        Key::new(&self.processor, &self.name, entry.namespace(), entry.name())
+        Key::new(&self.processor, &self.of.id, entry.namespace(), entry.name())
     }
 
     /// Returns the key of a changed object, if the object is one of the reconciler's and has

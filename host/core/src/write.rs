@@ -293,7 +293,12 @@ impl Context<'_> {
     /// Returns the owner of the fields that the plan writes.
     pub fn owner(&self) -> Owner<'_> {
         let Self { key, namespace, processor, reconciled, .. } = self;
-        Owner { namespace, processor, reconciler: key.reconciler(), object: &reconciled.reference }
+        Owner {
+            namespace,
+            processor,
+            reconciler: key.reconciler().name(),
+            object: &reconciled.reference,
+        }
     }
 }
 

@@ -250,8 +250,7 @@ impl Host {
             let spec = &reconciler.spec;
             let interval =
                 if is_driven { Duration::ZERO } else { Duration::from_millis(spec.min_interval) };
-            let of = spec.name.as_str().into();
-            self.shared.parts.dispatch.queue().set_min_interval(name, &of, interval);
+            self.shared.parts.dispatch.queue().set_min_interval(name, &reconciler.id, interval);
         }
         limits.concurrency
     }

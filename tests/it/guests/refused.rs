@@ -34,7 +34,7 @@ async fn plan(name: &str) -> Result<usize, String> {
     let object = json!({"metadata": {"name": name, "namespace": "default"}});
     let against = Against {
         grant: &grant,
-        finalizers: &[],
+        finalizers: &grant.reconciler("config-maps").unwrap().spec.finalizers,
         reconciled: &Reconciled { reference, object: Some(object) },
         kinds: &known_kinds(),
         read: &|_| None,

@@ -352,7 +352,7 @@ impl Driver {
         dispatch.done(key, ended.done, ended.causes);
         if let Some(of) = self.object(key) {
             let kinds = self.version.as_ref().map_or(&[][..], |version| &version.kinds);
-            let title = title(&of, key.reconciler(), kinds);
+            let title = title(&of, key.reconciler().name(), kinds);
             self.settled.ran(&title, report.again, report.failure.clone());
         }
         for demand in ended.demands {

@@ -188,7 +188,9 @@ impl Callee {
     fn requests(&self, only: Option<&Chosen>) -> Vec<Request> {
         let mut keys: Vec<_> = self.host.take_ready().into_iter().map(|run| run.key).collect();
         keys.sort();
-        let of = keys.iter().filter_map(|key| Some((key.reconciler(), self.host.object_of(key)?)));
+        let of = keys
+            .iter()
+            .filter_map(|key| Some((key.reconciler().name(), self.host.object_of(key)?)));
         of.filter(|(_, of)| only.is_none_or(|only| only.is(of)))
             .filter_map(|(reconciler, of)| self.request(reconciler, of))
             .collect()

@@ -284,7 +284,7 @@ impl Driver {
             *of_key += 1;
             let Some(run) = self.host.take(&key) else { continue };
             let report = self.host.run(run).await;
-            let title = title(&of, key.reconciler(), &self.kinds);
+            let title = title(&of, key.reconciler().name(), &self.kinds);
             settled.ran(&title, report.again, report.failure);
         }
         settled.runs = runs.values().sum();

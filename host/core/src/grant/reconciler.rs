@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Grant, Invalid, Readable, declared::ANY, malformed, reads::watched};
 use crate::{
     contract::{self, ObjectRef, bounds::text::is_finalizer, display_kind},
+    key::ReconcilerId,
     path::Extent,
     store::{Entry, Query, Scope, Stores, Wanted},
 };
@@ -19,6 +20,7 @@ const HOST_FIELDS: [&str; 3] = [
 /// A declared reconciler, parsed.
 #[derive(Debug)]
 pub struct DeclaredReconciler {
+    pub id: ReconcilerId,
     pub spec: contract::Reconciler,
     /// The selection of its objects.
     pub(crate) readable: Arc<Readable>,
@@ -48,7 +50,12 @@ impl DeclaredReconciler {
         }
         let readable = Readable::parse(&format!("{place}.of"), &spec.of)?.keeping(&HOST_FIELDS);
         let anywhere = readable.of.query.anywhere();
-        Ok(Self { spec: spec.clone(), readable: Arc::new(readable), anywhere })
+        Ok(Self {
+            id: spec.name.as_str().into(),
+            spec: spec.clone(),
+            readable: Arc::new(readable),
+            anywhere,
+        })
     }
 
     /// Returns the changes of its objects that trigger a run.
@@ -95,13 +102,13 @@ impl Grant {
         self.reconcilers.iter().find(|reconciler| reconciler.spec.name == name)
     }
 
-    /// Returns the objects that hold a declared finalizer, each with the name of the reconciler
+    /// Returns the objects that hold a declared finalizer, each with the reconciler
     /// that may have added it; `None` if no complete store covers them.
-    pub fn holding(&self, stores: &Stores) -> Option<Vec<(&str, Arc<Entry>)>> {
+    pub fn holding(&self, stores: &Stores) -> Option<Vec<(&ReconcilerId, Arc<Entry>)>> {
         let mut holding = Vec::new();
         for of in self.reconcilers.iter().filter(|of| !of.spec.finalizers.is_empty()) {
             let held = of.known_in(stores)?.into_iter().filter(|entry| of.holds_finalizer(entry));
-            holding.extend(held.map(|entry| (of.spec.name.as_str(), entry)));
+            holding.extend(held.map(|entry| (&of.id, entry)));
         }
         Some(holding)
     }

@@ -11,7 +11,8 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Again, ByProcessor, Cause, Delayed, Done, Entry, Key, Limits, Priority, Run, Share, State,
+    Again, ByProcessor, Cause, Delayed, Done, Entry, Key, Limits, Priority, ReconcilerId, Run,
+    Share, State,
     lane::{Lane, Offer},
     line::{Position, Ticket},
 };
@@ -35,7 +36,7 @@ pub(super) struct Core {
     turn: usize,
     /// The timers, by due time. A timer that does not match its key's slot is stale.
     timers: BinaryHeap<Reverse<(Instant, Key)>>,
-    intervals: HashMap<(Arc<str>, Arc<str>), Duration>,
+    intervals: HashMap<(Arc<str>, ReconcilerId), Duration>,
     tickets: Ticket,
     ready: usize,
     running: usize,
@@ -89,10 +90,10 @@ impl Core {
     pub(super) fn set_min_interval(
         &mut self,
         processor: &Arc<str>,
-        reconciler: &Arc<str>,
+        reconciler: &ReconcilerId,
         interval: Duration,
     ) {
-        self.intervals.insert((Arc::clone(processor), Arc::clone(reconciler)), interval);
+        self.intervals.insert((Arc::clone(processor), reconciler.clone()), interval);
     }
 
     pub(super) fn remove_processor(&mut self, processor: &str) {
@@ -103,9 +104,9 @@ impl Core {
         self.intervals.retain(|(of, _), _| &**of != processor);
     }
 
-    pub(super) fn remove_reconciler(&mut self, processor: &str, reconciler: &str) {
-        self.remove(processor, |key| &**key.reconciler() == reconciler);
-        self.intervals.retain(|(of, name), _| &**of != processor || &**name != reconciler);
+    pub(super) fn remove_reconciler(&mut self, processor: &str, reconciler: &ReconcilerId) {
+        self.remove(processor, |key| key.reconciler() == reconciler);
+        self.intervals.retain(|(of, id), _| &**of != processor || id != reconciler);
     }
 
     fn remove(&mut self, processor: &str, which: impl Fn(&Key) -> bool) {
@@ -230,8 +231,7 @@ impl Core {
         if let Some(lane) = lane_of(&mut self.lanes, key) {
             lane.ended(ran_from.is_some_and(|(_, place)| place.failing));
         }
-        let interval =
-            self.intervals.get(&(Arc::clone(key.processor()), Arc::clone(key.reconciler())));
+        let interval = self.intervals.get(&(Arc::clone(key.processor()), key.reconciler().clone()));
         slot.rests_until =
             interval.and_then(|interval| now.checked_add(*interval)).filter(|rest| *rest > now);
         if let Some(rest) = slot.rests_until {

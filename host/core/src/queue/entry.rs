@@ -94,7 +94,7 @@ impl FromStr for Key {
         if is_empty {
             return Err(NoKey);
         }
-        Ok(Self::new(&Arc::from(processor), &Arc::from(reconciler), namespace, name))
+        Ok(Self::new(&Arc::from(processor), &reconciler.into(), namespace, name))
     }
 }
 

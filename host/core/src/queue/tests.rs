@@ -354,7 +354,7 @@ async fn a_removed_reconciler_leaves_nothing_but_its_running_keys_alone() {
     queue.add(&of("gone", "b"), Cause::Start, Priority::Change);
     queue.add(&of("stays", "c"), Cause::Start, Priority::Change);
     queue.add_after(&of("gone", "d"), ms(10), Cause::Requeue, Priority::Change);
-    queue.remove_reconciler("p", "gone");
+    queue.remove_reconciler("p", &"gone".into());
     assert_eq!(names(&queue), ["c"]);
     // The reconciler is added again while a key of it runs.
     queue.add(&run.key, Cause::Start, Priority::Change);

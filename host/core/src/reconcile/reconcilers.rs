@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{grant::DeclaredReconciler, queue::Key};
+use crate::{grant::DeclaredReconciler, key::ReconcilerId, queue::Key};
 
 /// The reconcilers of a version: all that a run needs to know of its own is in this table.
 #[derive(Debug)]
@@ -21,16 +21,16 @@ impl Reconcilers {
 
     /// Returns the reconciler of a key, if the version has it.
     pub(super) fn of(&self, key: &Key) -> Option<&Arc<DeclaredReconciler>> {
-        self.iter().find(|of| of.spec.name == **key.reconciler())
+        self.iter().find(|of| of.id == *key.reconciler())
     }
 
-    /// Returns the names of the reconcilers whose keys another version does not have: `others` has
-    /// no reconciler of that name, or has it for another kind.
-    pub(super) fn gone_from(&self, others: &Self) -> Vec<&str> {
+    /// Returns the reconcilers whose keys another version does not have: `others` has
+    /// no such reconciler, or has it for another kind.
+    pub(super) fn gone_from(&self, others: &Self) -> Vec<ReconcilerId> {
         let is_same = |one: &DeclaredReconciler, other: &DeclaredReconciler| {
-            one.spec.name == other.spec.name && one.spec.of.kind.is_same(&other.spec.of.kind)
+            one.id == other.id && one.spec.of.kind.is_same(&other.spec.of.kind)
         };
         let gone = self.iter().filter(|one| !others.iter().any(|other| is_same(one, other)));
-        gone.map(|one| one.spec.name.as_str()).collect()
+        gone.map(|one| one.id.clone()).collect()
     }
 }

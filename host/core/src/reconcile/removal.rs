@@ -64,10 +64,9 @@ impl Reconciler {
     /// as not all of these objects are known.
     pub fn holding(&self, processor: &std::sync::Arc<str>) -> Option<Vec<Key>> {
         let holding = self.version.grant.holding(self.parts.dispatch.stores())?;
-        let key = |reconciler: &str, namespace: Option<&str>, name: &str| {
-            Key::new(processor, &reconciler.into(), namespace, name)
-        };
-        let keys = holding.iter().map(|(of, entry)| key(of, entry.namespace(), entry.name()));
+        let keys = holding
+            .iter()
+            .map(|(of, entry)| Key::new(processor, of, entry.namespace(), entry.name()));
         Some(keys.collect())
     }
 

@@ -638,7 +638,7 @@ fn a_removed_reconciler_takes_its_keys_along_and_no_others() {
     let began = world.triggers.begin(&key("running"));
     let mut view = world.view();
     get("a", "spec.x")(&mut view);
-    world.triggers.remove_reconciler("p", "r");
+    world.triggers.remove_reconciler("p", &"r".into());
     assert_eq!(world.triggers.keys_of("p"), [other]);
     world.upsert(thing("a"));
     world.upsert(object("Rule", "new", 0));

@@ -6,7 +6,7 @@ use foldhash::HashMap;
 use parking_lot::Mutex;
 
 use super::Record;
-use crate::queue::Key;
+use crate::{key::ReconcilerId, queue::Key};
 
 /// The record of the last run of each key since the host started. Its dependencies are registered
 /// with the triggers.
@@ -31,9 +31,8 @@ impl Records {
         self.0.lock().remove(key);
     }
 
-    pub fn forget_reconciler(&self, processor: &str, reconciler: &str) {
-        let is_its =
-            |key: &Key| &**key.processor() == processor && &**key.reconciler() == reconciler;
+    pub fn forget_reconciler(&self, processor: &str, reconciler: &ReconcilerId) {
+        let is_its = |key: &Key| &**key.processor() == processor && key.reconciler() == reconciler;
         self.0.lock().retain(|key, _| !is_its(key));
     }
 

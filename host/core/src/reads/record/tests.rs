@@ -290,10 +290,10 @@ fn the_newest_record_of_each_key_is_kept_until_it_is_forgotten() {
     records.forget(&key("a"));
     assert_eq!(records.get(&key("a")), None);
     records.forget_processor("other");
-    records.forget_reconciler("p", "other");
-    records.forget_reconciler("other", "r");
+    records.forget_reconciler("p", &"other".into());
+    records.forget_reconciler("other", &"r".into());
     assert!(records.get(&key("b")).is_some());
-    records.forget_reconciler("p", "r");
+    records.forget_reconciler("p", &"r".into());
     assert_eq!(records.get(&key("b")), None);
     records.keep(&of("b", 0));
     records.forget_processor("p");
