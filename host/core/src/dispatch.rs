@@ -118,35 +118,36 @@ impl Dispatch {
         self.queue.done(key, Done::Success { requeue: None });
     }
 
-    /// Replaces the reconcilers of a processor's former version, and queues all keys: those of the
-    /// objects in the stores, and those of the former version. `gone` names the former reconcilers
-    /// that the new version lacks; `None` if there is no former version.
+    /// Adds reconcilers of a processor, or replaces them, and removes others. The keys of `added` are
+    /// queued for `cause`: those of the objects in the stores, and those that are known already.
     ///
-    /// `swap` is called after the keys of `gone` are dropped and before the others are queued. The
-    /// triggers are locked meanwhile: no run begins or ends and no change triggers keys. Of the
+    /// `swap` is called after the keys of `removed` are dropped and before the others are queued.
+    /// The triggers are locked meanwhile: no run begins or ends and no change triggers keys. Of the
     /// dispatch, `swap` may call [`Dispatch::queue`] and [`Dispatch::stores`] only.
-    pub fn put<T>(
+    pub fn set<T>(
         &self,
         processor: &str,
-        registrations: Vec<Registration>,
-        gone: Option<&[ReconcilerId]>,
+        added: Vec<Registration>,
+        removed: &[ReconcilerId],
+        cause: &Cause,
         swap: impl FnOnce() -> T,
     ) -> T {
         let mut triggers = self.triggers.lock();
-        for gone in gone.unwrap_or_default() {
-            triggers.remove_reconciler(processor, gone);
-            self.queue.remove_reconciler(processor, gone);
+        for removed in removed {
+            triggers.remove_reconciler(processor, removed);
+            self.queue.remove_reconciler(processor, removed);
         }
         let swapped = swap();
         let mut keys = BTreeSet::from_iter(triggers.keys_of(processor));
-        for registration in registrations {
+        keys.retain(|key| added.iter().any(|of| of.reconciler().id == *key.reconciler()));
+        for registration in added {
             keys.extend(triggers.add_reconciler(registration, &self.stores));
         }
         for key in &keys {
-            if gone.is_some() {
-                self.queue.renew(key, Cause::NewVersion, Priority::Background);
-            } else {
+            if *cause == Cause::Start {
                 self.queue.add(key, Cause::Start, Priority::Change);
+            } else {
+                self.queue.renew(key, cause.clone(), Priority::Background);
             }
         }
         swapped
@@ -203,18 +204,23 @@ mod tests {
     #[test]
     fn a_swap_forgets_the_keys_that_are_gone_and_runs_the_others_once_more() {
         let dispatch = with_a_rule();
-        dispatch.put("p", registrations(&["gone", "kept"]), None, || ());
+        dispatch.set("p", registrations(&["gone", "kept"]), &[], &Cause::Start, || ());
         assert_eq!(dispatch.queue().ready(), [key("gone"), key("kept")]);
         let run = dispatch.queue().take_key(&key("kept")).unwrap();
         assert_eq!(run.causes, [Cause::Start]);
         dispatch.abandon(&run.key);
-        dispatch.put("p", registrations(&["kept", "new"]), Some(&["gone".into()]), || {
+        let (added, removed) = (registrations(&["kept", "new"]), ["gone".into()]);
+        dispatch.set("p", added, &removed, &Cause::NewVersion, || {
             assert_eq!(dispatch.queue().ready(), [], "before the keys are queued");
         });
         assert_eq!(dispatch.queue().ready(), [key("kept"), key("new")]);
         assert!(!dispatch.knows(&key("gone")));
         let run = dispatch.queue().take_key(&key("kept")).unwrap();
         assert_eq!(run.causes, [Cause::NewVersion]);
+        // The keys of one reconciler are added without the others.
+        dispatch.abandon(&run.key);
+        dispatch.set("p", registrations(&["later"]), &[], &Cause::Start, || ());
+        assert_eq!(dispatch.queue().ready(), [key("later"), key("new")]);
         dispatch.remove("p");
         assert_eq!(dispatch.queue().ready(), []);
         assert_eq!(dispatch.count_of("p"), 0);

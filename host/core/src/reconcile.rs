@@ -45,7 +45,7 @@ use crate::{
     dispatch::Dispatch,
     grant::{self, DeclaredReconciler, Grant, Limited, rights::Rights},
     outcome::Reconciled,
-    queue::{Again, Done, Key, Run},
+    queue::{Again, Cause, Done, Key, Run},
     reads::{
         self, Answers, Reads, View,
         record::{Basis, Digest, Record, Records},
@@ -194,14 +194,17 @@ impl Reconciler {
         self.reconcilers.iter().map(registration).collect()
     }
 
-    /// Activates the version, in place of `former` if there is one; see [`Dispatch::put`].
+    /// Activates the version, in place of `former` if there is one; see [`Dispatch::set`].
     pub fn put<T>(&self, former: Option<&Self>, swap: impl FnOnce() -> T) -> T {
         let processor = &self.version.identity.processor;
-        let gone = former.map(|former| former.reconcilers.gone_from(&self.reconcilers));
-        self.parts.dispatch.put(processor, self.registrations(), gone.as_deref(), || {
+        let (gone, cause) = match former {
+            Some(former) => (former.reconcilers.gone_from(&self.reconcilers), Cause::NewVersion),
+            None => (Vec::new(), Cause::Start),
+        };
+        self.parts.dispatch.set(processor, self.registrations(), &gone, &cause, || {
             let swapped = swap();
             // From now on, a run that ends leaves no record under such a key.
-            for gone in gone.iter().flatten() {
+            for gone in &gone {
                 self.parts.records.forget_reconciler(processor, gone);
             }
             swapped
