@@ -7,7 +7,7 @@
 //! | [`cache_dir`], [`debounce`] | the cache directory; bursts of file events as one |
 //! | [`reason`] | the reasons of conditions, and what to do about each |
 //! | [`metrics`], [`telemetry`] | metrics; the program's own log |
-//! | `http` | connections within a limit |
+//! | `http` | connections within a limit; requests to checked addresses |
 //! | [`cluster`] | kube's client as core's `Api`, watches, the Lease, the rights of accounts |
 //! | [`oci`] | registries: requests, artifacts on disk, signatures |
 //! | [`wasm`] | loaded components, and everything that names wasmtime |

@@ -1,10 +1,9 @@
 //! Modules in OCI registries: references, requests and the validation of answers, pulled artifacts
 //! on disk, and signatures.
 //!
-//! Every answer of a registry is hostile input: addresses are checked before a request, bodies are
+//! Every answer of a registry is hostile input: `http` checks addresses before a request, bodies are
 //! bounded, and an artifact counts as pulled only after its digest was computed.
 
-mod address;
 pub mod artifact;
 mod credentials;
 mod error;
@@ -14,7 +13,6 @@ pub mod signature;
 mod store;
 #[cfg(test)]
 mod tests;
-mod transport;
 
 pub use self::{
     credentials::{Credentials, DockerConfig, InvalidCredentials},
@@ -22,13 +20,13 @@ pub use self::{
     reference::{InvalidReference, Reference, is_registry},
     repository::{Blob, Document, Repository, Sink},
     store::{Room, Store, Stored, Writer},
-    transport::{InvalidOptions, Options, Times},
 };
+pub use crate::http::{InvalidOptions, Options, Times};
 pub use mortise_core::digest::ModuleDigest as Digest;
 
 use std::sync::Arc;
 
-use self::transport::Transport;
+use crate::http::Connector;
 
 /// The largest module that is accepted, in bytes. Go guests have 10 to 60 MiB; compiling a module
 /// takes about ten times its size in memory.
@@ -38,7 +36,7 @@ pub const MAX_MODULE_BYTES: u64 = 64 << 20;
 #[cfg(any(test, fuzzing))]
 pub(crate) fn check_answer(text: &str) {
     repository::check_headers(text);
-    if let Some(address) = address::Address::parse("https://example.com/v2/") {
+    if let Some(address) = crate::http::Address::parse("https://example.com/v2/") {
         let joined = address.join(text);
         assert!(joined.is_none_or(|joined| !joined.host.contains('@')), "{text}");
     }
@@ -51,7 +49,10 @@ pub(crate) fn check_answer(text: &str) {
 
 /// The client of all registries. Cheap to clone.
 #[derive(Clone)]
-pub struct Registries(Arc<Transport>);
+pub struct Registries {
+    connector: Arc<Connector>,
+    plain: Arc<[String]>,
+}
 
 // === impl Registries ===
 
@@ -62,7 +63,13 @@ impl Registries {
     ///
     /// Fails for certificates or a proxy address that cannot be parsed.
     pub fn build(options: Options) -> Result<Self, InvalidOptions> {
-        Ok(Self(Arc::new(Transport::build(options)?)))
+        Ok(Self { connector: Arc::new(Connector::build(options)?), plain: Arc::default() })
+    }
+
+    /// Allows plain HTTP for these registries, `HOST` or `HOST:PORT`.
+    #[must_use]
+    pub fn with_plain(self, plain: Vec<String>) -> Self {
+        Self { plain: plain.into(), ..self }
     }
 
     /// Returns the repository of a reference. `pushes`: it is written to.
@@ -72,6 +79,11 @@ impl Registries {
         credentials: Option<Credentials>,
         pushes: bool,
     ) -> Repository {
-        Repository::new(&self.0, of, credentials, pushes)
+        Repository::new(self.clone(), of, credentials, pushes)
+    }
+
+    /// Returns whether plain HTTP is allowed for a registry.
+    fn is_plain(&self, registry: &str) -> bool {
+        self.plain.iter().any(|plain| plain == registry)
     }
 }

@@ -50,11 +50,12 @@ impl RegistryArgs {
         let proxy = self.https_proxy.clone().filter(|proxy| !proxy.is_empty());
         let options = Options {
             authorities: authorities.transpose()?,
-            plain: self.plain_http.clone(),
             proxy,
             no_proxy: self.no_proxy.clone(),
             times: Times::default(),
         };
-        Registries::build(options).context("registries cannot be reached with these options")
+        let registries = Registries::build(options);
+        let registries = registries.context("registries cannot be reached with these options")?;
+        Ok(registries.with_plain(self.plain_http.clone()))
     }
 }

@@ -3,6 +3,7 @@
 use std::{io, time::Duration};
 
 use super::Digest;
+use crate::http;
 
 /// The reason why a pull from a registry, or a push to it, fails. Messages name the host and the
 /// request; callers name the reference.
@@ -87,6 +88,21 @@ impl Error {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
             _ => None,
+        }
+    }
+}
+
+/// A request to this machine is refused only if a registry elsewhere has named it.
+impl From<http::Error> for Error {
+    fn from(error: http::Error) -> Self {
+        match error {
+            http::Error::Unreachable { host, found } => Self::Unreachable { host, found },
+            http::Error::NoTls { host, found } => Self::NoTls { host, found },
+            http::Error::Refused { host, found } => Self::AddressRefused { host, found },
+            http::Error::Loopback { host, ip } => {
+                let found = format!("{ip} is this machine, and a registry elsewhere named it");
+                Self::AddressRefused { host, found }
+            }
         }
     }
 }

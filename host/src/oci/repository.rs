@@ -6,7 +6,7 @@ mod referrer;
 
 pub use push::Blob;
 
-use std::{num::IntErrorKind, sync::Arc, time::Duration};
+use std::{num::IntErrorKind, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -20,11 +20,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    Credentials, Digest, Error, Reference,
-    address::Address,
+    Credentials, Digest, Error, Reference, Registries,
     artifact::{self, Descriptor, shown},
-    transport::{Answer, Body, Transport},
 };
+use crate::http::{Address, Answer, Body, Policy};
 
 /// The largest manifest, index or bundle that is read. Registries accept 4 MiB at most.
 const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
@@ -38,7 +37,7 @@ const DIGEST_HEADER: &str = "docker-content-digest";
 
 /// A repository in a registry. Cheap to create; sends no request until a method is called.
 pub struct Repository {
-    transport: Arc<Transport>,
+    registries: Registries,
     registry: String,
     name: String,
     credentials: Option<Credentials>,
@@ -83,14 +82,14 @@ pub trait Sink: Send {
 
 impl Repository {
     pub(super) fn new(
-        transport: &Arc<Transport>,
+        registries: Registries,
         of: &Reference,
         credentials: Option<Credentials>,
         pushes: bool,
     ) -> Self {
-        let state = State { is_plain: transport.is_plain(of.registry()), authorization: None };
+        let state = State { is_plain: registries.is_plain(of.registry()), authorization: None };
         Self {
-            transport: Arc::clone(transport),
+            registries,
             registry: of.registry().to_owned(),
             name: of.repository().to_owned(),
             credentials,
@@ -169,7 +168,7 @@ impl Repository {
         if let Some(found) = length.filter(|found| *found != expected) {
             return Err(Error::OtherLength { host, asked, found, expected });
         }
-        let (start, whole) = (Instant::now(), self.transport.times.whole);
+        let (start, whole) = (Instant::now(), self.registries.connector.times.whole);
         let (mut digest, mut came) = (Context::new(&SHA256), 0_u64);
         while let Some(part) = answer.next().await {
             let part = match part {
@@ -206,7 +205,7 @@ impl Repository {
             host: self.registry.clone(),
             found: "it is no host".to_owned(),
         };
-        Address::of_registry(&self.registry, is_tls, &path).ok_or_else(refused)
+        Address::at(is_tls, &self.registry, &path).ok_or_else(refused)
     }
 
     /// Returns scheme, host and port of the registry.
@@ -217,11 +216,13 @@ impl Repository {
 
     /// Sends a request to the registry itself.
     async fn ask(&self, to: &Address, asked: &Asked<'_>) -> Result<Answer, Error> {
-        match self.ask_from(to, true, to, asked).await {
+        let policy = Policy { loopback: true };
+        match self.ask_from(to, policy, to, asked).await {
             Err(Error::NoTls { .. }) if to.is_tls && to.is_loopback() => {
                 // Registries on this machine seldom use TLS.
-                let plain = Address { is_tls: false, port: self.port_of(false), ..to.clone() };
-                let answer = self.ask_from(&plain, true, &plain, asked).await?;
+                let port = Address::at(false, &self.registry, "/").map_or(0, |plain| plain.port);
+                let plain = Address { is_tls: false, port, ..to.clone() };
+                let answer = self.ask_from(&plain, policy, &plain, asked).await?;
                 self.state.lock().is_plain = true;
                 Ok(answer)
             }
@@ -229,17 +230,12 @@ impl Repository {
         }
     }
 
-    fn port_of(&self, is_tls: bool) -> u16 {
-        let registry = Address::of_registry(&self.registry, is_tls, "/");
-        registry.map_or(0, |registry| registry.port)
-    }
-
     /// Sends a request to a URL named by `from`, and follows redirects. Credentials are sent only
     /// to the origin of `from`.
     async fn ask_from(
         &self,
         from: &Address,
-        mut may_be_loopback: bool,
+        mut policy: Policy,
         to: &Address,
         asked: &Asked<'_>,
     ) -> Result<Answer, Error> {
@@ -255,11 +251,11 @@ impl Repository {
                 headers.insert(AUTHORIZATION, authorization);
             }
             let has_body = headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");
-            let times = self.transport.times;
+            let times = self.registries.connector.times;
             let limit = if has_body { times.whole } else { times.answer };
             let request = (asked.method.clone(), headers, (asked.body)());
-            let mut answer = self.transport.send(&to, may_be_loopback, request, limit).await?;
-            may_be_loopback &= answer.is_loopback;
+            let mut answer = self.registries.connector.send(&to, policy, request, limit).await?;
+            policy.loopback &= answer.is_loopback;
             let status = answer.status;
             if status.is_success() {
                 return Ok(answer);
@@ -302,7 +298,7 @@ impl Repository {
     /// Fails for a URL without TLS that is neither loopback nor allowed by an option.
     fn check_scheme(&self, to: &Address) -> Result<(), Error> {
         let is_named =
-            self.transport.is_plain(&to.authority()) || self.transport.is_plain(&to.host);
+            self.registries.is_plain(&to.authority()) || self.registries.is_plain(&to.host);
         if to.is_tls || to.is_loopback() || is_named {
             return Ok(());
         }
@@ -314,7 +310,8 @@ impl Repository {
     async fn document(&self, answer: &mut Answer, what: &str) -> Result<Vec<u8>, Error> {
         let host = answer.from.host.clone();
         let limit = usize::try_from(MAX_DOCUMENT_BYTES).unwrap_or(usize::MAX);
-        let read = tokio::time::timeout(self.transport.times.whole, answer.all(limit)).await;
+        let whole = self.registries.connector.times.whole;
+        let read = tokio::time::timeout(whole, answer.all(limit)).await;
         let read = read.unwrap_or_else(|_| Err("it is too slow".to_owned()));
         let bytes = read.map_err(|found| Error::Unreachable { host, found })?;
         let found = bytes.len() as u64;

@@ -13,6 +13,7 @@ use super::{
     signature::{self, Format, PrivateKey, Signature, verify_manifest},
     *,
 };
+use crate::http::{Address, Policy};
 
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0 and a body of some bytes";
 const REPOSITORY: &str = "team/rules";
@@ -302,11 +303,12 @@ async fn redirects_are_followed_where_they_may_lead() {
 #[tokio::test]
 async fn a_registry_elsewhere_leads_nobody_to_this_machine() {
     // Only the address is checked: names are resolved first.
-    let to = address::Address::parse("https://localhost/").unwrap();
-    let transport = transport::Transport::build(Options::default()).unwrap();
+    let to = Address::parse("https://localhost/").unwrap();
+    let connector = Connector::build(Options::default()).unwrap();
     let request = (http::Method::GET, http::HeaderMap::new(), repository::nothing());
-    let sent = transport.send(&to, false, request, Duration::from_secs(5)).await;
-    let error = sent.err().unwrap().to_string();
+    let policy = Policy { loopback: false };
+    let sent = connector.send(&to, policy, request, Duration::from_secs(5)).await;
+    let error = Error::from(sent.err().unwrap()).to_string();
     assert!(error.contains("is this machine, and a registry elsewhere named it"), "{error}");
 }
 
@@ -456,7 +458,7 @@ async fn hosts_not_known_as_loopback_need_an_option_to_be_asked_without_tls() {
     let host = format!("ip6-localhost.invalid:{port}");
     let reference: Reference = format!("{host}/a:1").parse().unwrap();
     let plain = |plain: Vec<String>| {
-        let registries = Registries::build(Options { plain, ..Options::default() }).unwrap();
+        let registries = Registries::build(Options::default()).unwrap().with_plain(plain);
         registries.repository(&reference, None, false)
     };
     let at = |repository: &Repository| repository.origin().unwrap();
@@ -466,7 +468,7 @@ async fn hosts_not_known_as_loopback_need_an_option_to_be_asked_without_tls() {
     place.put();
     let reference: Reference = format!("{}/{REPOSITORY}:1", place.fake.alias()).parse().unwrap();
     let plain = |plain: Vec<String>| {
-        let registries = Registries::build(Options { plain, ..Options::default() }).unwrap();
+        let registries = Registries::build(Options::default()).unwrap().with_plain(plain);
         registries.repository(&reference, None, false)
     };
     let error = pull(&plain(Vec::new())).await.unwrap_err();

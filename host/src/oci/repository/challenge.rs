@@ -8,11 +8,9 @@ use http_body_util::{BodyExt as _, Full};
 use serde::Deserialize;
 
 use super::{Repository, nothing};
-use crate::oci::{
-    Credentials, Error,
-    address::{Address, encoded},
-    artifact::shown,
-    transport::Body,
+use crate::{
+    http::{Address, Body, Policy, encoded},
+    oci::{Credentials, Error, artifact::shown},
 };
 
 /// The largest answer of a token service.
@@ -91,8 +89,8 @@ impl Repository {
         let mut pairs = vec![("scope", scope.as_str())];
         pairs.extend(service.map(|service| ("service", service)));
         let (to, request) = self.token_request(at, &pairs);
-        let limit = self.transport.times.answer;
-        let mut given = self.transport.send(&to, is_loopback, request, limit).await?;
+        let (connector, policy) = (&self.registries.connector, Policy { loopback: is_loopback });
+        let mut given = connector.send(&to, policy, request, connector.times.answer).await?;
         if !given.status.is_success() {
             return Err(super::refused(&mut given, "a request for a token").await);
         }

@@ -12,10 +12,12 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 
 use super::{Asked, Repository, nothing, referrer};
-use crate::oci::{
-    Digest, Error,
-    artifact::{self, Descriptor, INDEX, Index, Manifest},
-    transport::Body,
+use crate::{
+    http::{Body, Policy},
+    oci::{
+        Digest, Error,
+        artifact::{self, Descriptor, INDEX, Index, Manifest},
+    },
 };
 
 /// The size of the chunks in which a file is sent.
@@ -59,7 +61,8 @@ impl Repository {
         let body = || blob.body();
         let headers = headers.into_iter().collect();
         let asked = Asked { method: Method::PUT, headers, body: &body, what };
-        self.ask_from(&started.from, started.is_loopback, &to, &asked).await?;
+        let policy = Policy { loopback: started.is_loopback };
+        self.ask_from(&started.from, policy, &to, &asked).await?;
         Ok(())
     }
 

@@ -3,12 +3,13 @@
 use http::{Method, header::LINK};
 
 use super::{Asked, MAX_DOCUMENT_BYTES, Repository, accept, nothing};
-use crate::oci::{
-    Digest, Error,
-    address::Address,
-    artifact::{Descriptor, INDEX, Index},
-    error::if_found,
-    transport::Answer,
+use crate::{
+    http::{Address, Answer},
+    oci::{
+        Digest, Error,
+        artifact::{Descriptor, INDEX, Index},
+        error::if_found,
+    },
 };
 
 /// The maximum number of pages of a list: each is a request. Registries put 100 referrers or more

@@ -1,15 +1,8 @@
-//! Connections to registries: DNS, address checks, TLS, a proxy; one connection per request.
+//! Connections: DNS, address checks, TLS, a proxy; one connection per request.
 //!
-//! A connection per request costs a handshake, but registries are asked seldom, and no connection
-//! has to be kept open.
+//! A connection per request costs a handshake, but no connection has to be kept open.
 
-use std::{
-    io,
-    net::{IpAddr, ToSocketAddrs as _},
-    pin::Pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
@@ -21,36 +14,26 @@ use http_body_util::{BodyExt as _, Empty, combinators::BoxBody};
 use hyper::{body::Frame, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use mortise_core::error_chain;
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
-};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    sync::Semaphore,
-    time::timeout,
-};
+use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
 use tokio_rustls::TlsConnector;
 
-use super::{Error, address::Address};
+use super::{
+    Error, Stream,
+    address::Address,
+    resolve::{self, Policy},
+    tls,
+};
 
 /// The bytes that a connection reads ahead.
 const READ_AHEAD_BYTES: usize = 64 << 10;
-/// The maximum number of concurrent DNS lookups, each on a thread that waits for a name server: if
-/// the name server of a registry hangs, the rest of the host still has threads (see `program`).
-const MAX_CONCURRENT_LOOKUPS: usize = 3;
 const AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
 
 /// The body of a request.
-pub(super) type Body = BoxBody<Bytes, io::Error>;
-
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+pub(crate) type Body = BoxBody<Bytes, io::Error>;
 
 type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
-/// The time limits of a request to a registry.
+/// The time limits of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
     /// For connecting, including the TLS handshake.
@@ -63,13 +46,11 @@ pub struct Times {
     pub whole: Duration,
 }
 
-/// The settings of connections to registries.
+/// The settings of connections.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// CA certificates in PEM that are trusted besides the compiled-in ones.
     pub authorities: Option<Vec<u8>>,
-    /// The registries, `HOST` or `HOST:PORT`, that are asked without TLS.
-    pub plain: Vec<String>,
     /// The proxy for requests with TLS: `http://proxy.example.com:3128`.
     pub proxy: Option<String>,
     /// The hosts that are asked without the proxy, as `NO_PROXY` names them; `*` for all.
@@ -84,14 +65,13 @@ pub struct Options {
 pub struct InvalidOptions(String);
 
 /// Sends requests.
-pub(super) struct Transport {
+pub(crate) struct Connector {
     tls: TlsConnector,
-    plain: Vec<String>,
     proxy: Option<Proxy>,
     no_proxy: Vec<String>,
     /// Permits for DNS lookups.
     lookups: Arc<Semaphore>,
-    pub(super) times: Times,
+    pub(crate) times: Times,
 }
 
 struct Proxy {
@@ -100,13 +80,13 @@ struct Proxy {
 }
 
 /// An answer whose body is still to be read. Dropping it closes the connection.
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     /// The address that answered.
-    pub(super) from: Address,
+    pub(crate) from: Address,
     /// True if the server is on this machine.
-    pub(super) is_loopback: bool,
+    pub(crate) is_loopback: bool,
     body: hyper::body::Incoming,
     connection: Option<Connection>,
     idle: Duration,
@@ -125,53 +105,37 @@ impl Default for Times {
     }
 }
 
-// === impl Transport ===
+// === impl Connector ===
 
-impl Transport {
-    pub(super) fn build(options: Options) -> Result<Self, InvalidOptions> {
-        let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-        if let Some(pem) = &options.authorities {
-            add_authorities(&mut roots, pem).map_err(InvalidOptions)?;
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| InvalidOptions(error.to_string()))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let proxy = options.proxy.as_deref().map(Proxy::parse).transpose()?;
+impl Connector {
+    pub(crate) fn build(options: Options) -> Result<Self, InvalidOptions> {
         Ok(Self {
-            tls: TlsConnector::from(Arc::new(config)),
-            plain: options.plain,
-            proxy,
+            tls: tls::build(options.authorities.as_deref()).map_err(InvalidOptions)?,
+            proxy: options.proxy.as_deref().map(Proxy::parse).transpose()?,
             no_proxy: options.no_proxy,
-            lookups: Arc::new(Semaphore::new(MAX_CONCURRENT_LOOKUPS)),
+            lookups: Arc::new(Semaphore::new(resolve::MAX_CONCURRENT_LOOKUPS)),
             times: options.times,
         })
     }
 
-    /// Returns whether an option allows plain HTTP for a registry.
-    pub(super) fn is_plain(&self, registry: &str) -> bool {
-        self.plain.iter().any(|plain| plain == registry)
-    }
-
-    /// Sends a request, and returns its answer with the body unread. `may_be_loopback`: the address
-    /// may be this machine. `limit`: how long sending and waiting for the headers may take.
-    pub(super) async fn send(
+    /// Sends a request, and returns its answer with the body unread. `limit`: how long sending and
+    /// waiting for the headers may take.
+    pub(crate) async fn send(
         &self,
         to: &Address,
-        may_be_loopback: bool,
+        policy: Policy,
         (method, headers, body): (Method, HeaderMap, Body),
         limit: Duration,
     ) -> Result<Answer, Error> {
         let host = to.host.as_str();
-        let (stream, is_loopback) = self.connect(to, may_be_loopback).await?;
+        let (stream, is_loopback) = self.connect(to, policy).await?;
         let shaken =
             http1::Builder::new().max_buf_size(READ_AHEAD_BYTES).handshake(TokioIo::new(stream));
-        let (mut sender, connection) = shaken.await.map_err(|error| unreachable(host, &error))?;
+        let (mut sender, connection) =
+            shaken.await.map_err(|error| Error::unreachable(host, &error))?;
         let mut connection: Connection = Box::pin(connection);
         let request = request(to, method, headers, body);
-        let request = request.map_err(|error| unreachable(host, &error))?;
+        let request = request.map_err(|error| Error::unreachable(host, &error))?;
         let mut is_over = false;
         let mut answer = std::pin::pin!(sender.send_request(request));
         let answered = async {
@@ -187,8 +151,8 @@ impl Transport {
             }
         };
         let answer = timeout(limit, answered).await;
-        let answer = answer.map_err(|_| late(host, "no answer", limit))?;
-        let (head, body) = answer.map_err(|error| unreachable(host, &error))?.into_parts();
+        let answer = answer.map_err(|_| Error::late(host, "no answer", limit))?;
+        let (head, body) = answer.map_err(|error| Error::unreachable(host, &error))?.into_parts();
         Ok(Answer {
             status: head.status,
             headers: head.headers,
@@ -205,71 +169,43 @@ impl Transport {
     async fn connect(
         &self,
         to: &Address,
-        may_be_loopback: bool,
+        policy: Policy,
     ) -> Result<(Box<dyn Stream>, bool), Error> {
         let connected = async {
             let proxy = self.proxy.as_ref().filter(|_| to.is_tls && !self.is_direct(to));
-            let (stream, is_loopback): (Box<dyn Stream>, bool) = if let Some(proxy) = proxy {
+            let (stream, is_loopback) = if let Some(proxy) = proxy {
                 // The proxy resolves names: only a literal IP address can be checked here.
                 if let Ok(ip) = to.host.parse::<IpAddr>() {
-                    to.check(ip, may_be_loopback)?;
+                    policy.check(&to.host, ip)?;
                 }
                 (self.tunnel(proxy, to).await?, false)
             } else {
-                let (stream, is_loopback) = self.open(to, may_be_loopback).await?;
-                (Box::new(stream), is_loopback)
+                self.open(to, policy).await?
             };
-            let stream =
-                if to.is_tls { Box::new(self.secure(to, stream).await?) as _ } else { stream };
-            Ok((stream, is_loopback))
+            Ok((tls::secure(&self.tls, to, stream).await?, is_loopback))
         };
         let limit = self.times.connect;
         let connected = timeout(limit, connected).await;
-        connected.unwrap_or_else(|_| Err(late(&to.host, "no connection", limit)))
-    }
-
-    async fn secure(
-        &self,
-        to: &Address,
-        stream: Box<dyn Stream>,
-    ) -> Result<tokio_rustls::client::TlsStream<Box<dyn Stream>>, Error> {
-        let host = to.host.as_str();
-        let name = ServerName::try_from(host.to_owned());
-        let name = name.map_err(|error| unreachable(host, &error))?;
-        self.tls.connect(name, stream).await.map_err(|error| {
-            let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-            // A certificate error shows that the server does speak TLS.
-            let is_none = match of_tls {
-                Some(of_tls) => matches!(of_tls, rustls::Error::InvalidMessage(_)),
-                None => true,
-            };
-            let (host, found) = (host.to_owned(), error_chain::without_repeats(&error));
-            if is_none { Error::NoTls { host, found } } else { Error::Unreachable { host, found } }
-        })
+        connected.unwrap_or_else(|_| Err(Error::late(&to.host, "no connection", limit)))
     }
 
     /// Opens a tunnel to an address through the proxy (CONNECT).
     async fn tunnel(&self, proxy: &Proxy, to: &Address) -> Result<Box<dyn Stream>, Error> {
         let host = proxy.address.host.as_str();
         // The proxy is the operator's choice: it may be loopback.
-        let (stream, _) = self.open(&proxy.address, true).await?;
-        let stream: Box<dyn Stream> = if proxy.address.is_tls {
-            Box::new(self.secure(&proxy.address, Box::new(stream)).await?)
-        } else {
-            Box::new(stream)
-        };
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| unreachable(host, &error))?;
+        let (stream, _) = self.open(&proxy.address, Policy { loopback: true }).await?;
+        let stream = tls::secure(&self.tls, &proxy.address, stream).await?;
+        let unreachable = |error: hyper::Error| Error::unreachable(host, &error);
+        let shaken = http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = shaken.map_err(unreachable)?;
         let mut connect = Request::connect(to.authority());
         if let Some(authorization) = &proxy.authorization {
             connect = connect.header(PROXY_AUTHORIZATION, authorization);
         }
         let connect = connect.header(HOST, to.authority()).body(Empty::<Bytes>::new());
-        let connect = connect.map_err(|error| unreachable(host, &error))?;
+        let connect = connect.map_err(|error| Error::unreachable(host, &error))?;
         let asked = async {
-            let answer = sender.send_request(connect).await;
-            let answer = answer.map_err(|error| unreachable(host, &error))?;
+            let answer = sender.send_request(connect).await.map_err(unreachable)?;
             let status = answer.status().as_u16();
             if answer.status().is_success() {
                 return Ok(hyper::upgrade::on(answer));
@@ -277,50 +213,31 @@ impl Transport {
             let found = format!("the proxy answers {status} for `{}`", to.authority());
             Err(Error::Unreachable { host: host.to_owned(), found })
         };
-        let connection =
-            async { connection.with_upgrades().await.map_err(|error| unreachable(host, &error)) };
+        let connection = async { connection.with_upgrades().await.map_err(unreachable) };
         // The connection future ends once it is a tunnel, possibly before the answer is read.
         let (upgraded, ()) = tokio::try_join!(asked, connection)?;
-        let upgraded = upgraded.await.map_err(|error| unreachable(host, &error))?;
-        Ok(Box::new(TokioIo::new(upgraded)))
+        Ok(Box::new(TokioIo::new(upgraded.await.map_err(unreachable)?)))
     }
 
     /// Resolves the host of an address, checks each IP address, and connects. Returns also whether
     /// the server is on this machine.
-    async fn open(&self, to: &Address, may_be_loopback: bool) -> Result<(TcpStream, bool), Error> {
+    async fn open(&self, to: &Address, policy: Policy) -> Result<(Box<dyn Stream>, bool), Error> {
         let host = to.host.as_str();
         let mut failed = None;
-        for ip in self.resolve(host).await? {
+        for ip in resolve::addresses(host, &self.lookups).await? {
             // A single refused IP address refuses the name: the others may be decoys.
-            to.check(ip, may_be_loopback)?;
+            policy.check(host, ip)?;
             match TcpStream::connect((ip, to.port)).await {
                 Ok(stream) => {
                     // Requests are small, and written at once.
                     let _ = stream.set_nodelay(true);
-                    return Ok((stream, ip.to_canonical().is_loopback()));
+                    return Ok((Box::new(stream), ip.to_canonical().is_loopback()));
                 }
-                Err(error) => failed = Some(unreachable(host, &error)),
+                Err(error) => failed = Some(Error::unreachable(host, &error)),
             }
         }
         let found = "its name has no address".to_owned();
         Err(failed.unwrap_or_else(|| Error::Unreachable { host: host.to_owned(), found }))
-    }
-
-    /// Returns the addresses of a host.
-    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, Error> {
-        if let Ok(ip) = host.parse() {
-            return Ok(vec![ip]);
-        }
-        let place = Arc::clone(&self.lookups).acquire_owned().await;
-        let name = host.to_owned();
-        let looked_up = tokio::task::spawn_blocking(move || {
-            // Held until the name server has answered, even if the caller has given up.
-            let _place = place;
-            let found = (name.as_str(), 0).to_socket_addrs()?;
-            io::Result::Ok(found.map(|address| address.ip()).collect::<Vec<_>>())
-        });
-        let found = looked_up.await.map_err(io::Error::other).flatten();
-        found.map_err(|error| unreachable(host, &error))
     }
 
     /// Returns whether an address is asked without the proxy.
@@ -355,30 +272,6 @@ fn request(
         .body(body)?;
     request.headers_mut().extend(headers);
     Ok(request)
-}
-
-fn add_authorities(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), String> {
-    let mut count = 0;
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| error.to_string())?;
-        roots.add(certificate).map_err(|error| error.to_string())?;
-        count += 1;
-    }
-    if count == 0 {
-        return Err(
-            "it holds no certificate; PEM is accepted (`-----BEGIN CERTIFICATE-----`)".to_owned()
-        );
-    }
-    Ok(())
-}
-
-fn unreachable(host: &str, error: &(dyn std::error::Error + 'static)) -> Error {
-    Error::Unreachable { host: host.to_owned(), found: error_chain::without_repeats(error) }
-}
-
-fn late(host: &str, what: &str, limit: Duration) -> Error {
-    let found = format!("{what} within {} s", limit.as_secs());
-    Error::Unreachable { host: host.to_owned(), found }
 }
 
 // === impl Proxy ===
@@ -419,12 +312,12 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
 
 impl Answer {
     /// Returns a header as text.
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
     /// Returns the next chunk of the body; `None` at its end.
-    pub(super) async fn next(&mut self) -> Option<Result<Bytes, String>> {
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, String>> {
         loop {
             let Ok(frame) = timeout(self.idle, self.frame()).await else {
                 return Some(Err(format!("nothing came for {} s", self.idle.as_secs())));
@@ -454,7 +347,7 @@ impl Answer {
     }
 
     /// Returns the whole body; only the part read so far if it has more bytes than `limit`.
-    pub(super) async fn all(&mut self, limit: usize) -> Result<BytesMut, String> {
+    pub(crate) async fn all(&mut self, limit: usize) -> Result<BytesMut, String> {
         let mut all = BytesMut::new();
         while all.len() <= limit
             && let Some(part) = self.next().await
