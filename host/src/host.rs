@@ -1,6 +1,7 @@
 //! Builds every part of a host, owns every task, and waits for their end. If a task ends by itself,
 //! the host ends with that task's error: a host never runs without one of its parts.
 
+mod driver;
 mod hooks;
 mod open;
 mod options;
@@ -13,6 +14,7 @@ mod trial;
 mod watches;
 mod work;
 
+pub use driver::Driver;
 pub use hooks::{Hooking, NoAnswer, Port};
 pub(crate) use hooks::{is_converted, log_lines};
 pub use mortise_core::reconcile::{Mode, Removal, Settings, Version};
@@ -34,15 +36,14 @@ use std::{
 
 use anyhow::Context as _;
 use mortise_core::{
-    contract::{Description, ObjectRef, hooks::Hooks},
+    contract::{Description, hooks::Hooks},
     dispatch::Dispatch,
-    queue::{self, Key, Queue, Run},
+    queue::{self, Key, Queue},
     reads::record::Record,
     reconcile::{Parts, Report},
     store::Stores,
 };
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::{
     sync::{mpsc, watch as latest},
     task::JoinSet,
@@ -266,7 +267,7 @@ impl Host {
     }
 
     /// Begins no new runs from now on. [`Host::stop`] must follow.
-    pub fn begin_nothing(&self) {
+    pub(crate) fn begin_nothing(&self) {
         self.begin_nothing.cancel();
     }
 
@@ -289,52 +290,6 @@ impl Host {
         ended
     }
 
-    /// Takes all keys that are ready to run, with [`Drive::Caller`].
-    pub fn take_ready(&self) -> Vec<Run> {
-        self.shared.parts.dispatch.feed();
-        std::iter::from_fn(|| self.shared.parts.dispatch.queue().try_next()).collect()
-    }
-
-    /// Returns the keys that are ready to run, sorted, for a caller that takes them one by one with
-    /// [`Host::take`].
-    pub fn ready(&self) -> Vec<Key> {
-        self.shared.parts.dispatch.feed();
-        self.shared.parts.dispatch.queue().ready()
-    }
-
-    /// Takes one key if it is ready to run, with [`Drive::Caller`].
-    pub fn take(&self, key: &Key) -> Option<Run> {
-        self.shared.parts.dispatch.queue().take_key(key)
-    }
-
-    /// Advances the queue's clock after [`Host::stand_still`]: retries, requeues and resyncs become
-    /// due. The time that calls are given is [`Options::now`].
-    pub fn advance(&self, by: std::time::Duration) {
-        self.shared.parts.dispatch.queue().advance(by);
-    }
-
-    /// Runs one key, with [`Drive::Caller`].
-    pub async fn run(&self, run: Run) -> Report {
-        self.shared.run(run).await
-    }
-
-    /// Stops the queue's clock: delayed keys become due by [`Host::advance`] only. Changes still
-    /// queue keys at once.
-    pub fn stand_still(&self) {
-        self.shared.parts.dispatch.queue().stand_still();
-    }
-
-    /// Ends a run without running its key. The key is queued again when a change triggers it.
-    pub fn abandon(&self, run: &Run) {
-        self.shared.parts.dispatch.abandon(&run.key);
-    }
-
-    /// Returns the object that a key stands for; `None` if its processor or reconciler is not
-    /// known.
-    pub fn object_of(&self, key: &Key) -> Option<ObjectRef> {
-        self.shared.registry.lock().get(key.processor())?.reconciler.object_of(key)
-    }
-
     /// Returns the record of a key's last run; `None` if the key has not run or its object is gone.
     pub fn record(&self, key: &Key) -> Option<Arc<Record>> {
         self.shared.parts.records.get(key)
@@ -351,79 +306,28 @@ impl Host {
     }
 
     /// Returns the cluster, with the host's own rights.
-    pub fn cluster(&self) -> &Cluster {
+    pub(crate) fn cluster(&self) -> &Cluster {
         &self.shared.cluster
     }
 
-    pub fn queue(&self) -> &Queue {
+    pub(crate) fn queue(&self) -> &Queue {
         self.shared.parts.dispatch.queue()
     }
 
-    pub fn watch_source(&self) -> Source<Vec<Watch>> {
+    pub(crate) fn watch_source(&self) -> Source<Vec<Watch>> {
         let shared = Arc::clone(&self.shared);
         Arc::new(move || shared.watches.lock().all())
     }
 
     /// Returns the source of the number of calls of each processor that wait for a slot.
-    pub fn waiting_source(&self) -> Source<Vec<(Arc<str>, usize)>> {
+    pub(crate) fn waiting_source(&self) -> Source<Vec<(Arc<str>, usize)>> {
         let shared = Arc::clone(&self.shared);
         Arc::new(move || shared.waiting_calls())
     }
 
     /// Returns a counter that changes with each change of a `CustomResourceDefinition`.
-    pub fn definitions(&self) -> latest::Receiver<u64> {
+    pub(crate) fn definitions(&self) -> latest::Receiver<u64> {
         self.definitions.clone()
-    }
-
-    /// Returns a counter that changes with each event that a store has taken in.
-    pub fn progress(&self) -> latest::Receiver<u64> {
-        self.shared.parts.dispatch.stores().progress()
-    }
-
-    /// Returns whether no key is ready and none runs. Delayed keys do not count.
-    pub fn is_idle(&self) -> bool {
-        self.shared.parts.dispatch.queue().is_idle()
-    }
-
-    /// Returns whether all first lists are complete and the queue is settled; see
-    /// [`queue::Queue::is_settled`].
-    pub fn is_settled(&self) -> bool {
-        self.shared.parts.dispatch.feed();
-        self.is_listed() && self.shared.parts.dispatch.queue().is_settled()
-    }
-
-    /// Waits until the host is settled.
-    pub async fn settled(&self) {
-        let mut progress = self.progress();
-        loop {
-            self.shared.parts.dispatch.feed();
-            self.shared.parts.dispatch.queue().settled().await;
-            progress.mark_unchanged();
-            if self.is_settled() {
-                return;
-            }
-            if !self.is_listed() && progress.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-
-    fn is_listed(&self) -> bool {
-        let stores = self.shared.parts.dispatch.stores();
-        self.watches().iter().all(|watch| stores.is_settled(&watch.kind, &watch.scope))
-    }
-
-    /// Returns whether the stores hold exactly these objects of the watched kinds, compared by
-    /// namespace, name and resource version.
-    pub fn holds(&self, objects: &[Value]) -> bool {
-        let stores = self.shared.parts.dispatch.stores();
-        self.watches().iter().all(|watch| {
-            let there: BTreeSet<_> =
-                objects.iter().filter_map(|object| watch.version_of(object)).collect();
-            let known = stores.resource_versions(&watch.kind, &watch.scope);
-            stores.is_settled(&watch.kind, &watch.scope)
-                && known.into_iter().collect::<BTreeSet<_>>() == there
-        })
     }
 
     pub fn watches(&self) -> Vec<Watch> {
@@ -431,7 +335,7 @@ impl Host {
     }
 
     /// Returns the stores of the watched objects.
-    pub fn stores(&self) -> &Stores {
+    pub(crate) fn stores(&self) -> &Stores {
         self.shared.parts.dispatch.stores()
     }
 }

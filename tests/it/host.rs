@@ -35,7 +35,7 @@ use kube::{
     Api,
     api::{DeleteParams, DynamicObject, Patch, PatchParams},
 };
-use mortise::{commands::simulate::caught_up, local};
+use mortise::local;
 use mortise_core::{
     contract::Kind,
     queue::Run,
@@ -373,17 +373,22 @@ impl Stage {
         writes.map(|(_, count)| count).sum()
     }
 
+    /// Waits until the host knows the cluster's state.
+    async fn caught_up(&self) {
+        self.host.drive().caught_up(|| self.api.objects()).await.unwrap();
+    }
+
     /// Waits until the host knows the cluster's state, and returns the keys to run. For
     /// `Drive::Caller`.
     async fn ready(&self) -> Vec<Run> {
-        caught_up(&self.host, &self.api).await.unwrap();
-        self.host.take_ready()
+        self.caught_up().await;
+        self.host.drive().take_ready()
     }
 
     async fn run(&self, runs: Vec<Run>) -> Vec<Report> {
         let mut reports = Vec::new();
         for run in runs {
-            reports.push(self.host.run(run).await);
+            reports.push(self.host.drive().run(run).await);
         }
         reports
     }

@@ -109,14 +109,14 @@ impl Host {
     }
 
     /// Returns the hooks of all processors, each with the name of its processor.
-    pub fn all_hooks(&self) -> Vec<(Arc<str>, Hooking)> {
+    pub(crate) fn all_hooks(&self) -> Vec<(Arc<str>, Hooking)> {
         let all = self.shared.hooks.of.lock();
         all.iter().map(|(name, hooking)| (Arc::clone(name), hooking.clone())).collect()
     }
 
     /// Sets the port that serves the hooks, and has statuses computed anew. To be called again when
     /// the state of the port changes.
-    pub fn hooks_served_at(&self, port: Port) {
+    pub(crate) fn hooks_served_at(&self, port: Port) {
         *self.shared.hooks.port.lock() = Some(port);
         self.shared.notify_activity();
     }
@@ -128,7 +128,7 @@ impl Host {
     }
 
     /// Returns the source of the kinds that this host converts, each as group and kind.
-    pub fn converted_source(&self) -> super::Source<Vec<(String, String)>> {
+    pub(crate) fn converted_source(&self) -> super::Source<Vec<(String, String)>> {
         let shared = Arc::clone(&self.shared);
         Arc::new(move || shared.hooks.converted())
     }

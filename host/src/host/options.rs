@@ -11,7 +11,7 @@ use crate::{cluster::lease::Guard, metrics::Metrics};
 #[derive(Clone)]
 pub struct Options {
     pub now: Clock,
-    /// The runner of ready keys: the host, or the caller with [`Host::run`](super::Host::run).
+    /// The runner of ready keys: the host, or the caller with a [`Driver`](super::Driver).
     pub drive: Drive,
     /// The number of calls of one processor that run at once, unless its settings override it.
     pub concurrency: usize,

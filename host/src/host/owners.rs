@@ -10,13 +10,13 @@ use super::Host;
 impl Host {
     /// Sets `owners`, which decides whether the key behind another field manager is gone. Until
     /// then every key counts as alive.
-    pub fn ask_about_managers(&self, owners: Arc<dyn FieldOwners>) {
+    pub(crate) fn ask_about_managers(&self, owners: Arc<dyn FieldOwners>) {
         self.shared.parts.writer.ask(owners);
     }
 
     /// Returns the processors whose field managers' names contain this owner, including removed
     /// processors with unfinished runs.
-    pub fn processors_of(&self, owner: &str) -> BTreeSet<Arc<str>> {
+    pub(crate) fn processors_of(&self, owner: &str) -> BTreeSet<Arc<str>> {
         let is_owner = |name: &&Arc<str>| {
             let parts = name.split_once('/');
             parts.is_some_and(|(namespace, name)| manager::owner_of(namespace, name) == owner)
@@ -26,7 +26,7 @@ impl Host {
 
     /// Returns whether a processor may have the key behind a field manager. Only `false` is
     /// certain: the processor runs here, and none of its keys and objects has that field manager.
-    pub async fn may_own(&self, processor: &str, of: &manager::Parts<'_>) -> bool {
+    pub(crate) async fn may_own(&self, processor: &str, of: &manager::Parts<'_>) -> bool {
         let active = {
             let registry = self.shared.registry.lock();
             // Runs of a former version may be about to write.

@@ -118,24 +118,24 @@ impl Host {
 
     /// Returns a counter that changes when [`Host::trust`] of a version may have changed other than
     /// by the passing of time.
-    pub fn verdicts(&self) -> latest::Receiver<u64> {
+    pub(crate) fn verdicts(&self) -> latest::Receiver<u64> {
         self.shared.verdicts.subscribe()
     }
 
     /// Returns a counter that changes when rights or served kinds have changed, so that a version
     /// which was refused may be accepted.
-    pub fn circumstances(&self) -> latest::Receiver<u64> {
+    pub(crate) fn circumstances(&self) -> latest::Receiver<u64> {
         self.shared.circumstances.subscribe()
     }
 
     /// Returns the host's right to act as an account, as the API server answers. The answer is
     /// renewed until it is dropped.
-    pub fn acting_as(&self, account: &Account) -> Arc<Acting> {
+    pub(crate) fn acting_as(&self, account: &Account) -> Arc<Acting> {
         self.shared.access.acting(account)
     }
 
     /// Returns a counter that changes when the host may act as other accounts than before.
-    pub fn acting_changes(&self) -> latest::Receiver<u64> {
+    pub(crate) fn acting_changes(&self) -> latest::Receiver<u64> {
         self.shared.access.acting_changes()
     }
 
@@ -156,18 +156,18 @@ impl Host {
 
     /// Returns the keys of the objects that hold one of a processor's finalizers; `None` as long as
     /// these are not known, or if there is no processor of this name.
-    pub fn holding(&self, processor: &str) -> Option<Vec<Key>> {
+    pub(crate) fn holding(&self, processor: &str) -> Option<Vec<Key>> {
         let active = self.shared.registry.lock().get(processor).cloned()?;
         active.reconciler.holding(&active.version.processor)
     }
 
     /// Removes a processor from the metrics.
-    pub fn forget_metrics(&self, processor: &str) {
+    pub(crate) fn forget_metrics(&self, processor: &str) {
         self.shared.metrics.forget_processor(processor);
     }
 
     /// Queues keys to run in the background; their earlier failures do not count any more.
-    pub fn run_again(&self, keys: &[Key]) {
+    pub(crate) fn run_again(&self, keys: &[Key]) {
         for key in keys {
             self.shared.parts.dispatch.queue().renew(key, Cause::NewVersion, Priority::Background);
         }

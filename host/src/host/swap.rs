@@ -223,7 +223,7 @@ impl Host {
     /// Sets how many calls of a processor run at once and how many runs begin in a second, from now
     /// on. With a concurrency of 0 no call runs, and running calls are cancelled. Does nothing with
     /// [`Drive::Caller`].
-    pub fn set_pace(&self, processor: &Arc<str>, concurrency: usize, rate: Option<u32>) {
+    pub(crate) fn set_pace(&self, processor: &Arc<str>, concurrency: usize, rate: Option<u32>) {
         if self.options.drive == Drive::Host {
             let limits = queue::Limits { concurrency, rate: rate.map(f64::from) };
             self.shared.parts.dispatch.queue().set_processor(processor, limits);

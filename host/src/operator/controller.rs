@@ -417,7 +417,7 @@ impl Wakers {
             circumstances: shared.host.circumstances(),
             verdicts: shared.host.verdicts(),
             activity: shared.host.activity(),
-            stores: shared.host.progress(),
+            stores: shared.host.stores().progress(),
             delays: shared.engine.delays(),
             leads: shared.lease.is_held(),
         }

@@ -23,10 +23,10 @@ pub(super) async fn done(
 ) -> End {
     lease.held().await;
     loop {
-        host.settled().await;
+        host.drive().settled().await;
         let progress = *operator.borrow_and_update();
         let all_loaded = progress.listed && progress.pending + progress.pulling == 0;
-        if all_loaded && host.is_settled() {
+        if all_loaded && host.drive().is_settled() {
             return End::of(host, &progress);
         }
         if !all_loaded && operator.changed().await.is_err() {

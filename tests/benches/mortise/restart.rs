@@ -87,9 +87,9 @@ async fn start(setting: &Setting) -> anyhow::Result<(Host, Took)> {
 async fn resync(setting: &Setting, host: &Host) -> anyhow::Result<Took> {
     setting.api.reset_requests();
     let before = host.status().first().map_or(0, |status| status.runs);
-    host.stand_still();
+    host.drive().stand_still();
     let (cpu, start) = (process::cpu()?, Instant::now());
-    host.advance(PAST_RESYNC);
+    host.drive().advance(PAST_RESYNC);
     settled(setting, host, before, start, cpu).await
 }
 

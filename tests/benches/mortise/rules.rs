@@ -178,7 +178,7 @@ impl Setting {
     }
 
     async fn settled(&self, host: &mut Host, cpu: Cpu, start: Instant) -> anyhow::Result<Settled> {
-        let mut progress = host.progress();
+        let mut progress = host.drive().stores().progress();
         let (mut seen, mut runs) = (BTreeSet::new(), 0);
         loop {
             tokio::select! {
@@ -191,14 +191,15 @@ impl Setting {
                 }
                 changed = progress.changed() => changed?,
             }
-            if seen.len() < self.rules || !host.is_idle() {
+            if seen.len() < self.rules || !host.drive().is_idle() {
                 continue;
             }
             let (wall, cpu) = (start.elapsed(), process::cpu()? - cpu);
             // Checked after the time was taken: the check costs more than the measured work where
             // nothing changes.
-            if host.holds(&self.api.objects()) {
-                let (resident, stores) = (process::resident()?, host.stores().memory().total);
+            if host.drive().holds(&self.api.objects()) {
+                let (resident, stores) =
+                    (process::resident()?, host.drive().stores().memory().total);
                 return Ok(Settled {
                     wall,
                     cpu,

@@ -27,7 +27,8 @@ pub(crate) async fn settled<T>(
     measure: impl Fn() -> anyhow::Result<T>,
 ) -> anyhow::Result<Settled<T>> {
     let is_over = |_: &Option<T>| {
-        host.status().first().is_some_and(|status| status.objects == objects) && host.is_settled()
+        host.status().first().is_some_and(|status| status.objects == objects)
+            && host.drive().is_settled()
     };
     let waiting = wait(host, objects, &measure, is_over);
     let all_ran =
@@ -46,7 +47,7 @@ pub(crate) async fn all_run<T>(
     objects: usize,
     measure: impl Fn() -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let is_over = |all_ran: &Option<T>| all_ran.is_some() && host.is_settled();
+    let is_over = |all_ran: &Option<T>| all_ran.is_some() && host.drive().is_settled();
     let waiting = wait(host, objects, &measure, is_over);
     let all_ran =
         tokio::time::timeout(DEADLINE, waiting).await.context("the host does not settle")??;
@@ -73,7 +74,7 @@ async fn wait<T>(
                 }
                 has_moved = true;
             }
-            () = host.settled(), if has_moved => {
+            () = host.drive().settled(), if has_moved => {
                 if is_over(&all_ran) {
                     return Ok(all_ran);
                 }

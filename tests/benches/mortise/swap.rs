@@ -168,7 +168,7 @@ impl Load {
         for _ in 0..OBJECTS {
             host.next_report().await?;
         }
-        host.settled().await;
+        host.drive().settled().await;
         Ok(Self { host, maps, waiting: Mutex::default() })
     }
 

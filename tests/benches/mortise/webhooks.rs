@@ -125,7 +125,7 @@ async fn open(
         Settings { name: Some("api-rule".into()), ..Settings::in_namespace("default") };
     let options = HostOptions { drive: Drive::Caller, ..HostOptions::default() };
     let host = Arc::new(Host::start(&setting.cluster, vec![loaded], &options)?);
-    host.settled().await;
+    host.drive().settled().await;
     let place = NamespacedName::new("default", "certificate");
     let (mut certificate, kept) = Certificate::watch(setting.cluster.client().clone(), place);
     let mut tasks = JoinSet::new();

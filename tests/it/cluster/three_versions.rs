@@ -458,7 +458,7 @@ async fn carried_out(objects: Vec<Value>) -> EmbeddedApi {
         api.load(object, false).unwrap();
     }
     let host = Host::start(&cluster, vec![loaded], &Options::default()).unwrap();
-    host.settled().await;
+    host.drive().settled().await;
     host.stop().await.unwrap();
     api
 }

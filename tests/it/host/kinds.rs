@@ -42,9 +42,9 @@ async fn made(stage: &mut Stage, name: &str) {
 async fn a_reconciler_waits_for_its_crd_and_starts_when_it_is_there() {
     let mut stage = Scene::of_puppet(WIDGET).await.start(Drive::Host);
     let widgets = |stage: &Stage| {
-        stage.host.stores().is_settled(&super::kind(WIDGET), &stage.host.watches()[0].scope)
+        stage.host.drive().stores().is_settled(&super::kind(WIDGET), &stage.host.watches()[0].scope)
     };
-    let mut progress = stage.host.progress();
+    let mut progress = stage.host.drive().stores().progress();
     while !widgets(&stage) {
         progress.changed().await.unwrap();
     }
@@ -84,13 +84,13 @@ async fn a_kind_that_comes_back_before_the_host_has_noticed_is_served_too() {
 
 /// Waits until the host has listed the objects of a kind.
 async fn listed(stage: &Stage) {
-    let mut progress = stage.host.progress();
+    let mut progress = stage.host.drive().stores().progress();
     let of = ObjectRef {
         kind: kind(WIDGET).into(),
         namespace: Some(NAMESPACE.into()),
         name: "nobody".into(),
     };
-    while matches!(stage.host.stores().known(&of), Known::Unwatched) {
+    while matches!(stage.host.drive().stores().known(&of), Known::Unwatched) {
         timeout(TIMEOUT, progress.changed()).await.unwrap().unwrap();
     }
 }
@@ -196,7 +196,7 @@ async fn the_keys_of_a_kind_that_is_made_again_run_again() {
     definitions.delete("widgets.example.com", &DeleteParams::default()).await.unwrap();
     stage.cluster.forget("example.com");
     // The object and its script are gone: the object that it made stays, without an owner.
-    let reports = stage.until("told", |stage| stage.host.is_idle()).await;
+    let reports = stage.until("told", |stage| stage.host.drive().is_idle()).await;
     assert!(reports.iter().all(|report| report.failure.is_none()), "{reports:#?}");
     stage.delete(CONFIG_MAP, "held").await;
     stage.apply(&[definition(), widget("held")]).await;

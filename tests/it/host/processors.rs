@@ -298,7 +298,7 @@ impl Place {
     async fn until_idle(&self) {
         let mut activity = self.host.activity();
         timeout(TIMEOUT, async {
-            while !self.host.is_idle() {
+            while !self.host.drive().is_idle() {
                 activity.changed().await.unwrap();
             }
         })

@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use mortise::commands::simulate::caught_up;
 use mortise_core::{queue::Cause, reads::record::NotSkippable, reconcile::Report};
 use mortise_host::{
     host::{Drive, Mode},
@@ -291,7 +290,7 @@ async fn is_skipped_after(stage: &Stage, change: impl AsyncFnOnce()) -> bool {
     let due = stage.ready().await;
     assert!(due.len() == 1 && due[0].causes == [Cause::Resync], "{due:?}");
     change().await;
-    caught_up(&stage.host, &stage.api).await.unwrap();
+    stage.caught_up().await;
     let reports = stage.run(due).await;
     stage.settle().await;
     reports[0].skipped

@@ -174,7 +174,7 @@ async fn watches_that_both_versions_need_stay_and_the_others_come_and_go() {
         kinds
     };
     assert_eq!(kinds(&stage), ["ConfigMap", "Pod", "Secret"]);
-    let memory = stage.host.stores().memory().objects;
+    let memory = stage.host.drive().stores().memory().objects;
     assert_eq!(memory, stage.all(CONFIG_MAP).len(), "the store of Services is gone");
 
     stage.host.remove("other").await.unwrap();

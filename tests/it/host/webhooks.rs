@@ -73,7 +73,7 @@ impl Port {
         let cluster = super::cluster(&api);
         mortise::local::apply(&cluster, vec![secret(&issued)]).await.unwrap();
         let host = Host::start(&cluster, vec![hooks().await], &Options::default()).unwrap();
-        host.settled().await;
+        host.drive().settled().await;
         let (host, stop) = (Arc::new(host), Stop::default());
         let place = NamespacedName::new("default", "certificate");
         let (mut certificate, kept) = Certificate::watch(cluster.client().clone(), place);

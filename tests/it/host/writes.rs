@@ -132,7 +132,7 @@ async fn two_keys_that_want_one_object_are_both_told_and_back_off() {
     while waited < Duration::from_secs(10) {
         tokio::time::advance(Duration::from_millis(5)).await;
         waited += Duration::from_millis(5);
-        attempts += stage.run(stage.host.take_ready()).await.len();
+        attempts += stage.run(stage.host.drive().take_ready()).await.len();
     }
     assert!((5..=12).contains(&attempts), "{attempts} attempts in 10 s");
 }

@@ -29,7 +29,7 @@ use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
     args::{BenchArgs, Output},
-    commands::simulate::{Chosen, Input, Only, World, caught_up},
+    commands::simulate::{Chosen, Input, Only, World},
     files,
     guest::Source,
     local::{self, Parts},
@@ -164,7 +164,7 @@ impl Callee {
         };
         let options = Options { now: clock, drive: Drive::Caller, ..Options::default() };
         let host = Host::start(&world.cluster, vec![loaded.clone()], &options)?;
-        caught_up(&host, &world.api).await?;
+        host.drive().caught_up(|| world.api.objects()).await?;
         let grant = Arc::new(Grant::new(&loaded.description)?);
         let mut callee = Self { loaded, host, grant, requests: Vec::new(), now };
         callee.requests = callee.requests(only.as_ref());
@@ -186,11 +186,10 @@ impl Callee {
 
     /// Returns the requests that a host would make, in the order of their keys.
     fn requests(&self, only: Option<&Chosen>) -> Vec<Request> {
-        let mut keys: Vec<_> = self.host.take_ready().into_iter().map(|run| run.key).collect();
+        let driver = self.host.drive();
+        let mut keys: Vec<_> = driver.take_ready().into_iter().map(|run| run.key).collect();
         keys.sort();
-        let of = keys
-            .iter()
-            .filter_map(|key| Some((key.reconciler().name(), self.host.object_of(key)?)));
+        let of = keys.iter().filter_map(|key| Some((key.reconciler().name(), driver.object_of(key)?)));
         of.filter(|(_, of)| only.is_none_or(|only| only.is(of)))
             .filter_map(|(reconciler, of)| self.request(reconciler, of))
             .collect()
@@ -213,7 +212,7 @@ impl Callee {
     }
 
     fn view(&self) -> View {
-        View::new(self.host.stores().clone(), Arc::clone(&self.grant), PAGE_BYTES)
+        View::new(self.host.drive().stores().clone(), Arc::clone(&self.grant), PAGE_BYTES)
     }
 
     /// Calls the processor with the object of this turn.

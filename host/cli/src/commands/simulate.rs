@@ -19,7 +19,7 @@ pub use world::World;
 
 use std::{
     collections::BTreeMap, io::Write as _, path::Path, process::ExitCode, str::FromStr as _,
-    sync::Arc, time::Duration,
+    sync::Arc,
 };
 
 use anyhow::Context as _;
@@ -30,7 +30,7 @@ use mortise_core::{
     write::Clock,
 };
 use mortise_embedded_api::EmbeddedApi;
-use mortise_host::host::{Drive, Host, Loaded, Options};
+use mortise_host::host::{Drive, Driver, Host, Loaded, Options};
 use serde_json::Value;
 
 use self::progress::Progress;
@@ -46,11 +46,6 @@ use crate::{
 const FAILED_EXIT_CODE: u8 = 3;
 /// The default limit of rounds. Some processors would change objects forever.
 const DEFAULT_MAX_ROUNDS: u32 = 100;
-/// The time limit for the watches to see objects of the same process. Only a bug in mortise takes
-/// longer.
-const WATCH_TIMEOUT: Duration = Duration::from_secs(30);
-/// The number of turns that the watches get before their stores are compared with the API again.
-const TURNS_PER_COMPARISON: usize = 64;
 
 /// The input of a simulation.
 #[derive(Debug, Clone)]
@@ -73,7 +68,7 @@ pub struct Input {
 
 /// A simulation in progress.
 struct Simulation<'a> {
-    host: &'a Host,
+    driver: Driver<'a>,
     api: &'a EmbeddedApi,
     only: Option<Chosen>,
     failures: BTreeMap<Key, Failed>,
@@ -156,10 +151,10 @@ pub async fn simulate_with_progress(
     };
     let options = Options { now: clock, drive: Drive::Caller, ..Options::default() };
     let host = Host::start(&world.cluster, vec![loaded], &options)?;
-    host.stand_still();
+    host.drive().stand_still();
     world.follow(&host, processor);
     let mut simulation = Simulation {
-        host: &host,
+        driver: host.drive(),
         api: &world.api,
         only,
         failures: BTreeMap::new(),
@@ -204,7 +199,7 @@ impl Simulation<'_> {
         progress: &mut impl FnMut(Step),
     ) -> anyhow::Result<bool> {
         loop {
-            caught_up(self.host, self.api).await?;
+            self.driver.caught_up(|| self.api.objects()).await?;
             let runs = self.ready();
             if runs.is_empty() {
                 return Ok(true);
@@ -223,12 +218,12 @@ impl Simulation<'_> {
 
     /// Returns the due runs, in an order that does not depend on the speed of watches.
     fn ready(&self) -> Vec<Run> {
-        let mut runs = self.host.take_ready();
+        let mut runs = self.driver.take_ready();
         runs.sort_by(|one, other| one.key.cmp(&other.key));
         runs.retain(|run| {
             let is_chosen = self.is_chosen(&run.key);
             if !is_chosen {
-                self.host.abandon(run);
+                self.driver.abandon(run);
             }
             is_chosen
         });
@@ -236,19 +231,19 @@ impl Simulation<'_> {
     }
 
     fn is_chosen(&self, key: &Key) -> bool {
-        let is = |only: &Chosen| self.host.object_of(key).is_some_and(|of| only.is(&of));
+        let is = |only: &Chosen| self.driver.object_of(key).is_some_and(|of| only.is(&of));
         self.only.as_ref().is_none_or(is)
     }
 
     async fn run(&mut self, run: Run) -> anyhow::Result<()> {
-        let object = self.host.object_of(&run.key);
+        let object = self.driver.object_of(&run.key);
         let before = self.api.revision();
-        let report = self.host.run(run).await;
+        let report = self.driver.run(run).await;
         let own = u64::try_from(report.changes.len()).unwrap_or(u64::MAX);
         if self.api.revision() - before > own {
             // The API changed more objects than were written (it deletes dependents with their
             // owner); the next run has to see that.
-            caught_up(self.host, self.api).await?;
+            self.driver.caught_up(|| self.api.objects()).await?;
         }
         self.end.changes.extend(report.changes.iter().filter_map(Change::of));
         self.failures.remove(&report.key);
@@ -281,28 +276,4 @@ impl Simulation<'_> {
         end.events = end.objects.iter().filter(made).cloned().collect();
         end
     }
-}
-
-/// Waits until the stores hold the same objects as the API.
-///
-/// # Errors
-///
-/// Fails if they still differ after a long time, which is a bug in mortise.
-pub async fn caught_up(host: &Host, api: &EmbeddedApi) -> anyhow::Result<()> {
-    let wait = async {
-        let mut progress = host.progress();
-        while !host.holds(&api.objects()) {
-            if progress.changed().await.is_err() {
-                break;
-            }
-            // A comparison takes time proportional to the objects, so several changes are awaited
-            // between comparisons.
-            for _ in 0..TURNS_PER_COMPARISON {
-                tokio::task::yield_now().await;
-            }
-        }
-    };
-    tokio::time::timeout(WATCH_TIMEOUT, wait)
-        .await
-        .context("the watches did not catch up with the API")
 }

@@ -43,7 +43,6 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::{
     args::{TestArgs, TestOutput},
-    commands::simulate::caught_up,
     files,
     guest::Source,
     hooks::Hooks,
@@ -222,15 +221,15 @@ pub async fn run_case(processor: Processor, case: Case, crds: &[Value]) -> anyho
         serve_converted(definition, &loaded.hooks);
     }
     let mut stage = Stage::open(case, &crds, &kinds, webhooks).map_err(anyhow::Error::msg)?;
-    let driver = Driver::start(&stage, loaded)?;
+    let run = CaseRun::start(&stage, loaded)?;
     let mut settled = Settled::default();
     loop {
-        driver.settle(&mut settled).await?;
+        run.settle(&mut settled).await?;
         stage.settled(&settled);
         let Some(later) = stage.next_step().map_err(anyhow::Error::msg)? else { break };
-        driver.host.advance(later);
+        run.host.drive().advance(later);
     }
-    driver.host.stop().await?;
+    run.host.stop().await?;
     Ok(stage)
 }
 
@@ -244,10 +243,10 @@ fn webhooks(loaded: &Loaded) -> anyhow::Result<Option<Arc<dyn Webhooks>>> {
     Ok(Some(Arc::new(hooks)))
 }
 
-// === impl Driver ===
+// === impl CaseRun ===
 
-/// A host that runs one key after the other.
-struct Driver {
+/// A case in progress, on a host that runs one key after the other.
+struct CaseRun {
     host: Host,
     api: mortise_embedded_api::EmbeddedApi,
     only: Option<mortise_sdk::testing::identity::Pattern>,
@@ -255,7 +254,7 @@ struct Driver {
     kinds: Vec<mortise_sdk::Kind>,
 }
 
-impl Driver {
+impl CaseRun {
     fn start(stage: &Stage, loaded: Loaded) -> anyhow::Result<Self> {
         let api = stage.cluster().api().clone();
         let reconcilers = &loaded.description.reconcilers;
@@ -266,13 +265,13 @@ impl Driver {
         let options = Options { now, drive: Drive::Caller, ..Options::default() };
         let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
         let host = Host::start(&cluster, vec![loaded], &options)?;
-        host.stand_still();
+        host.drive().stand_still();
         Ok(Self { host, api, only: stage.case().only.clone(), kinds })
     }
 
     /// Runs keys until none is due.
     async fn settle(&self, settled: &mut Settled) -> anyhow::Result<()> {
-        let mut runs: BTreeMap<Key, usize> = BTreeMap::new();
+        let (driver, mut runs) = (self.host.drive(), BTreeMap::<Key, usize>::new());
         loop {
             self.caught_up().await?;
             let Some((key, of)) = self.next() else { break };
@@ -282,8 +281,8 @@ impl Driver {
                 "no rest: {key} is due again after {MAX_RUNS} runs"
             );
             *of_key += 1;
-            let Some(run) = self.host.take(&key) else { continue };
-            let report = self.host.run(run).await;
+            let Some(run) = driver.take(&key) else { continue };
+            let report = driver.run(run).await;
             let title = title(&of, key.reconciler().name(), &self.kinds);
             settled.ran(&title, report.again, report.failure);
         }
@@ -294,11 +293,12 @@ impl Driver {
     /// Waits until the host's stores equal the API, and the host knows which of the watched kinds
     /// are served.
     async fn caught_up(&self) -> anyhow::Result<()> {
-        let mut progress = self.host.progress();
+        let driver = self.host.drive();
+        let mut progress = driver.stores().progress();
         let known = async {
             loop {
                 progress.borrow_and_update();
-                caught_up(&self.host, &self.api).await?;
+                driver.caught_up(|| self.api.objects()).await?;
                 if self.knows_kinds() {
                     return Ok(());
                 }
@@ -310,20 +310,21 @@ impl Driver {
     }
 
     fn knows_kinds(&self) -> bool {
+        let stores = self.host.drive().stores();
         self.host.watches().iter().all(|watch| {
             let Kind { cluster: _, group, version, kind } = &watch.kind;
             let served = self.api.serves(group, version, kind);
-            self.host.stores().serves(&watch.kind) == Some(served)
+            stores.serves(&watch.kind) == Some(served)
         })
     }
 
     /// Returns the first key that is due, with its object.
     fn next(&self) -> Option<(Key, Identity)> {
-        let of =
-            |key: Key| Some((key.clone(), Identity::of_ref(&self.host.object_of(&key)?.into())));
+        let driver = self.host.drive();
+        let of = |key: Key| Some((key.clone(), Identity::of_ref(&driver.object_of(&key)?.into())));
         let is_meant =
             |(_, of): &(Key, Identity)| self.only.as_ref().is_none_or(|only| only.matches(of));
-        self.host.ready().into_iter().filter_map(of).find(is_meant)
+        driver.ready().into_iter().filter_map(of).find(is_meant)
     }
 }
 

@@ -90,9 +90,9 @@ impl<'a> Work<'a> {
     /// Advances the time until every rule has a resync.
     pub(super) async fn resync(&self) -> anyhow::Result<Took> {
         self.tap.forget();
-        self.host.stand_still();
+        self.host.drive().stand_still();
         let begun = self.sample()?;
-        self.host.advance(PAST_RESYNC);
+        self.host.drive().advance(PAST_RESYNC);
         let settled = settle::settled(&self.host, self.rules, || self.sample()).await?;
         Ok(self.took(begun, settled.end))
     }

@@ -103,7 +103,7 @@ async fn reports(
                     stop.cancel();
                 }
             }
-            () = async { over.cancelled().await; stage.host.settled().await } => break,
+            () = async { over.cancelled().await; stage.host.drive().settled().await } => break,
         }
     }
     ran
