@@ -4,7 +4,9 @@
 use std::{future::pending, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use mortise_core::{contract::display_kind, grant::Demand, path::Fields, store::Feed};
+use mortise_core::{
+    contract::display_kind, grant::Demand, path::Fields, queue::ReconcilerId, store::Feed,
+};
 use tokio::{
     sync::{mpsc, watch as latest},
     task::JoinSet,
@@ -76,11 +78,11 @@ impl HostState {
         let _ = self.opened.send(Opened { watch, feed, rights, over });
     }
 
-    /// Opens watches for unwatched objects that a version's reads have asked for.
-    pub(super) fn demand(&self, user: User, demands: Vec<Demand>) {
+    /// Opens watches for unwatched objects that the reads of a version's reconciler have asked for.
+    pub(super) fn demand(&self, user: User, reconciler: &ReconcilerId, demands: Vec<Demand>) {
         // Locked until the steps are carried out: no watch is opened or closed in between.
         let mut watches = self.watches.lock();
-        let new = demands.into_iter().filter(|of| watches.demand(user, of)).count();
+        let new = demands.into_iter().filter(|of| watches.demand(user, reconciler, of)).count();
         if new > 0 {
             let steps = watches.plan();
             self.carry_out(steps);

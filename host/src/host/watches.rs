@@ -10,8 +10,11 @@ use std::{
 
 use mortise_core::{
     contract::Kind,
-    grant::rights::{Account, Rights as _},
-    grant::{Demand, Limited},
+    grant::{
+        Demand, Limited,
+        rights::{Account, Rights as _},
+    },
+    queue::ReconcilerId,
     store::{Scope, Wanted},
 };
 use tokio_util::sync::CancellationToken;
@@ -25,6 +28,15 @@ pub(super) type User = u64;
 
 /// A kind, a scope to watch, and the parts of the objects that are needed.
 pub(super) type Want = (Kind, Scope, Wanted);
+
+/// The part of a version that needs a want.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    /// The whole version: its description declares the want.
+    Version,
+    /// The reconciler of this name: its reads have demanded the want.
+    Reconciler(ReconcilerId),
+}
 
 /// The open watches. A watch stays open as long as the account of one of its versions may watch it,
 /// and runs with the rights of such an account. Objects that a version's own account may not watch
@@ -41,9 +53,9 @@ pub(super) struct Watches {
 struct Needs {
     /// The rights of the version's account; `None` for the host's own rights.
     rights: Option<Arc<Rights>>,
-    wants: Vec<Want>,
-    /// The number of `wants` that were declared; the others were demanded by reads.
-    declared: usize,
+    /// The wants, in the order in which they came up, each with its owners. Bounds, rights and
+    /// refusals are those of the version, whoever owns a want.
+    wants: Vec<(Want, BTreeSet<Owner>)>,
     refused: Refused,
 }
 
@@ -93,9 +105,9 @@ impl Watches {
         wants: &[Want],
         limited: Limited,
     ) {
-        let refused = Refused::new(limited);
-        let needs = Needs { rights, wants: wants.to_vec(), declared: wants.len(), refused };
-        self.users.insert(user, needs);
+        let of_version = |want: &Want| (want.clone(), [Owner::Version].into());
+        let wants = wants.iter().map(of_version).collect();
+        self.users.insert(user, Needs { rights, wants, refused: Refused::new(limited) });
     }
 
     /// Removes a version. The next plan closes the watches that only this version needed.
@@ -103,21 +115,29 @@ impl Watches {
         self.users.remove(&user);
     }
 
-    /// Adds a want that a version's reads have demanded. Returns whether the want is new, may be
-    /// watched, and is within the bound on demands.
-    pub(super) fn demand(&mut self, user: User, demand: &Demand) -> bool {
+    /// Adds a want that the reads of a version's reconciler have demanded. Returns whether the want
+    /// is new, may be watched, and is within the bound on demands. The reconciler becomes an owner
+    /// of a known want, too.
+    pub(super) fn demand(
+        &mut self,
+        user: User,
+        reconciler: &ReconcilerId,
+        demand: &Demand,
+    ) -> bool {
         let Some(needs) = self.users.get_mut(&user) else { return false };
         let Demand { kind, scopes, wanted } = demand;
         let Some(scope) = scopes.iter().find(|scope| needs.may(kind, scope)) else { return false };
         let want = (kind.clone(), scope.clone(), wanted.clone());
-        if needs.wants.contains(&want) {
+        let owner = Owner::Reconciler(reconciler.clone());
+        if let Some((_, owners)) = needs.wants.iter_mut().find(|(known, _)| *known == want) {
+            owners.insert(owner);
             return false;
         }
-        if needs.wants.len() >= needs.declared + self.bounds.watches {
+        if needs.demanded() >= self.bounds.watches {
             needs.refused.turn_away();
             return false;
         }
-        needs.wants.push(want);
+        needs.wants.push((want, [owner].into()));
         true
     }
 
@@ -170,7 +190,7 @@ impl Watches {
                 });
                 needs.may(kind, scope) && !is_met
             };
-            let unmet: Vec<Want> = needs.wants.iter().filter(is_unmet).cloned().collect();
+            let unmet: Vec<Want> = needs.wants().filter(is_unmet).cloned().collect();
             unmet.into_iter().map(|want| (*user, want)).collect::<Vec<_>>()
         };
         let mut wants: Vec<(User, Want)> = self.users.iter().flat_map(of_user).collect();
@@ -222,6 +242,15 @@ impl Watches {
 // === impl Needs ===
 
 impl Needs {
+    fn wants(&self) -> impl Iterator<Item = &Want> {
+        self.wants.iter().map(|(want, _)| want)
+    }
+
+    /// Returns the number of wants that only reconcilers own.
+    fn demanded(&self) -> usize {
+        self.wants.iter().filter(|(_, owners)| !owners.contains(&Owner::Version)).count()
+    }
+
     /// Returns whether a scope may be watched. An unknown right counts as granted: the API server
     /// decides when the watch is tried.
     fn may(&self, kind: &Kind, scope: &Scope) -> bool {
@@ -233,13 +262,13 @@ impl Needs {
     fn may_run(&self, Watch { kind, scope }: &Watch) -> bool {
         let Some(rights) = &self.rights else { return true };
         rights.may_watch(kind, scope).unwrap_or_else(|| {
-            self.wants.iter().any(|(of, wanted, _)| of == kind && wanted.covers_scope(scope))
+            self.wants().any(|(of, wanted, _)| of == kind && wanted.covers_scope(scope))
         })
     }
 
     /// Returns whether a watch covers a want that may be watched.
     fn needs(&self, watch: &Watch) -> bool {
-        self.wants.iter().any(|(kind, scope, _)| watch.covers(kind, scope) && self.may(kind, scope))
+        self.wants().any(|(kind, scope, _)| watch.covers(kind, scope) && self.may(kind, scope))
     }
 
     fn account(&self) -> Option<&Account> {
@@ -474,8 +503,9 @@ mod tests {
         let (kind, scope, wanted) = of_all[0].clone();
         let in_b = Scope { namespace: Some("b".into()), ..scope.clone() };
         let demand = Demand { kind, scopes: vec![scope, in_b], wanted };
-        assert!(watches.demand(3, &demand), "of what it wants it may watch a part");
+        let by = "rules".into();
+        assert!(watches.demand(3, &by, &demand), "of what it wants it may watch a part");
         assert_eq!(opened(watches.plan()).1, ["ConfigMap b/*"]);
-        assert!(!watches.demand(3, &demand));
+        assert!(!watches.demand(3, &by, &demand));
     }
 }

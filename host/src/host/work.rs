@@ -206,7 +206,7 @@ impl HostState {
     /// queue.
     fn give_back(&self, active: &Active, report: &Report, at: Timestamp, ended: Ended) {
         let Ended { done, causes, demands } = ended;
-        self.demand(active.id, demands);
+        self.demand(active.id, report.key.reconciler(), demands);
         let over = self.end_run(active, report, at);
         // Before `done` lets the queue give the key out again: from then on, no watch is open only
         // for an ended version.

@@ -203,7 +203,7 @@ impl Watches {
 impl Needs {
     /// Returns the union of the wants that a watch covers.
     fn wanted_of(&self, watch: &Watch) -> Option<Wanted> {
-        let wants = self.wants.iter().filter(|(kind, scope, _)| watch.covers(kind, scope));
+        let wants = self.wants().filter(|(kind, scope, _)| watch.covers(kind, scope));
         union(wants.map(|(.., wanted)| wanted.clone()))
     }
 }

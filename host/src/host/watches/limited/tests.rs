@@ -9,7 +9,7 @@ use mortise_core::{
 use serde_json::json;
 
 use super::*;
-use crate::host::Bounds;
+use crate::host::{Bounds, watches::Owner};
 
 const LIST: &[&str] = &["metadata.labels"];
 /// The fields of a whole object.
@@ -130,13 +130,34 @@ async fn the_number_of_remembered_demands_is_bounded() {
     for at in 0..1000 {
         let scopes = vec![Scope::default()];
         let demand = Demand { kind: kind(&format!("Kind{at}")), scopes, wanted: wanted(LIST) };
-        bed.watches.demand(1, &demand);
+        bed.watches.demand(1, &"rules".into(), &demand);
         bed.watches.plan();
     }
     assert_eq!(bed.open().len(), 8);
     assert_eq!(bed.watches.users[&1].wants.len(), 1 + 8);
     assert_eq!(bed.reasons(1), ["WatchesLimited"]);
     assert!(limited.why(&kind("Kind999")).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_want_of_several_owners_is_kept_and_counted_once() {
+    let mut bed = Bed::new(1, 8);
+    bed.add(1, &["Rule"], LIST);
+    let mut demand = |of: &str, by: &str| {
+        let scopes = vec![Scope::default()];
+        bed.watches.demand(1, &by.into(), &Demand { kind: kind(of), scopes, wanted: wanted(LIST) })
+    };
+    let found = [
+        demand("Rule", "one"),
+        demand("Pod", "one"),
+        demand("Pod", "other"),
+        demand("Secret", "other"),
+    ];
+    assert_eq!(found, [false, true, false, false], "declared, new, known, and past the bound");
+    let (one, other) = (Owner::Reconciler("one".into()), Owner::Reconciler("other".into()));
+    let wants = &bed.watches.users[&1].wants;
+    let owners: Vec<&BTreeSet<Owner>> = wants.iter().map(|(_, owners)| owners).collect();
+    assert_eq!(owners, [&[Owner::Version, one.clone()].into(), &[one, other].into()]);
 }
 
 #[tokio::test(start_paused = true)]
