@@ -4,28 +4,26 @@
 mod claim;
 mod end;
 mod modules;
+mod pacing;
 mod status;
 mod swap;
+mod versions;
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
+use futures::future::select_all;
 use mortise_core::grant::rights::Account;
 use tokio::{
-    sync::watch as latest,
+    sync::watch::{self as latest, error::RecvError},
     time::{Instant, sleep_until},
 };
 
-use self::{
-    claim::Stake,
-    modules::{LastRead, Origins},
-    swap::{Refused, Served},
-};
+use self::{claim::Stake, end::Ending, pacing::Pacing, versions::Versions};
 use super::{
     OperatorState,
     fault::{Fault, Former},
     images::Follower,
     progress::Phase,
-    recipe::Pace,
     resource::{Finalizer, Resource},
 };
 use crate::{
@@ -34,19 +32,11 @@ use crate::{
     reason::Reason,
 };
 
-/// The shortest time between two computations of a status, and so between two writes of it.
-const STATUS_INTERVAL: Duration = Duration::from_secs(1);
-/// The wait before the first retry of a failed attempt. It doubles with each further retry.
-const FIRST_RETRY_DELAY: Duration = Duration::from_secs(5);
-const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 /// The time that a spec must be stable before its version is swapped in: of several changes in a
 /// row, only the last one is wanted.
 const STABLE_AFTER: Duration = Duration::from_millis(200);
 /// The longest wait for a stable spec.
 const MAX_STABLE_SPEC_WAIT: Duration = Duration::from_secs(2);
-/// The longest pause after a load. The pause is as long as the load, so that a module that is
-/// replaced all the time is compiled only half of the time.
-const MAX_PAUSE_AFTER_LOAD: Duration = Duration::from_mins(1);
 
 /// The newest state of a Processor resource; `None` once it is gone.
 pub(super) type Newest = Option<Arc<Processor>>;
@@ -55,8 +45,6 @@ pub(super) struct Controller {
     shared: Arc<OperatorState>,
     /// The name of the processor in the host: `namespace/name`.
     name: Arc<str>,
-    account_namespace: String,
-    own_name: String,
     resource: Resource,
     /// The host's right to act as the account of the spec, if it was asked for. The right is
     /// renewed as long as this value is held.
@@ -64,40 +52,15 @@ pub(super) struct Controller {
     /// The claim of the processor, and the rights that the claim needs, if any.
     stake: Option<Stake>,
     newest: latest::Receiver<Newest>,
-    running: Option<Running>,
-    /// The end of the patience for the version that ran last; `None` before its first attempt.
-    last_version_until: Option<Instant>,
-    /// The version that was rolled back, if any.
-    refused: Option<Refused>,
-    /// The end of the running version's probation; `None` if it is not on probation, or not called
-    /// yet.
-    proven_at: Option<Instant>,
     /// The artifacts that the spec names.
     follower: Follower,
-    /// The module and its libraries as they were last read; `None` if that failed.
-    read: Option<LastRead>,
-    /// The origins of the version that was replaced last.
-    before: Option<Origins>,
-    fault: Option<Fault>,
-    /// The reason why the deletion of the Processor is not done yet, if it is being deleted.
-    waits: Option<String>,
+    versions: Versions,
+    ending: Ending,
     /// The resource state that was last acted on.
     seen: Option<Seen>,
-    /// The resource state for which the finalizing version was started.
-    ends_as: Option<Seen>,
-    /// The number of failed attempts in a row.
-    attempts: u32,
-    again: Option<Instant>,
-    /// The end of the pause after a load. Until then, a change of the module's file is not acted
-    /// on.
-    rests_until: Option<Instant>,
+    fault: Option<Fault>,
     last_status: ProcessorStatus,
-    /// The earliest time of the next status computation.
-    next_status: Instant,
-    /// True if a status write is due that came too early or was refused.
-    status_due: bool,
-    /// The number of refused status writes in a row.
-    refusals: u32,
+    pacing: Pacing,
 }
 
 /// The fields of a resource whose changes need an action.
@@ -107,18 +70,6 @@ struct Seen {
     generation: Option<i64>,
     is_deleting: bool,
     has_finalizer: bool,
-}
-
-/// A running version.
-struct Running {
-    served: Served,
-    pace: Pace,
-    /// The version that this one has replaced, as long as it may be restored.
-    former: Option<Box<Served>>,
-    /// True until the first runs are made.
-    is_new: bool,
-    /// True if the objects that hold a finalizer have been queued because the processor ends.
-    end_queued: bool,
 }
 
 /// The reason why the controller woke.
@@ -139,15 +90,14 @@ enum Woken {
 
 /// The receivers that wake a controller.
 struct Wakers {
-    accounts: latest::Receiver<u64>,
-    acting: latest::Receiver<u64>,
+    /// The consent of accounts, and the right to act as them.
+    accounts: [latest::Receiver<u64>; 2],
     claims: latest::Receiver<u64>,
     files: latest::Receiver<u64>,
     circumstances: latest::Receiver<u64>,
     verdicts: latest::Receiver<u64>,
-    activity: latest::Receiver<u64>,
-    stores: latest::Receiver<u64>,
-    delays: latest::Receiver<u64>,
+    /// Runs, stores, and delays of calls: all that a status shows.
+    work: [latest::Receiver<u64>; 3],
     /// True if this host has led since the controller started.
     leads: bool,
 }
@@ -166,30 +116,17 @@ impl Controller {
         Self {
             shared: Arc::clone(shared),
             follower: Follower::new(&shared.images, &shared.cluster, &full_name),
-            before: None,
             name: full_name,
-            account_namespace: namespace.to_owned(),
-            own_name: name.to_owned(),
             resource: Resource::new(namespace, name),
             acting: None,
             stake: None,
             newest,
-            running: None,
-            last_version_until: None,
-            refused: None,
-            proven_at: None,
-            read: None,
-            fault: None,
-            waits: None,
+            versions: Versions::default(),
+            ending: Ending::default(),
             seen: None,
-            ends_as: None,
-            attempts: 0,
-            again: None,
-            rests_until: None,
+            fault: None,
             last_status: last_status.unwrap_or_default(),
-            next_status: Instant::now(),
-            status_due: false,
-            refusals: 0,
+            pacing: Pacing::default(),
         }
     }
 
@@ -210,14 +147,13 @@ impl Controller {
                 self.seen = Some(Seen::of(&newest));
                 self.act(&newest).await;
             }
-            self.judge().await;
+            let proven_at = self.judge().await;
             self.write_status(&newest).await;
-            check = match self.wake(&mut wakers).await {
+            check = match self.wake(&mut wakers, proven_at).await {
                 Woken::Gone => break,
                 Woken::Stopped => {
                     // The version keeps running: only a status that is due is written.
-                    self.next_status = Instant::now();
-                    self.write_status(&newest).await;
+                    self.write_status_at_once(&newest).await;
                     return self.name;
                 }
                 Woken::Check => true,
@@ -230,33 +166,31 @@ impl Controller {
         self.name
     }
 
-    /// Waits for the next reason to act.
-    async fn wake(&mut self, wakers: &mut Wakers) -> Woken {
-        let Wakers { accounts, acting, claims, files, circumstances, verdicts, .. } = wakers;
-        let Wakers { activity, stores, delays, leads, .. } = wakers;
-        let rest = if self.waits.is_some() { Woken::Check } else { Woken::Rest };
+    /// Waits for the next reason to act. `proven_at` is the end of the probation, if any.
+    async fn wake(&mut self, wakers: &mut Wakers, proven_at: Option<Instant>) -> Woken {
+        let Wakers { accounts, claims, files, circumstances, verdicts, work, leads } = wakers;
         let may_pass = self.fault.as_ref().is_some_and(|fault| fault.passes);
-        let rests_until = self.rests_until.filter(|until| *until > Instant::now());
-        let waits_for_claim = self.waits_for_claim();
         let of_rights = if may_pass { Woken::Check } else { Woken::Rights };
+        let of_work = if self.ending.waits.is_some() { Woken::Check } else { Woken::Rest };
+        let waits_for_claim = self.waits_for_claim();
+        let now = Instant::now();
+        let is_resting = self.pacing.rests_until(now).is_some();
+        let next = self.pacing.next(now).into_iter().chain(proven_at).min();
         tokio::select! {
             gone = self.newest.changed() => if gone.is_ok() { Woken::Rest } else { Woken::Gone },
             () = self.shared.stop.cancelled() => Woken::Stopped,
-            Ok(()) = accounts.changed() => Woken::Check,
-            Ok(()) = acting.changed() => Woken::Check,
+            Ok(()) = any_changed(accounts) => Woken::Check,
             Ok(()) = claims.changed(), if waits_for_claim => Woken::Check,
             Ok(()) = circumstances.changed(), if may_pass || self.stake.is_some() => of_rights,
-            Ok(()) = files.changed(), if rests_until.is_none() => Woken::Files,
-            () = self.follower.changed(), if rests_until.is_none() => Woken::Check,
-            () = until(rests_until) => Woken::Rest,
+            Ok(()) = files.changed(), if !is_resting => Woken::Files,
+            () = self.follower.changed(), if !is_resting => Woken::Check,
             Ok(()) = verdicts.changed() => Woken::Rest,
             () = self.shared.lease.held(), if !*leads => { *leads = true; Woken::Check }
-            () = until(self.again) => Woken::Check,
-            () = until(self.proven_at) => Woken::Rest,
-            () = until(self.status_due.then_some(self.next_status)) => Woken::Rest,
-            Ok(()) = activity.changed(), if !self.status_due => rest,
-            Ok(()) = stores.changed(), if !self.status_due => rest,
-            Ok(()) = delays.changed(), if !self.status_due => rest,
+            Ok(()) = any_changed(work), if !self.pacing.is_status_due() => of_work,
+            // Several times may have come: an attempt includes all that the others ask for.
+            () = sleep_until(next.unwrap_or(now)), if next.is_some() => {
+                if self.pacing.is_attempt_due(Instant::now()) { Woken::Check } else { Woken::Rest }
+            }
         }
     }
 
@@ -299,7 +233,7 @@ impl Controller {
     async fn act(&mut self, newest: &Processor) {
         self.check_running_account().await;
         self.give_up_claims(newest).await;
-        self.waits = None;
+        self.ending.waits = None;
         let done = if newest.metadata.deletion_timestamp.is_some() {
             self.end(newest).await
         } else {
@@ -320,11 +254,8 @@ impl Controller {
             self.take_out().await;
         }
         let passes = fault.as_ref().is_some_and(|fault| fault.passes);
-        self.attempts = if passes { self.attempts.saturating_add(1) } else { 0 };
-        self.again = passes.then(|| Instant::now() + wait_after(self.attempts));
-        if let Some(until) = self.waits_for_last_version() {
-            self.again = Some(self.again.map_or(until, |again| again.min(until)));
-        }
+        let now = Instant::now();
+        self.pacing.attempted(passes, self.versions.waits_for_last(now), now);
         self.record(fault);
     }
 
@@ -338,7 +269,7 @@ impl Controller {
             None => Phase::AtWork,
             Some(fault) if fault.is_pulling() => Phase::Pulling,
             // The version of the spec is not tried yet.
-            Some(_) if self.waits_for_last_version().is_some() => Phase::Pulling,
+            Some(_) if self.versions.waits_for_last(Instant::now()).is_some() => Phase::Pulling,
             Some(_) => Phase::Faulty,
         };
         self.shared.progress.set(&self.name, phase);
@@ -348,9 +279,9 @@ impl Controller {
     /// Removes the running version if it may not act as its account any longer, even if the spec
     /// has changed.
     async fn check_running_account(&mut self) {
-        let Some(running) = &self.running else { return };
+        let Some(running) = &self.versions.running else { return };
         let account = &running.served.recipe.account;
-        let consents = self.shared.accounts.check(account, &self.own_name).is_ok();
+        let consents = self.shared.accounts.check(account, self.resource.name()).is_ok();
         // While the API server does not answer, its last answer holds.
         let is_revoked = self.shared.host.acting_as(account).is_granted() == Some(false);
         if !consents || is_revoked {
@@ -360,7 +291,7 @@ impl Controller {
 
     /// Fails if an account does not consent, or if the host may not act as it.
     async fn check_account(&mut self, account: &Account) -> Result<(), Fault> {
-        self.shared.accounts.check(account, &self.own_name)?;
+        self.shared.accounts.check(account, self.resource.name())?;
         let acting = self.shared.host.acting_as(account);
         let granted = acting.ask().await;
         self.acting = Some(acting);
@@ -368,7 +299,7 @@ impl Controller {
     }
 
     async fn take_out(&mut self) {
-        if self.running.take().is_none() {
+        if self.versions.running.take().is_none() {
             return;
         }
         if let Err(error) = self.shared.host.remove(&self.name).await {
@@ -391,18 +322,9 @@ fn holds(newest: &Processor) -> bool {
     newest.metadata.finalizers.iter().flatten().any(|name| name == FINALIZER)
 }
 
-fn wait_after(attempts: u32) -> Duration {
-    let doubled = 2_u32
-        .checked_pow(attempts.saturating_sub(1))
-        .and_then(|times| FIRST_RETRY_DELAY.checked_mul(times));
-    doubled.unwrap_or(MAX_RETRY_DELAY).min(MAX_RETRY_DELAY)
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => pending().await,
-    }
+/// Waits until one of these numbers changes.
+async fn any_changed(numbers: &mut [latest::Receiver<u64>]) -> Result<(), RecvError> {
+    select_all(numbers.iter_mut().map(|number| Box::pin(number.changed()))).await.0
 }
 
 // === impl Wakers ===
@@ -410,15 +332,12 @@ async fn until(time: Option<Instant>) {
 impl Wakers {
     fn new(shared: &OperatorState) -> Self {
         Self {
-            accounts: shared.accounts.changes(),
-            acting: shared.host.acting_changes(),
+            accounts: [shared.accounts.changes(), shared.host.acting_changes()],
             claims: shared.claims.changes(),
             files: shared.modules.moves(),
             circumstances: shared.host.circumstances(),
             verdicts: shared.host.verdicts(),
-            activity: shared.host.activity(),
-            stores: shared.host.stores().progress(),
-            delays: shared.engine.delays(),
+            work: [shared.host.activity(), shared.host.stores().progress(), shared.engine.delays()],
             leads: shared.lease.is_held(),
         }
     }

@@ -35,6 +35,14 @@ impl Resource {
         Self(NamespacedName::new(namespace, name))
     }
 
+    pub(super) fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.0.name
+    }
+
     fn path(&self, subresource: &str) -> String {
         let (namespace, name) = (encoded(&self.0.namespace), encoded(&self.0.name));
         format!("/apis/mortise.dev/v1alpha1/namespaces/{namespace}/processors/{name}{subresource}")

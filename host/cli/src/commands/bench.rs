@@ -189,7 +189,8 @@ impl Callee {
         let driver = self.host.drive();
         let mut keys: Vec<_> = driver.take_ready().into_iter().map(|run| run.key).collect();
         keys.sort();
-        let of = keys.iter().filter_map(|key| Some((key.reconciler().name(), driver.object_of(key)?)));
+        let of =
+            keys.iter().filter_map(|key| Some((key.reconciler().name(), driver.object_of(key)?)));
         of.filter(|(_, of)| only.is_none_or(|only| only.is(of)))
             .filter_map(|(reconciler, of)| self.request(reconciler, of))
             .collect()

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use mortise_core::grant::rights::Account;
-use tokio::time::Instant;
 
 use super::Controller;
 use crate::{
@@ -65,10 +64,11 @@ impl Controller {
         self.shared.claims.claim(&self.name, &stake.backed())?;
         self.stake = Some(stake);
         if self.shared.claims.of(&self.name) != self.last_status.finalizers {
-            self.next_status = Instant::now();
-            self.write_status(newest).await;
+            self.write_status_at_once(newest).await;
         }
-        if self.status_due && self.shared.claims.of(&self.name) != self.last_status.finalizers {
+        if self.pacing.is_status_due()
+            && self.shared.claims.of(&self.name) != self.last_status.finalizers
+        {
             let message = "the finalizers that it holds cannot be written into its status, and would not be known to be its own after a restart; it is tried again";
             return Err(Fault::passing(Reason::ClaimNotWritten, message));
         }
@@ -94,7 +94,7 @@ impl Controller {
         if held.is_empty() {
             return;
         }
-        let account = match &self.running {
+        let account = match &self.versions.running {
             Some(running) => running.served.recipe.account.clone(),
             None => self.account(newest),
         };

@@ -2,7 +2,7 @@
 
 use mortise_core::queue::Key;
 
-use super::{Controller, holds};
+use super::{Controller, Seen, holds};
 use crate::{
     host::{self, Removal},
     operator::{
@@ -11,6 +11,15 @@ use crate::{
         resource::Finalizer,
     },
 };
+
+/// The progress of the deletion of a Processor.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    /// The reason why the deletion is not done yet, if the Processor is being deleted.
+    pub(super) waits: Option<String>,
+    /// The resource state for which the finalizing version was started.
+    started_for: Option<Seen>,
+}
 
 impl Controller {
     /// Ends a Processor that is being deleted: handles the finalizers that it holds on other
@@ -24,7 +33,7 @@ impl Controller {
             return Ok(());
         }
         if let Err(fault) = self.prepare_end(newest).await {
-            self.waits = Some(format!(
+            self.ending.waits = Some(format!(
                 "is being deleted, and its finalizers on other objects cannot be handled: {}; fix that, or remove the finalizer {FINALIZER} by hand",
                 fault.message
             ));
@@ -45,31 +54,32 @@ impl Controller {
             (api::Mode::Reconcile, OnDelete::Finalize) => Some(Removal::Finalize),
             (api::Mode::Reconcile, OnDelete::Release) => Some(Removal::Release),
         };
-        let is_prepared = self.running.as_ref().is_some_and(|running| {
+        let is_prepared = self.versions.running.as_ref().is_some_and(|running| {
             let mut finalizers =
                 running.served.loaded.description.reconcilers.iter().map(|of| &of.finalizers);
             let holds_none = finalizers.all(Vec::is_empty);
-            holds_none || (running.served.recipe.removal == removal && self.ends_as == self.seen)
+            let is_started = self.ending.started_for == self.seen;
+            holds_none || (running.served.recipe.removal == removal && is_started)
         });
         if is_prepared {
             return Ok(());
         }
         // If the version of the spec was refused, the running version finalizes the objects.
-        if self.running.is_some() && self.fault.is_some() {
+        if self.versions.running.is_some() && self.fault.is_some() {
             self.end_with_running(newest, removal).await?;
         } else {
             self.put_to_work(newest, removal).await?;
         }
-        self.ends_as.clone_from(&self.seen);
+        self.ending.started_for.clone_from(&self.seen);
         Ok(())
     }
 
     /// Returns whether no object holds a finalizer of the processor any more. Sets `waits`
     /// otherwise.
     fn is_ended(&mut self) -> bool {
-        let Some(running) = &mut self.running else { return true };
+        let Some(running) = &mut self.versions.running else { return true };
         let Some(held) = self.shared.host.holding(&self.name) else {
-            self.waits =
+            self.ending.waits =
                 Some("waits for the lists of the objects that may hold its finalizers".to_owned());
             return false;
         };
@@ -80,7 +90,7 @@ impl Controller {
             self.shared.host.run_again(&held);
         }
         let is_observing = running.served.recipe.mode == host::Mode::Observe;
-        self.waits = Some(ending_text(&held, is_observing));
+        self.ending.waits = Some(ending_text(&held, is_observing));
         false
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     operator::{
         api::{Library, LibraryStatus, Module, Processor, ProcessorSpec, ProcessorStatus},
         fault::Fault,
-        images::{Image, Pulled, Use, Wanted},
+        images::{Image, Pulled, Wanted},
         recipe::Digests,
         source::{self, ReadModule, Source, Stamp},
     },
@@ -75,7 +75,7 @@ impl Controller {
     /// Returns whether the file of the module or of a library differs from the one that was read.
     pub(super) async fn module_has_moved(&self, newest: &Processor) -> bool {
         let Ok(named) = self.named(&newest.spec) else { return false };
-        let read = self.read.as_ref();
+        let read = self.versions.read.as_ref();
         self.stamps(&named).await.as_ref() != read.map(|read| &read.stamps)
     }
 
@@ -135,13 +135,13 @@ impl Controller {
 
     /// Returns the last read if it was of these modules and their stamps have not changed.
     pub(super) async fn digests_as_read(&self, named: &Named) -> Option<&LastRead> {
-        let read = self.read.as_ref().filter(|read| read.named == *named)?;
+        let read = self.versions.read.as_ref().filter(|read| read.named == *named)?;
         (self.stamps(named).await? == read.stamps).then_some(read)
     }
 
     /// Reads and verifies the module and the libraries.
     pub(super) async fn read_modules(&mut self, named: &Named) -> Result<Vec<ReadModule>, Fault> {
-        self.read = None;
+        self.versions.read = None;
         let mut modules = Vec::new();
         for (at, (source, requirement)) in named.modules.iter().enumerate() {
             let (module, found) = match source {
@@ -163,7 +163,7 @@ impl Controller {
             verified: module.verified.clone(),
             image: module.image.clone(),
         };
-        self.read = Some(LastRead {
+        self.versions.read = Some(LastRead {
             named: named.clone(),
             stamps: modules.iter().map(|module| module.stamp.clone()).collect(),
             digests,
@@ -214,16 +214,6 @@ impl Controller {
             let checked = requirement.and_then(|required| required.check(&origin.verified));
             checked.map_err(|unsigned| Fault::unsigned(&origin.name, &unsigned))
         })
-    }
-
-    /// Keeps the artifacts of the running version, of the one that may be restored, and of the one
-    /// that was replaced last.
-    pub(super) fn keep_images(&mut self) {
-        let Some(running) = &self.running else { return };
-        let former = running.former.iter().map(|former| &former.origins);
-        let all = std::iter::once(&running.served.origins).chain(former).chain(&self.before);
-        let manifests = all.flat_map(Origins::images).flatten().filter_map(Reference::digest);
-        self.shared.images.keep(&self.name, Use::Runs, manifests.collect());
     }
 }
 

@@ -1,10 +1,8 @@
 //! Writes the status of one Processor.
 
-use std::time::Duration;
-
 use tokio::time::Instant;
 
-use super::{Controller, STATUS_INTERVAL, wait_after};
+use super::Controller;
 use crate::{
     host,
     operator::{
@@ -13,23 +11,22 @@ use crate::{
     },
 };
 
-/// The longest time between two attempts to write a status that is refused again and again, so that
-/// a repair shows soon.
-const MAX_STATUS_WAIT: Duration = Duration::from_mins(1);
-
 impl Controller {
-    /// Writes the status if it differs from the last one, at most once in [`STATUS_INTERVAL`]. Does
-    /// nothing on a standby.
+    /// Writes the status if it differs from the last one, even if the last one was just written.
+    pub(super) async fn write_status_at_once(&mut self, newest: &Processor) {
+        self.pacing.allow_status(Instant::now());
+        self.write_status(newest).await;
+    }
+
+    /// Writes the status if it differs from the last one, at most once a second. Does nothing on a
+    /// standby.
     pub(super) async fn write_status(&mut self, newest: &Processor) {
         if !self.shared.lease.is_held() {
             return;
         }
-        if Instant::now() < self.next_status {
-            self.status_due = true;
+        if !self.pacing.begin_status(Instant::now()) {
             return;
         }
-        self.status_due = false;
-        self.next_status = Instant::now() + STATUS_INTERVAL;
         let status = self.status(newest);
         if status == self.last_status {
             return;
@@ -37,29 +34,27 @@ impl Controller {
         match self.resource.write_status(&self.shared.cluster, &status).await {
             Ok(()) => {
                 self.last_status = status;
-                self.refusals = 0;
+                self.pacing.status_written();
             }
             Err(refusal) => {
                 tracing::warn!(processor = %self.name, %refusal, "the status of a Processor is not written");
-                self.refusals = self.refusals.saturating_add(1);
-                self.next_status = Instant::now() + wait_after(self.refusals).min(MAX_STATUS_WAIT);
-                self.status_due = true;
+                self.pacing.status_refused(Instant::now());
             }
         }
     }
 
     fn status(&mut self, newest: &Processor) -> ProcessorStatus {
         let host = self.shared.host.status_of(&self.name);
-        if let (Some(running), Some(host)) = (&mut self.running, &host) {
+        if let (Some(running), Some(host)) = (&mut self.versions.running, &host) {
             let known = (host.objects + host.ready) as u64;
             running.is_new &= host.ready + host.running > 0 && host.runs < known;
         }
-        let running = self.running.as_ref().zip(host.as_ref()).map(|(running, host)| {
+        let running = self.versions.running.as_ref().zip(host.as_ref()).map(|(running, host)| {
             let description = &*running.served.loaded.description;
             let images = running.served.origins.images().map(Option::<&_>::cloned).collect();
             status::Running { description, status: host, images, is_new: running.is_new }
         });
-        let state = match (&self.waits, self.running.as_ref()) {
+        let state = match (&self.ending.waits, self.versions.running.as_ref()) {
             (Some(waits), _) => status::State::Ends(waits),
             (None, Some(running)) if running.pace.concurrency == 0 => status::State::Suspended,
             (None, Some(running)) if running.served.recipe.mode == host::Mode::Observe => {

@@ -7,14 +7,15 @@
 //! not know of refusals, takes the version that ran last, if that came from a registry and can be
 //! loaded, as the former version of its first swap.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc};
 
 use mortise_core::grant::rights::Account;
 use tokio::{sync::watch as latest, time::Instant};
 
 use super::{
-    Controller, MAX_PAUSE_AFTER_LOAD, Newest, Running,
-    modules::{Named, Origins, spec_of_last_version},
+    Controller, Newest,
+    modules::{Named, spec_of_last_version},
+    versions::Served,
 };
 use crate::{
     host::{Loaded, NotSwapped, Removal, Trust, Verdict},
@@ -22,6 +23,7 @@ use crate::{
         api::{Processor, ProcessorSpec},
         claims::Claim,
         fault::Fault,
+        images::Use,
         load::load,
         recipe::{Pace, Recipe},
         resource::Finalizer,
@@ -30,35 +32,11 @@ use crate::{
     wasm::{self, LibraryModule},
 };
 
-/// The time in which a new process tries to run the version that ran last, before it loads that of
-/// the spec without it. It counts from the first attempt.
-const LAST_VERSION_PATIENCE: Duration = Duration::from_mins(2);
-
-/// A loaded version that can be swapped in, and again to restore it.
-#[derive(Debug, Clone)]
-pub(super) struct Served {
-    pub(super) recipe: Recipe,
-    pub(super) loaded: Loaded,
-    /// The finalizers that the version claims.
-    claim: Claim,
-    pub(super) origins: Origins,
-}
-
-/// A version that was rolled back, or would have been if the former one could be restored.
-#[derive(Debug)]
-pub(super) struct Refused {
-    recipe: Recipe,
-    generation: Option<i64>,
-    /// The reason of the rollback.
-    fault: Fault,
-}
-
 impl Controller {
     /// Runs the version that the spec asks for. While nothing runs, the version that ran last, by
     /// the status, runs first: it is the former version of the first swap.
     ///
-    /// It has [`LAST_VERSION_PATIENCE`] for faults that may end; then only the version of the spec
-    /// is loaded.
+    /// It has two minutes for faults that may end; then only the version of the spec is loaded.
     pub(super) async fn put_to_work(
         &mut self,
         newest: &Processor,
@@ -74,7 +52,7 @@ impl Controller {
                 Err(fault) if fault.is_superseded() => return Err(fault),
                 Err(fault) if fault.may_end() => return Err(fault.of_last_version()),
                 Err(fault) => {
-                    self.last_version_until = Some(Instant::now());
+                    self.versions.give_up_last(Instant::now());
                     tracing::warn!(processor = %self.name, reason = fault.reason.as_str(), why = fault.message, "the version that ran last is not run");
                 }
             }
@@ -85,14 +63,7 @@ impl Controller {
     /// Returns the spec with the artifacts that ran last, if these are others and are to run first.
     fn last_version(&mut self, newest: &Processor) -> Option<ProcessorSpec> {
         let last = spec_of_last_version(&newest.spec, &self.last_status)?;
-        self.last_version_until.get_or_insert(Instant::now() + LAST_VERSION_PATIENCE);
-        self.waits_for_last_version().map(|_| last)
-    }
-
-    /// Returns the time until which the version that ran last is waited for; `None` if a version
-    /// runs, or the time is over.
-    pub(super) fn waits_for_last_version(&self) -> Option<Instant> {
-        self.last_version_until.filter(|until| self.running.is_none() && *until > Instant::now())
+        self.versions.wait_for_last(Instant::now()).then_some(last)
     }
 
     /// Loads the version of a spec and swaps it in, unless it runs already.
@@ -114,28 +85,25 @@ impl Controller {
         // Unchanged files, which may be large, are not read again.
         if let Some(read) = self.digests_as_read(&named).await
             && let Ok(recipe) = Recipe::new(spec, &account, &read.digests, removal, &largest)
-            && self.runs(&recipe)
+            && self.versions.runs(&recipe)
         {
             return self.keep_at_work(newest, removal).await;
         }
         let modules = self.read_modules(&named).await?;
-        let Some(read) = &self.read else { return Err(Fault::superseded()) };
+        let Some(read) = &self.versions.read else { return Err(Fault::superseded()) };
         let origins = read.origins.clone();
         let recipe = Recipe::new(spec, &account, &read.digests, removal, &largest)?;
-        if self.runs(&recipe) {
+        if self.versions.runs(&recipe) {
             // Equal modules may have another origin now, and other signatures.
-            self.running.iter_mut().for_each(|running| running.served.origins = origins.clone());
+            self.versions.running.iter_mut().for_each(|of| of.served.origins = origins.clone());
             self.keep_images();
             return self.keep_at_work(newest, removal).await;
         }
-        self.refused.take_if(|refused| !refused.is(&recipe, newest));
-        if let Some(refused) = &self.refused {
-            return Err(refused.fault.clone());
-        }
+        self.versions.check(&recipe, newest.metadata.generation)?;
         let loaded = self.load(newest, (&named, modules), &recipe, pace).await?;
         let claim = Claim::of(&loaded.description);
         // The claims of the running version are added, since it may keep running.
-        let all = self.running.iter().fold(claim.clone(), |all, running| all.and(&running.claim()));
+        let all = self.versions.running.iter().fold(claim.clone(), |all, of| all.and(&of.claim()));
         let before = self.shared.claims.of(&self.name);
         self.claim(newest, &account, all).await?;
         let served = Served { recipe, loaded, claim, origins };
@@ -151,15 +119,10 @@ impl Controller {
         done
     }
 
-    /// Returns whether the running version has this recipe.
-    fn runs(&self, recipe: &Recipe) -> bool {
-        self.running.as_ref().is_some_and(|running| running.served.recipe == *recipe)
-    }
-
     /// Returns the account that the spec names.
     pub(super) fn account(&self, newest: &Processor) -> Account {
         Account {
-            namespace: self.account_namespace.clone(),
+            namespace: self.resource.namespace().to_owned(),
             name: newest.spec.service_account_name.clone(),
         }
     }
@@ -187,7 +150,7 @@ impl Controller {
         });
         let libraries = libraries.collect();
         let start = Instant::now();
-        let as_named = (self.own_name.as_str(), pace);
+        let as_named = (self.resource.name(), pace);
         let loading = load(&self.shared.engine, (module, libraries), recipe, as_named);
         let loaded = tokio::select! {
             biased;
@@ -196,16 +159,16 @@ impl Controller {
             () = self.consent_withdrawn(&recipe.account) => Err(Fault::superseded()),
             () = self.shared.stop.cancelled() => Err(Fault::superseded()),
         };
-        self.rests_until = Some(Instant::now() + start.elapsed().min(MAX_PAUSE_AFTER_LOAD));
+        self.pacing.loaded(start.elapsed(), Instant::now());
         loaded
     }
 
     /// Waits until an account withdraws its consent: `account`, or the account of the running
     /// version.
     async fn consent_withdrawn(&self, account: &Account) {
-        let running = self.running.as_ref().map(|running| &running.served.recipe.account);
+        let running = self.versions.running.as_ref().map(|of| &of.served.recipe.account);
         let mut changes = self.shared.accounts.changes();
-        let consents = |of: &Account| self.shared.accounts.check(of, &self.own_name).is_ok();
+        let consents = |of: &Account| self.shared.accounts.check(of, self.resource.name()).is_ok();
         while consents(account) && running.is_none_or(consents) {
             if changes.changed().await.is_err() {
                 pending::<()>().await;
@@ -236,7 +199,7 @@ impl Controller {
 
     /// Sets the concurrency and the rate of the running version.
     fn keep_pace(&mut self, pace: Pace) {
-        if let Some(running) = self.running.as_mut().filter(|running| running.pace != pace) {
+        if let Some(running) = self.versions.running.as_mut().filter(|of| of.pace != pace) {
             self.shared.host.set_pace(&self.name, pace.concurrency, pace.rate);
             running.pace = pace;
         }
@@ -248,19 +211,14 @@ impl Controller {
         newest: &Processor,
         removal: Option<Removal>,
     ) -> Result<(), Fault> {
-        let Some(running) = &self.running else { return Ok(()) };
+        let Some(running) = &self.versions.running else { return Ok(()) };
         let (claim, account) = (running.claim(), running.served.recipe.account.clone());
         let claimed = self.claim(newest, &account, claim).await;
         // Another Processor holds a finalizer that this one gave up, or could not claim before:
         // this version must not run beside that one.
         claimed.map_err(Fault::ending_what_runs)?;
         self.hold(newest, removal).await?;
-        // A broken version keeps running if the former one could not be restored.
-        let runs = self.running.as_ref().map(|running| &running.served.recipe);
-        match self.refused.as_ref().filter(|of| runs.is_some_and(|runs| of.is(runs, newest))) {
-            Some(refused) => Err(refused.fault.clone()),
-            None => Ok(()),
-        }
+        self.versions.check_running(newest.metadata.generation)
     }
 
     /// Puts the host's finalizer on the resource before a version runs, so that the resource stays
@@ -278,71 +236,70 @@ impl Controller {
     /// processor.
     async fn swap(&mut self, served: Served, pace: Pace) -> Result<(), Fault> {
         let host = &self.shared.host;
-        let trust = host.trust(&self.name);
-        let is_tried = self.running.is_some() && served.recipe.removal.is_none();
+        let is_tried = self.versions.running.is_some() && served.recipe.removal.is_none();
+        let trust = is_tried.then(|| host.trust(&self.name));
         let swapped = if is_tried {
             self.try_swap(&served).await?
         } else {
             host.swap(served.loaded.clone()).await.map_err(NotSwapped::from)
         };
         swapped.map_err(|refused| Fault::not_swapped(&refused))?;
-        let former = self.running.take();
-        self.before = former.as_ref().map(|running| running.served.origins.clone());
-        let former = former.filter(|_| is_tried).map(|running| running.last_good(&trust));
-        self.running = Some(Running::new(served, pace, former));
-        self.claim_for_running();
-        self.keep_images();
+        self.versions.replace(served, pace, trust.as_ref());
+        self.keep_for_running();
         Ok(())
     }
 
-    /// Limits the claims to those of the running version and of the one that may be restored.
-    fn claim_for_running(&self) {
-        let Some(running) = &self.running else { return };
+    /// Limits the claims to those of the running version and of the one that may be restored, and
+    /// the artifacts that are kept to those of the versions.
+    fn keep_for_running(&self) {
+        let Some(running) = &self.versions.running else { return };
         self.shared.claims.keep_only(&self.name, running.claim().held());
+        self.keep_images();
+    }
+
+    /// Keeps the artifacts of the versions.
+    fn keep_images(&self) {
+        let Some(manifests) = self.versions.manifests() else { return };
+        self.shared.images.keep(&self.name, Use::Runs, manifests);
     }
 
     /// Rolls the running version back if it has failed its probation. Drops the former version if
-    /// the running one is proven.
-    pub(super) async fn judge(&mut self) {
-        self.proven_at = None;
-        let Some(running) = &mut self.running else { return };
-        if running.former.is_none() {
-            return;
-        }
+    /// the running one is proven. Returns the end of the probation; `None` if the version is not on
+    /// probation, or not called yet.
+    pub(super) async fn judge(&mut self) -> Option<Instant> {
+        let running = self.versions.running.as_mut()?;
+        running.former.as_ref()?;
         match self.shared.host.trust(&self.name) {
+            Trust::OnProbation { until, .. } => return until,
+            Trust::Broken(verdict) => self.roll_back(&verdict).await,
             Trust::Proven => {
                 running.former = None;
-                self.claim_for_running();
-                self.keep_images();
+                self.keep_for_running();
             }
-            Trust::OnProbation { until, .. } => self.proven_at = until,
-            Trust::Broken(verdict) => self.roll_back(&verdict).await,
         }
+        None
     }
 
     /// Swaps the former version in again. If it must not or cannot be restored, the broken version
     /// keeps running, and the fault holds the reason.
     async fn roll_back(&mut self, verdict: &Verdict) {
-        let Some(running) = &mut self.running else { return };
-        let pace = running.pace;
+        let Some(running) = &self.versions.running else { return };
         let broken = running.served.loaded.description.version.clone();
-        let origins = running.served.origins.clone();
-        let Some(former) = running.former.take() else { return };
-        let former = former.at_pace(pace);
-        if let Err(fault) = self.bring_back(&former).await {
-            tracing::error!(processor = %self.name, error = fault.message, "the former version is not restored");
-            let former = &former.loaded.description.version;
-            let fault = Fault::stays_broken(&broken, verdict, former, &fault);
-            self.refuse(&fault);
-            self.record(Some(fault));
-            return;
+        let Some(former) = self.versions.take_former() else { return };
+        let restored = self.bring_back(&former).await;
+        let fault = match &restored {
+            Ok(()) => Fault::rolled_back(&broken, verdict),
+            Err(fault) => {
+                tracing::error!(processor = %self.name, error = fault.message, "the former version is not restored");
+                let former = &former.loaded.description.version;
+                Fault::stays_broken(&broken, verdict, former, fault)
+            }
+        };
+        self.versions.refuse(self.seen.as_ref().and_then(|seen| seen.generation), &fault);
+        if restored.is_ok() {
+            self.versions.restore(former);
+            self.keep_for_running();
         }
-        let fault = Fault::rolled_back(&broken, verdict);
-        self.before = Some(origins);
-        self.refuse(&fault);
-        self.running = Some(Running::new(former, pace, None));
-        self.claim_for_running();
-        self.keep_images();
         self.record(Some(fault));
     }
 
@@ -353,21 +310,13 @@ impl Controller {
         swapped.map_err(|error| Fault::not_swapped(&error.into()))
     }
 
-    /// Refuses the running version until the spec or the module changes.
-    fn refuse(&mut self, fault: &Fault) {
-        let Some(running) = &self.running else { return };
-        let recipe = running.served.recipe.clone();
-        let generation = self.seen.as_ref().and_then(|seen| seen.generation);
-        self.refused = Some(Refused { recipe, generation, fault: fault.clone() });
-    }
-
     /// Lets the running version finalize its objects, if the version of the spec does not run.
     pub(super) async fn end_with_running(
         &mut self,
         newest: &Processor,
         removal: Option<Removal>,
     ) -> Result<(), Fault> {
-        let Some(running) = &self.running else { return Ok(()) };
+        let Some(running) = &self.versions.running else { return Ok(()) };
         let pace = Pace::new(&newest.spec, removal.is_some(), &self.shared.largest);
         let mut served = running.served.clone().at_pace(pace);
         served.recipe.removal = removal;
@@ -391,53 +340,4 @@ async fn superseded(mut newest: latest::Receiver<Newest>, loading: &Processor) {
     let changed = newest.wait_for(|newest| newest.as_deref().map(asks).as_ref() != Some(&asked));
     // An error means that the sender was dropped: the Processor is gone.
     let _ = changed.await;
-}
-
-// === impl Running ===
-
-impl Running {
-    fn new(served: Served, pace: Pace, former: Option<Served>) -> Self {
-        let former = former.map(Box::new);
-        Self { served, pace, former, is_new: true, end_queued: false }
-    }
-
-    /// Returns the claims of this version, and of the one that is restored if this one fails.
-    fn claim(&self) -> Claim {
-        let own = self.served.claim.clone();
-        self.former.iter().fold(own, |all, former| all.and(&former.claim))
-    }
-
-    /// Returns the version to restore if the next one fails: this one, unless it is not known to
-    /// work yet and has itself replaced another.
-    fn last_good(self, trust: &Trust) -> Served {
-        let is_known = match trust {
-            Trust::Proven => true,
-            Trust::OnProbation { works, .. } => *works,
-            Trust::Broken(_) => false,
-        };
-        match self.former {
-            Some(former) if !is_known => *former,
-            _ => self.served,
-        }
-    }
-}
-
-// === impl Served ===
-
-impl Served {
-    /// Returns the same version with another concurrency and rate.
-    fn at_pace(mut self, pace: Pace) -> Self {
-        self.loaded.settings.concurrency = Some(pace.concurrency);
-        self.loaded.settings.rate = pace.rate;
-        self
-    }
-}
-
-// === impl Refused ===
-
-impl Refused {
-    /// Returns whether the same spec asks for this version again.
-    fn is(&self, recipe: &Recipe, newest: &Processor) -> bool {
-        self.recipe == *recipe && self.generation == newest.metadata.generation
-    }
 }
