@@ -303,7 +303,8 @@ pub(crate) fn check_stored(object: DynamicObject) {
     let libraries = vec![library; spec.libraries.len()];
     let digests = recipe::Digests { module: library, libraries };
     let recipe = Recipe::new(spec, &account, &digests, None, &Largest::default());
-    if source::sources(spec).is_ok()
+    if Fault::unsupported(spec).is_none()
+        && source::sources(spec).is_ok()
         && source::keys(spec).is_ok()
         && let Ok(recipe) = recipe
     {

@@ -6,6 +6,7 @@ use mortise_core::{error_chain, grant::rights::Account};
 use crate::{
     host::{NotSwapped, Verdict},
     oci::{self, Reference, signature::policy::Unsigned},
+    operator::api::ProcessorSpec,
     reason::Reason,
     wasm::{self, LoadError},
 };
@@ -56,6 +57,21 @@ impl Fault {
     pub(super) fn ending_what_runs(self) -> Self {
         let former = if self.passes { Former::KeepsRunning } else { Former::Ends };
         Self { former, ..self }
+    }
+
+    /// Returns the fault of a spec with a field that this version of the host does not know or
+    /// support, if there is one.
+    pub(super) fn unsupported(spec: &ProcessorSpec) -> Option<Self> {
+        if let Some(why) = &spec.unreadable {
+            let message = format!(
+                "the spec is not one of this host's version of the kind, as `kubectl explain processor.spec` shows it: {why}"
+            );
+            return Some(Self::new(Reason::SpecInvalid, message));
+        }
+        let fields = [("egress", !spec.egress.is_empty())];
+        let (field, _) = fields.into_iter().find(|(_, is_set)| *is_set)?;
+        let message = format!("spec.{field} is not supported yet: leave it out");
+        Some(Self::new(Reason::NotSupported, message))
     }
 
     /// Creates the fault of a host that may not act as an account. `granted` is the API server's
@@ -207,6 +223,33 @@ impl Fault {
                 Reason::DescribeFailed,
                 format!("the module does not describe itself: {}", error_chain::whole(error)),
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_with_a_field_that_is_not_supported_is_refused() {
+        let egress = vec!["https://a.example.com".to_owned()];
+        let egress = ProcessorSpec { egress, ..ProcessorSpec::default() };
+        let unreadable = Some("`spec.suspend`: invalid type".to_owned());
+        let unreadable = ProcessorSpec { unreadable, ..ProcessorSpec::default() };
+        let other_version = "the spec is not one of this host's version of the kind, as `kubectl explain processor.spec` shows it: `spec.suspend`: invalid type";
+        let cases = [
+            ("supported", ProcessorSpec::default(), None),
+            (
+                "egress",
+                egress,
+                Some((Reason::NotSupported, "spec.egress is not supported yet: leave it out")),
+            ),
+            ("unreadable", unreadable, Some((Reason::SpecInvalid, other_version))),
+        ];
+        for (case, spec, expected) in cases {
+            let expected = expected.map(|(reason, message)| Fault::new(reason, message));
+            assert_eq!(Fault::unsupported(&spec), expected, "{case}");
         }
     }
 }

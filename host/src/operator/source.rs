@@ -76,19 +76,9 @@ impl fmt::Display for Source {
     }
 }
 
-/// Returns the source of the module, and then those of the libraries. Fails if the spec cannot be
-/// read, names no module, or uses a field that the host does not support yet.
+/// Returns the source of the module, and then those of the libraries. Fails if the spec names no
+/// module.
 pub(super) fn sources(spec: &ProcessorSpec) -> Result<Vec<Source>, Fault> {
-    if let Some(why) = &spec.unreadable {
-        let message = format!(
-            "the spec is not one of this host's version of the kind, as `kubectl explain processor.spec` shows it: {why}"
-        );
-        return Err(Fault::new(Reason::SpecInvalid, message));
-    }
-    if !spec.egress.is_empty() {
-        let message = "spec.egress is not supported yet: leave it out";
-        return Err(Fault::new(Reason::NotSupported, message));
-    }
     let modules = std::iter::once(("spec".to_owned(), &spec.module));
     let libraries = spec.libraries.iter().map(|library| (library.field(), &library.module));
     modules.chain(libraries).map(|(field, module)| source(&field, module)).collect()
@@ -180,11 +170,6 @@ mod tests {
                 library(json!({"image": "c/d"})),
                 Reason::ImageInvalid,
                 "spec.libraries[a:b/c].module.image: `c/d`",
-            ),
-            (
-                json!({"egress": ["https://a.example.com"]}),
-                Reason::NotSupported,
-                "spec.egress is not",
             ),
             (
                 json!({"verification": {"keys": []}}),

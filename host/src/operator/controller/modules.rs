@@ -56,8 +56,10 @@ struct Origin {
 // === impl Controller ===
 
 impl Controller {
-    /// Returns the modules that a spec names, each with its required signatures.
+    /// Returns the modules that a spec names, each with its required signatures. Fails if the host
+    /// does not support a field of the spec.
     pub(super) fn named(&self, spec: &ProcessorSpec) -> Result<Named, Fault> {
+        Fault::unsupported(spec).map_or(Ok(()), Err)?;
         let (sources, keys) = (source::sources(spec)?, source::keys(spec)?);
         let modules = sources.into_iter().map(|source| {
             let requirement = self.requirement(&source.name(), keys.as_deref());
