@@ -39,7 +39,7 @@ pub use hooks::Hooked;
 pub use limits::Limits;
 pub use mortise_core::{
     digest::ModuleDigest as Digest,
-    reconcile::{Input, Line, Moment, Occasion, Source},
+    reconcile::{Input, Line, Moment, Occasion, Outside, Source},
 };
 pub use shares::Waiting;
 pub use tenant::Tenant;
@@ -55,7 +55,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use mortise_core::{
     contract::{Description, Failure, Outcome, Request, bounds},
     error_chain,
-    reads::{View, record::Asked},
+    reads::record::Asked,
     reconcile,
 };
 use tokio_util::sync::CancellationToken;
@@ -65,7 +65,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use self::{
     component::{Compiled, Found, Linked},
     engine::Size,
-    imports::Reading,
+    imports::{CLOSED, Reading},
     library::{Caller, Library},
     shares::{Id, Slot},
     state::State,
@@ -113,8 +113,8 @@ struct ProcessorState {
 pub struct Called {
     /// The outcome or failure that the processor returned, or the error that ended the call.
     pub outcome: Result<Result<Outcome, Failure>, Error>,
-    /// The view of the call, with the reads made from it; present however the call ended.
-    pub view: View,
+    /// The outside of the call, with the reads made from it; present however the call ended.
+    pub outside: Outside,
     /// The lines that the guest logged.
     pub log: Vec<Line>,
     /// Number of log lines dropped at the limits.
@@ -282,7 +282,7 @@ impl Processor {
             ends: self.tenant.setup(),
         };
         let returned = bounds::DESCRIPTION_COPY;
-        self.store(self.limits(), None, moment, (Instant::now(), returned), caller)
+        self.store(self.limits(), Err(CLOSED), moment, (Instant::now(), returned), caller)
     }
 
     fn setup_error(&self, store: &Store<State>, source: wasmtime::Error) -> Error {
@@ -313,7 +313,7 @@ impl Processor {
     ///
     /// Panics if the view of the call is gone, which is a bug of the host.
     pub async fn call(&self, input: Input<'_>) -> Called {
-        let Input { view, request, moment, occasion } = input;
+        let Input { outside, request, moment, occasion } = input;
         let (slot_of, ends) = match occasion {
             Occasion::Run | Occasion::FailedWrites => (self.tenant.id(), self.tenant.call()),
             Occasion::Trial => (self.tenant.setup_id(), self.tenant.setup()),
@@ -325,7 +325,7 @@ impl Processor {
         let tenant = self.tenant.clone();
         let caller = Caller { turn_of: tenant.id(), tenant, slot_of, ends: ends.clone() };
         let (limits, returned) = (self.limits(), self.shared.limits.outcome_copy());
-        let mut store = self.store(limits, Some(view), moment, (start, returned), caller);
+        let mut store = self.store(limits, Ok(outside), moment, (start, returned), caller);
         if self.shared.engine.is_repeatable() {
             store.data_mut().secure = Some(Chance::new(seed_of(request, moment)));
         }
@@ -348,7 +348,7 @@ impl Processor {
         let view = reading.finish().expect("a call has a view");
         Called {
             outcome,
-            view,
+            outside: Outside { view },
             log,
             log_dropped,
             asked: asked_for,
@@ -402,7 +402,7 @@ impl Processor {
     fn store(
         &self,
         limits: &Limits,
-        view: Option<View>,
+        outside: Result<Outside, &'static str>,
         moment: Moment,
         (start, returned): (Instant, usize),
         caller: Caller,
@@ -410,7 +410,7 @@ impl Processor {
         let ProcessorState { engine, linked, .. } = &*self.shared;
         let turn = engine.turns().begin(caller.turn_of, start);
         let charge = engine.budget().charge(&self.tenant);
-        let reading = Reading::new(view, limits);
+        let reading = Reading::new(outside, limits);
         let state = State::new(reading, moment, limits, (start, turn, charge), caller);
         let mut store = Store::new(&engine.lane(linked.size).engine, state);
         store.limiter(|state| state);
@@ -452,7 +452,7 @@ impl reconcile::Call for Processor {
 
 impl From<Called> for reconcile::Called {
     fn from(called: Called) -> Self {
-        let Called { outcome, view, log, log_dropped, asked, memory, waited, .. } = called;
+        let Called { outcome, outside, log, log_dropped, asked, memory, waited, .. } = called;
         let outcome = outcome.map_err(|error| reconcile::CallError {
             fault: error.fault(),
             reason: error.reason(),
@@ -460,7 +460,7 @@ impl From<Called> for reconcile::Called {
             backtrace: error.backtrace().map(ToString::to_string),
         });
         let usage = reconcile::Usage { log, log_dropped, asked, memory, waited };
-        Self { outcome, view, usage }
+        Self { outcome, outside, usage }
     }
 }
 

@@ -23,7 +23,7 @@ pub use limited::{Limited, LimitsMet};
 pub use reads::{Demand, Readable, watched};
 pub use reconciler::DeclaredReconciler;
 pub use text::{accepted, display_selection, verb_names};
-pub use within::Outside;
+pub use within::Undeclared;
 pub use writes::{Denied, Writable};
 
 pub(crate) use reads::RECONCILE;

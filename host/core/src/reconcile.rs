@@ -19,7 +19,9 @@ mod settings;
 mod skip;
 mod trial;
 
-pub use call::{Call, CallError, Called, Fault, Input, Line, Moment, Occasion, Source, Usage};
+pub use call::{
+    Call, CallError, Called, Fault, Input, Line, Moment, Occasion, Outside, Source, Usage,
+};
 pub use done::Ended;
 pub use report::{Report, Version};
 pub use settings::{Mode, Removal, Settings};
@@ -401,9 +403,9 @@ impl Reconciler {
 
     async fn call(&self, view: View, request: &Request, occasion: Occasion) -> (Answered, Reads) {
         let moment = self.moment();
-        let input = Input { view, request, moment, occasion };
-        let Called { outcome, view, usage } = self.version.call.call(input).await;
+        let input = Input { outside: Outside { view }, request, moment, occasion };
+        let Called { outcome, outside, usage } = self.version.call.call(input).await;
         let basis = self.basis(moment.now_ms);
-        (Answered { answer: outcome, basis, usage }, view.finish())
+        (Answered { answer: outcome, basis, usage }, outside.view.finish())
     }
 }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::Store;
 
 use super::{
-    Error, LONG_WAIT, Limits, Line, Moment, Processor, State,
+    CLOSED, Error, LONG_WAIT, Limits, Line, Moment, Outside, Processor, State,
     bindings::exports::mortise::host::{admission, conversion},
     library::Caller,
     shares::Slot,
@@ -108,7 +108,7 @@ impl Processor {
         let expected = of.objects.len();
         let moment = Moment { now_ms: 0, seed: 0 };
         let mut hooked = self
-            .hooked(None, moment, ends, async |store| {
+            .hooked(Err(CLOSED), moment, ends, async |store| {
                 self.conversion(store).await?.call_convert(store, &of.into()).await
             })
             .await;
@@ -137,7 +137,7 @@ impl Processor {
         ends: Instant,
     ) -> Hooked<Answer> {
         let hooked = self
-            .hooked(Some(view), moment, ends, async |store| {
+            .hooked(Ok(Outside { view }), moment, ends, async |store| {
                 self.admission(store).await?.call_admit(store, &of.into()).await
             })
             .await;
@@ -158,7 +158,7 @@ impl Processor {
     /// Makes one call of a hook.
     async fn hooked<T>(
         &self,
-        view: Option<View>,
+        outside: Result<Outside, &'static str>,
         moment: Moment,
         ends: Instant,
         call: impl AsyncFnOnce(&mut Store<State>) -> wasmtime::Result<Result<T, String>>,
@@ -180,7 +180,8 @@ impl Processor {
             // Not cancellable: the deadline is near.
             ends: CancellationToken::new(),
         };
-        let mut store = self.store(&limits, view, moment, (start, limits.outcome_copy()), caller);
+        let mut store =
+            self.store(&limits, outside, moment, (start, limits.outcome_copy()), caller);
         let answer = call(&mut store).await;
         let answer = answer.map_err(|source| self.error(&limits, &store, source));
         let answer = answer.map(|answer| {

@@ -6,7 +6,7 @@ mod log;
 #[cfg(test)]
 mod tests;
 
-pub(super) use cluster::Reading;
+pub(super) use cluster::{CLOSED, Reading};
 
 use wasmtime::component::{HasSelf, Linker};
 

@@ -162,9 +162,10 @@ impl Library {
         let turn = engine.turns().begin(caller.turn_of, start);
         let charge = engine.budget().charge(&caller.tenant);
         let limits = &self.limits;
-        // Constant, so that answers depend on the arguments only; reads are denied too.
+        // Constant, so that answers depend on the arguments only.
         let moment = Moment { now_ms: 0, seed: 0 };
-        let reading = Reading::new(None, limits);
+        let closed = "a library depends on its arguments only; its caller reads and hands over";
+        let reading = Reading::new(Err(closed), limits);
         let state = State::new(reading, moment, limits, (start, turn, charge), caller.clone());
         let mut store = Store::new(&engine.lane(Size::Big).engine, state);
         store.limiter(|state| state);

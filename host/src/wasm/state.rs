@@ -108,7 +108,7 @@ impl State {
         let tenant = Tenant::new("a/p", &ends, &Arc::new(Answers::new(0)));
         let charge = Arc::new(Budget::new(usize::MAX)).charge(&tenant);
         let turn = Arc::new(Turns::new(1)).begin(tenant.id(), now);
-        let reading = Reading::new(Some(view), &limits);
+        let reading = Reading::new(Ok(super::Outside { view }), &limits);
         let (slot_of, turn_of) = (tenant.id(), tenant.id());
         let caller = Caller { tenant, slot_of, turn_of, ends };
         Self::new(reading, Moment { now_ms: 0, seed: 0 }, &limits, (now, turn, charge), caller)

@@ -46,7 +46,7 @@ async fn median(puppet: &Callee, read: &Value, times: u32) -> anyhow::Result<Dur
         let called = puppet.call(Some(&config)).await?;
         took.push(start.elapsed());
         called.outcome?.map_err(|failure| anyhow::anyhow!("a call failed: {}", failure.message))?;
-        let read = called.view.finish().records().len();
+        let read = called.outside.view.finish().records().len();
         anyhow::ensure!(times == 0 || read > 0, "the call has read no object");
     }
     Ok(Times::new(took).median())

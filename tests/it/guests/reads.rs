@@ -120,7 +120,7 @@ async fn declared_reads_are_answered_and_recorded() {
         objects(&answers[2]).iter().map(|object| object["metadata"]["name"].clone()).collect();
     assert_eq!(names, ["a", "b", "c"]);
     performed.called.outcome.unwrap().unwrap();
-    assert_eq!(performed.called.view.finish().records().len(), 3);
+    assert_eq!(performed.called.outside.view.finish().records().len(), 3);
 }
 
 #[tokio::test]
@@ -154,7 +154,11 @@ async fn a_list_comes_in_pages_of_one_state() {
     for page_bytes in [PAGE_BYTES, 1] {
         let performed = perform_with(&processor, &json!({"reads": [list]}), page_bytes).await;
         assert_eq!(objects(&answers(&performed.called)[0]).len(), 3);
-        assert_eq!(performed.called.view.finish().records().len(), 3, "a read for each page");
+        assert_eq!(
+            performed.called.outside.view.finish().records().len(),
+            3,
+            "a read for each page"
+        );
     }
 }
 
@@ -185,5 +189,9 @@ async fn reads_are_limited_in_number_and_bytes() {
     let Performed { called, .. } = perform_with(&short, &script, PAGE_BYTES).await;
     let error = called.outcome.unwrap_err();
     assert!(matches!(error, Error::TooMuchRead { limit: 250, .. }), "{error}");
-    assert_eq!(called.view.finish().records().len(), 2, "what a failed call read triggers it too");
+    assert_eq!(
+        called.outside.view.finish().records().len(),
+        2,
+        "what a failed call read triggers it too"
+    );
 }

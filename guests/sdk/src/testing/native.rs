@@ -8,7 +8,7 @@ use mortise_core::{
     digest::ModuleDigest,
     outcome,
     reads::View,
-    reconcile::{Call, Called, Input, Usage},
+    reconcile::{Call, Called, Input, Outside, Usage},
 };
 use parking_lot::Mutex;
 
@@ -63,7 +63,7 @@ impl<P: Processor> Call for Native<P> {
     }
 
     fn call<'a>(&'a self, input: Input<'a>) -> BoxFuture<'a, Called> {
-        let Input { view, request, moment, .. } = input;
+        let Input { outside: Outside { view }, request, moment, .. } = input;
         let imports = Rc::new(Imports {
             view: RefCell::new(view),
             journal: Arc::clone(&self.journal),
@@ -75,7 +75,7 @@ impl<P: Processor> Call for Native<P> {
         self.journal.lock().outcome.get_or_insert_with(|| answer.clone());
         let called = Called {
             outcome: Ok(answer.map(Into::into).map_err(Into::into)),
-            view: imports.view.take(),
+            outside: Outside { view: imports.view.take() },
             usage: Usage::default(),
         };
         Box::pin(future::ready(called))

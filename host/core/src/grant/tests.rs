@@ -74,8 +74,11 @@ fn the_verbs_of_one_write_may_come_from_two_rules() {
         .may_write(Verbs::CREATE | Verbs::UPDATE, &object_ref(v1("", "ConfigMap"), Some("a"), "n"))
         .unwrap();
     let sent = json!({"data": {"a": "1", "b": "2"}});
-    assert_eq!(writable.outside(Verbs::UPDATE, &sent), Some(Outside::Field("data.b".into())));
-    assert_eq!(writable.outside(Verbs::CREATE, &sent), None);
+    assert_eq!(
+        writable.first_undeclared(Verbs::UPDATE, &sent),
+        Some(Undeclared::Field("data.b".into()))
+    );
+    assert_eq!(writable.first_undeclared(Verbs::CREATE, &sent), None);
 }
 
 #[test]
@@ -217,7 +220,7 @@ fn a_field_outside_of_the_declared_paths_is_found() {
         ("null", json!({"metadata": null}), Some("metadata")),
     ];
     for (case, fields, expected) in cases {
-        let expected = expected.map(|place: &str| Outside::Field(place.to_owned()));
+        let expected = expected.map(|place: &str| Undeclared::Field(place.to_owned()));
         assert_eq!(outside(&fields, &paths), expected, "{case}");
     }
 }
@@ -324,7 +327,7 @@ proptest! {
         for verbs in [Verbs::CREATE, Verbs::CREATE | Verbs::UPDATE, Verbs::DELETE] {
             let Ok(held) = narrow.may_write(verbs, &to) else { continue };
             let more = wide.may_write(verbs, &to).unwrap();
-            prop_assert!(held.outside(verbs, &sent).is_some() || more.outside(verbs, &sent).is_none());
+            prop_assert!(held.first_undeclared(verbs, &sent).is_some() || more.first_undeclared(verbs, &sent).is_none());
             prop_assert!(!held.holds(verbs, &sent) || more.holds(verbs, &sent));
             prop_assert!(!held.unconditional(verbs) || more.unconditional(verbs));
         }
@@ -339,5 +342,5 @@ fn many_fields_are_compared_with_many_paths_for_a_bounded_time() {
     let few = json!({ "items": [{"name": "1"}, {"name": "3999"}] });
     assert_eq!(within::outside(&few, &paths), None);
     let found = within::outside(&json!({ "items": items }), &paths);
-    assert!(matches!(found, Some(Outside::NotCompared(_))), "{found:?}");
+    assert!(matches!(found, Some(Undeclared::NotCompared(_))), "{found:?}");
 }

@@ -12,7 +12,7 @@ const MAX_PATH_STEPS: usize = 4_000_000;
 
 /// A place in a manifest at which the check failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outside {
+pub enum Undeclared {
     /// A field that no path covers.
     Field(String),
     /// The first field that was not compared: there are too many fields and paths.
@@ -31,14 +31,14 @@ struct Walk {
 pub(super) fn outside<'a>(
     fields: &Value,
     allowed: impl IntoIterator<Item = &'a Path>,
-) -> Option<Outside> {
+) -> Option<Undeclared> {
     let allowed: Vec<&[Segment]> = allowed.into_iter().map(Path::segments).collect();
     let mut at = Walk { place: String::new(), steps_left: MAX_PATH_STEPS };
     if !walk(fields, &allowed, &mut at) {
         return None;
     }
     let Walk { place, steps_left } = at;
-    Some(if steps_left > 0 { Outside::Field(place) } else { Outside::NotCompared(place) })
+    Some(if steps_left > 0 { Undeclared::Field(place) } else { Undeclared::NotCompared(place) })
 }
 
 /// Returns whether a field is outside of the paths; `at` then holds its place.

@@ -16,7 +16,7 @@ use super::{
     display_selection, malformed,
     text::display_verbs,
     verb_names,
-    within::{Outside, outside},
+    within::{Undeclared, outside},
 };
 use crate::{
     contract::{Kind, ObjectRef, Selection, Verbs, WriteRule, display_ref},
@@ -127,7 +127,7 @@ impl Grant {
 
 impl Writable {
     /// Returns the first field of a manifest that no rule with this verb allows, if any.
-    pub fn outside(&self, verb: Verbs, fields: &Value) -> Option<Outside> {
+    pub fn first_undeclared(&self, verb: Verbs, fields: &Value) -> Option<Undeclared> {
         if self.is_unlimited(verb) {
             return None;
         }

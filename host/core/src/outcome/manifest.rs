@@ -9,7 +9,7 @@ use super::{Check, Class, Fault, Invalid, Limits, Manifest};
 use crate::{
     applied_fields::sent_fields,
     contract::{self, Kind, Mode, ObjectRef, Outcome, Verbs, bounds::FIELDS, display_ref},
-    grant::{Outside, Writable},
+    grant::{Undeclared, Writable},
     path::{Path, Segment},
 };
 
@@ -317,11 +317,11 @@ fn check_fields(
     if sent.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(());
     }
-    match each(verbs).find_map(|verb| writable.outside(verb, &sent)) {
-        Some(Outside::Field(field)) => {
+    match each(verbs).find_map(|verb| writable.first_undeclared(verb, &sent)) {
+        Some(Undeclared::Field(field)) => {
             Err(Fault::FieldNotDeclared { field, accepted: writable.accepted_fields() })
         }
-        Some(Outside::NotCompared(field)) => Err(Fault::refused(
+        Some(Undeclared::NotCompared(field)) => Err(Fault::refused(
             field,
             "the object has too many fields to be compared with all paths that are declared for it",
         )),

@@ -28,11 +28,17 @@ pub trait Call: Send + Sync {
 
 /// The inputs of a call.
 pub struct Input<'a> {
-    /// The cluster's objects that the call may read.
-    pub view: View,
+    pub outside: Outside,
     pub request: &'a Request,
     pub moment: Moment,
     pub occasion: Occasion,
+}
+
+/// All that a call may use of the outside, and its use of it.
+#[derive(Debug, Default)]
+pub struct Outside {
+    /// The cluster's objects that the call may read.
+    pub view: View,
 }
 
 /// The occasion of a call.
@@ -60,9 +66,9 @@ pub struct Moment {
 pub struct Called {
     /// The outcome or failure that the processor returned, or the error that ended the call.
     pub outcome: Result<Result<Outcome, Failure>, CallError>,
-    /// The view that the call was given, with the reads made from it; present however the call
+    /// The outside that the call was given, with the reads made from it; present however the call
     /// ended.
-    pub view: View,
+    pub outside: Outside,
     /// The log and the resources of the call.
     pub usage: Usage,
 }
@@ -134,6 +140,7 @@ pub enum Source {
 impl<'a> Input<'a> {
     /// Creates the input of a run.
     pub fn new(view: View, request: &'a Request, moment: Moment) -> Self {
-        Self { view, request, moment, occasion: Occasion::Run }
+        let outside = Outside { view };
+        Self { outside, request, moment, occasion: Occasion::Run }
     }
 }

@@ -36,10 +36,10 @@ impl Reconciler {
         let Decision::Call(object, value) = self.decide(known) else { return Tried::Not };
         let request = self.request(key, &reference, object, 0);
         let input =
-            Input { view, request: &request, moment: self.moment(), occasion: Occasion::Trial };
+            Input { occasion: Occasion::Trial, ..Input::new(view, &request, self.moment()) };
         let called = self.version.call.call(input).await;
         let reconciled = Reconciled { reference, object: value };
-        let turn = Turn { key, reconciled: &reconciled, reads: called.view.finish() };
+        let turn = Turn { key, reconciled: &reconciled, reads: called.outside.view.finish() };
         match self.plan(called.outcome, &turn).await.1 {
             Err(error) if error.is_processors() => {
                 Tried::Broke(masked(error_chain::whole(&error), &turn.reads))

@@ -9,6 +9,7 @@ use mortise_core::{
     },
     grant::rights::ReadTarget,
     reads::View,
+    reconcile::Outside,
 };
 
 use crate::wasm::{
@@ -17,9 +18,13 @@ use crate::wasm::{
     state::{Exceeded, State},
 };
 
+/// The reason why calls that do not reconcile or review read nothing.
+pub(in crate::wasm) const CLOSED: &str = "`describe`, `conversions`, `hooks` and `convert` depend on nothing but what they are given; read in `reconcile` or `admit`";
+
 /// The view that a call reads from, and the rest of its limits on reads.
 pub(in crate::wasm) struct Reading {
-    view: Option<View>,
+    /// The view, or the reason why the call has none.
+    view: Result<View, &'static str>,
     reads_left: u32,
     bytes_left: usize,
     arguments_left: usize,
@@ -28,10 +33,11 @@ pub(in crate::wasm) struct Reading {
 // === impl Reading ===
 
 impl Reading {
-    /// Creates the state of a call's reads. Without a view, for `describe`, every read is denied.
-    pub(in crate::wasm) fn new(view: Option<View>, limits: &Limits) -> Self {
+    /// Creates the state of a call's reads. Without an outside, every read is denied for the given
+    /// reason.
+    pub(in crate::wasm) fn new(outside: Result<Outside, &'static str>, limits: &Limits) -> Self {
         Self {
-            view,
+            view: outside.map(|outside| outside.view),
             reads_left: limits.reads,
             bytes_left: limits.read_bytes,
             arguments_left: bounds::CALL_ARGUMENTS,
@@ -41,10 +47,9 @@ impl Reading {
     /// Returns the view, with the reads made from it.
     pub(in crate::wasm) fn finish(self) -> Option<View> {
         let asked = bounds::CALL_ARGUMENTS - self.arguments_left;
-        self.view.map(|mut view| {
-            view.asked_with(asked);
-            view
-        })
+        let mut view = self.view.ok()?;
+        view.asked_with(asked);
+        Some(view)
     }
 
     /// Returns the number of reads, and the bytes of their arguments and answers, counted against
@@ -68,16 +73,16 @@ impl Reading {
     ) -> Result<Result<&mut View, ReadError>, Exceeded> {
         self.reads_left = self.reads_left.checked_sub(1).ok_or(Exceeded::Reads)?;
         self.count(size)?;
-        if self.view.is_none() {
-            let reason = "`describe`, `conversions`, `hooks` and `convert` depend on nothing but what they are given; read in `reconcile` or `admit`";
-            return Ok(Err(ReadError::Denied(reason.into())));
-        }
+        let view = match &mut self.view {
+            Ok(view) => view,
+            Err(reason) => return Ok(Err(ReadError::Denied((*reason).to_owned()))),
+        };
         if let Err(message) = check() {
             return Ok(Err(ReadError::Invalid(message)));
         }
         let left = self.arguments_left.checked_sub(size);
         self.arguments_left = left.ok_or(Exceeded::Arguments)?;
-        Ok(Ok(self.view.as_mut().expect("the view was checked above")))
+        Ok(Ok(view))
     }
 
     fn count(&mut self, bytes: usize) -> Result<(), Exceeded> {
@@ -184,13 +189,13 @@ mod tests {
 
     use super::*;
 
-    fn reading(limits: &Limits, view: Option<View>) -> Reading {
-        Reading::new(view, limits)
+    fn reading(limits: &Limits) -> Reading {
+        Reading::new(Ok(Outside::default()), limits)
     }
 
     #[test]
     fn a_description_reads_nothing() {
-        let mut reading = reading(&Limits { reads: 1, ..Limits::default() }, None);
+        let mut reading = Reading::new(Err(CLOSED), &Limits { reads: 1, ..Limits::default() });
         let answer = reading.begin(0, || Ok(())).map(|view| view.map(|_| ()));
         assert!(matches!(answer, Ok(Err(ReadError::Denied(_)))));
         let answer = reading.begin(0, || Ok(())).map(|_| ());
@@ -200,7 +205,7 @@ mod tests {
     #[test]
     fn bytes_are_counted_those_of_arguments_too() {
         let limits = Limits { read_bytes: 10, ..Limits::default() };
-        let mut reading = reading(&limits, Some(View::default()));
+        let mut reading = reading(&limits);
         assert!(matches!(reading.begin(3, || Err("no read".to_owned())), Ok(Err(_))));
         assert_eq!(reading.end(3), Ok(()));
         assert_eq!(reading.used(&limits), (1, 6));
@@ -210,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_arguments_of_all_reads_of_a_call_are_bounded() {
-        let mut reading = reading(&Limits::default(), Some(View::default()));
+        let mut reading = reading(&Limits::default());
         let all = bounds::CALL_ARGUMENTS / bounds::READ_ARGUMENTS;
         for _ in 0..all {
             assert!(reading.begin(bounds::READ_ARGUMENTS, || Ok(())).is_ok());
