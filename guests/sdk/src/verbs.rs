@@ -33,7 +33,15 @@ impl<'de> Deserialize<'de> for Verbs {
 
 #[cfg(test)]
 mod tests {
+    use mortise_core::contract;
+
     use super::*;
+
+    #[test]
+    fn each_verb_has_a_name() {
+        let named = NAMES.iter().fold(Verbs::empty(), |named, (_, verb)| named | *verb);
+        assert_eq!(contract::Verbs::from(named), contract::Verbs::all());
+    }
 
     #[test]
     fn verbs_are_a_list_of_names() {

@@ -336,9 +336,13 @@ impl<R: Borrow<ObjectRef>> Hash for SameObject<R> {
 impl Description {
     /// Returns the distinct kinds of all declarations, without wildcards (`*`).
     pub fn kinds(&self) -> Vec<Kind> {
-        let reconciled = self.reconcilers.iter().map(|reconciler| &reconciler.of.kind);
-        let read = self.reads.iter().map(|selection| &selection.kind);
-        let written = self.writes.iter().map(|rule| &rule.of.kind);
+        // Fields by name, here and where else declarations are read: a new one does not compile
+        // until each of these places handles it.
+        let Self { reconcilers, reads, writes, name: _, version: _, grants: _, config_schema: _ } =
+            self;
+        let reconciled = reconcilers.iter().map(|reconciler| &reconciler.of.kind);
+        let read = reads.iter().map(|selection| &selection.kind);
+        let written = writes.iter().map(|rule| &rule.of.kind);
         let mut kinds: Vec<Kind> = Vec::new();
         for kind in reconciled.chain(read).chain(written) {
             let is_any = kind.kind == "*" || kind.group == "*";

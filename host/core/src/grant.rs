@@ -83,8 +83,18 @@ pub enum Invalid {
 impl Grant {
     /// Parses the declarations of a description.
     pub fn new(description: &Description) -> Result<Self, Invalid> {
+        let Description {
+            reconcilers,
+            reads,
+            writes,
+            name: _,
+            version: _,
+            // Handed out, not used: see `granted`.
+            grants: _,
+            config_schema: _,
+        } = description;
         let mut grant = Self::default();
-        for (place, spec) in numbered("reconcilers", &description.reconcilers) {
+        for (place, spec) in numbered("reconcilers", reconcilers) {
             if grant.reconcilers.iter().any(|known| known.spec.name == spec.name) {
                 let reason = "another reconciler has this name";
                 return Err(malformed(format!("{place}.name"), &spec.name, reason));
@@ -94,12 +104,12 @@ impl Grant {
             grant.reads.push(Arc::clone(&reconciler.readable));
             grant.reconcilers.push(Arc::new(reconciler));
         }
-        for (place, of) in numbered("reads", &description.reads) {
+        for (place, of) in numbered("reads", reads) {
             let read = Readable::parse(&place, of)?;
             grant.want(&of.kind, (read.scope.clone(), read.wanted()));
             grant.reads.push(Arc::new(read));
         }
-        for (place, rule) in numbered("writes", &description.writes) {
+        for (place, rule) in numbered("writes", writes) {
             let rule = Rule::parse(&place, rule)?;
             grant.want(&rule.of.kind, (rule.scope.clone(), rule.wanted.clone()));
             grant.writes.push(Arc::new(rule));

@@ -288,11 +288,24 @@ impl Plan {
                 .map(move |(index, deletion)| (format!("{name}[{index}]"), deletion.of.clone()))
                 .collect::<Vec<_>>()
         };
-        debug_assert_eq!(outcome.apply.len(), self.apply.len(), "nothing is dropped on the way");
-        let apply = manifests("apply", &self.apply);
-        unique(&[&apply[..], &manifests("patch", &self.patch)].concat())?;
-        unique(&[&apply[..], &deletions("delete", &self.delete)].concat())?;
-        unique(&[apply, deletions("evict", &self.evict)].concat())
+        let Self {
+            apply,
+            patch,
+            evict,
+            delete,
+            // Selections, which may hold what others name.
+            prune: _,
+            finalizers: _,
+            status: _,
+            events: _,
+            requeue: _,
+            is_report: _,
+        } = self;
+        debug_assert_eq!(outcome.apply.len(), apply.len(), "nothing is dropped on the way");
+        let apply = manifests("apply", apply);
+        unique(&[&apply[..], &manifests("patch", patch)].concat())?;
+        unique(&[&apply[..], &deletions("delete", delete)].concat())?;
+        unique(&[apply, deletions("evict", evict)].concat())
     }
 }
 
@@ -309,15 +322,24 @@ fn unique(all: &[(String, ObjectRef)]) -> Result<(), Invalid> {
 /// Returns the kinds that an outcome names, to be looked up before [`Plan::build`]. Objects that
 /// cannot be parsed are ignored: [`Plan::build`] refuses them.
 pub fn kinds(outcome: &Outcome, reconciled: &ObjectRef) -> HashSet<Kind> {
-    let manifests = outcome
-        .apply
-        .iter()
-        .chain(&outcome.patch)
-        .filter_map(|manifest| manifest::kind_of(&manifest.object));
-    let deletions = outcome.evict.iter().chain(&outcome.delete);
-    let deletions = deletions.map(|deletion| &deletion.ref_.kind);
-    let prunes = outcome.prune.iter().map(|selection| &selection.kind);
-    let events = outcome.events.iter().filter_map(|event| Some(&event.on.as_ref()?.kind));
+    // Fields by name, here and in the other checks: see `Plan::build`.
+    let Outcome {
+        apply,
+        patch,
+        evict,
+        delete,
+        prune,
+        status: _,
+        events,
+        requeue: _,
+        finalizers: _,
+        children: _,
+    } = outcome;
+    let manifests = apply.iter().chain(patch);
+    let manifests = manifests.filter_map(|manifest| manifest::kind_of(&manifest.object));
+    let deletions = evict.iter().chain(delete).map(|deletion| &deletion.ref_.kind);
+    let prunes = prune.iter().map(|selection| &selection.kind);
+    let events = events.iter().filter_map(|event| Some(&event.on.as_ref()?.kind));
     let others = deletions.chain(prunes).chain(events).chain([&reconciled.kind]);
     manifests.chain(others.map(|kind| Kind::clone(kind))).collect()
 }
@@ -341,17 +363,24 @@ impl Limits {
     }
 
     fn check(&self, outcome: &Outcome) -> Result<(), Invalid> {
-        let count = outcome.apply.len()
-            + outcome.patch.len()
-            + outcome.evict.len()
-            + outcome.delete.len()
-            + outcome.prune.len()
-            + outcome.events.len();
-        self.check_count(count)?;
-        let manifests =
-            outcome.apply.iter().chain(&outcome.patch).map(|manifest| manifest.object.len());
-        let events = outcome.events.iter().map(|event| event.reason.len() + event.message.len());
-        let status = outcome.status.as_ref().map_or(0, String::len);
+        let Outcome {
+            apply,
+            patch,
+            evict,
+            delete,
+            prune,
+            status,
+            events,
+            requeue: _,
+            // Few and short: the reconciler declares them.
+            finalizers: _,
+            children: _,
+        } = outcome;
+        let lists = [apply.len(), patch.len(), evict.len(), delete.len(), prune.len()];
+        self.check_count(lists.iter().sum::<usize>() + events.len())?;
+        let manifests = apply.iter().chain(patch).map(|manifest| manifest.object.len());
+        let events = events.iter().map(|event| event.reason.len() + event.message.len());
+        let status = status.as_ref().map_or(0, String::len);
         // An object that is too large is refused later, with its name.
         let bytes = manifests.map(|bytes| bytes.min(self.object)).chain(events).sum::<usize>()
             + status.min(self.object);

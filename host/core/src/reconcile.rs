@@ -43,7 +43,7 @@ use self::{
 };
 use crate::{
     api::Api,
-    contract::{self, Description, ObjectRef, Request},
+    contract::{Description, ObjectRef, Request},
     dispatch::Dispatch,
     grant::{self, DeclaredReconciler, Grant, Limited, rights::Rights},
     outcome::Reconciled,
@@ -133,9 +133,27 @@ impl Parts {
 impl Reconciler {
     /// Creates the loop around a processor.
     pub fn new(version: Setup, parts: Parts) -> Self {
-        let contract::Description { reconcilers, reads, writes, .. } = &*version.description;
+        let Description {
+            reconcilers,
+            reads,
+            writes,
+            name: _,
+            version: _,
+            grants: _,
+            config_schema: _,
+        } = &*version.description;
         let granted = format!("{:?}", (reconcilers, reads, writes));
-        let Settings { namespace, name, account, mode, take_over, .. } = &version.settings;
+        let Settings {
+            namespace,
+            name,
+            account,
+            mode,
+            take_over,
+            // These decide when a key runs; with a removal, none is skipped.
+            concurrency: _,
+            rate: _,
+            removal: _,
+        } = &version.settings;
         let settings = format!("{:?}", (namespace, name, account, mode, take_over));
         let basis = Basis {
             module: version.call.digests().into(),

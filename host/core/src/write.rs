@@ -503,6 +503,14 @@ impl Action {
             Self::Event => "event",
         }
     }
+
+    /// Returns whether the object is gone afterwards, or will be.
+    pub fn is_removal(self) -> bool {
+        match self {
+            Self::Delete | Self::Evict => true,
+            Self::Create | Self::Update | Self::Status | Self::Finalizers | Self::Event => false,
+        }
+    }
 }
 
 impl fmt::Display for Action {

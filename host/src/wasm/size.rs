@@ -30,23 +30,36 @@ pub(super) fn check(
 
 /// Returns the bytes of all texts, and [`ENTRY`] for each entry of a list.
 fn outcome_size(outcome: &Outcome) -> usize {
-    let manifests = outcome.apply.iter().chain(&outcome.patch).map(manifest_size);
-    let deletions = outcome.evict.iter().chain(&outcome.delete).map(deletion_size);
-    let prune = outcome.prune.iter().map(selection_size);
-    let children = outcome.children.iter().map(|child| ENTRY + child.context.len());
+    // Fields by name, so that a new one does not compile until it is counted.
+    let Outcome {
+        apply,
+        patch,
+        evict,
+        delete,
+        prune,
+        status,
+        events,
+        requeue: _,
+        finalizers,
+        children,
+    } = outcome;
+    let manifests = apply.iter().chain(patch).map(manifest_size);
+    let deletions = evict.iter().chain(delete).map(deletion_size);
+    let children = children.iter().map(|child| ENTRY + child.context.len());
     manifests.sum::<usize>()
         + deletions.sum::<usize>()
-        + prune.sum::<usize>()
-        + outcome.status.as_ref().map_or(0, String::len)
-        + outcome.events.iter().map(event_size).sum::<usize>()
-        + outcome.finalizers.as_deref().map_or(0, texts_size)
+        + prune.iter().map(selection_size).sum::<usize>()
+        + status.as_ref().map_or(0, String::len)
+        + events.iter().map(event_size).sum::<usize>()
+        + finalizers.as_deref().map_or(0, texts_size)
         + children.sum::<usize>()
 }
 
 fn failure_size(failure: &Failure) -> usize {
-    failure.message.len()
-        + failure.status.as_ref().map_or(0, String::len)
-        + failure.events.iter().map(event_size).sum::<usize>()
+    let Failure { message, status, events, retry: _ } = failure;
+    message.len()
+        + status.as_ref().map_or(0, String::len)
+        + events.iter().map(event_size).sum::<usize>()
 }
 
 fn manifest_size(manifest: &Manifest) -> usize {

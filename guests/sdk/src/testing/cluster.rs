@@ -216,6 +216,22 @@ mod tests {
     use super::*;
     use crate::testing::identity::{Pattern, reference_of};
 
+    /// The match makes a new action fail here until a case can have it refused.
+    #[test]
+    fn each_write_of_an_outcome_can_be_refused_by_a_documented_verb() {
+        use contract::Action::{Apply, Delete, Evict, Finalize, Patch, Prune, Status};
+        for action in [Apply, Patch, Evict, Delete, Prune, Finalize, Status] {
+            let verb = match action {
+                Apply | Patch | Finalize => Write::Apply,
+                Status => Write::Status,
+                Delete | Prune => Write::Delete,
+                Evict => Write::Evict,
+            };
+            let row = format!("//! | `{}` |", format!("{verb:?}").to_lowercase());
+            assert!(include_str!("case.rs").contains(&row), "{row}");
+        }
+    }
+
     #[test]
     fn kinds_come_and_go() {
         let thing = Kind::new("example.com", "v1", "Thing");

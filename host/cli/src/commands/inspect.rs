@@ -325,11 +325,13 @@ impl Inspection {
     ///
     /// Fails if the file cannot be read, or if the configuration's schema is not JSON.
     pub fn of(loaded: &Loaded, file: &Path) -> anyhow::Result<Self> {
-        let (description, names) = (&loaded.description, loaded.processor.names());
+        let Description { name, version, reconcilers, reads, writes, grants, config_schema } =
+            &*loaded.description;
+        let names = loaded.processor.names();
         let size = std::fs::metadata(file)
             .with_context(|| format!("cannot read the module `{}`", file.display()))?
             .len();
-        let schema = description.config_schema.as_deref().map(serde_json::from_str).transpose();
+        let schema = config_schema.as_deref().map(serde_json::from_str).transpose();
         let libraries = loaded.processor.libraries().zip(loaded.processor.library_functions());
         let libraries = libraries.map(|((interface, digest), functions)| LibraryEntry {
             interface: interface.to_owned(),
@@ -337,8 +339,8 @@ impl Inspection {
             functions,
         });
         Ok(Self {
-            name: description.name.clone(),
-            version: description.version.clone(),
+            name: name.clone(),
+            version: version.clone(),
             file: Some(file.to_owned()),
             image: None,
             digest: loaded.processor.digest().to_string(),
@@ -346,10 +348,10 @@ impl Inspection {
             contract: names.contract().context("the module exports no contract")?,
             imports: names.imports.iter().cloned().collect(),
             libraries: libraries.collect(),
-            reconcilers: description.reconcilers.iter().map(ReconcilerEntry::of).collect(),
-            reads: description.reads.iter().map(Selected::of).collect(),
-            writes: description.writes.iter().map(WriteEntry::of).collect(),
-            grants: description.grants.iter().map(GrantedRule::to_value).collect(),
+            reconcilers: reconcilers.iter().map(ReconcilerEntry::of).collect(),
+            reads: reads.iter().map(Selected::of).collect(),
+            writes: writes.iter().map(WriteEntry::of).collect(),
+            grants: grants.iter().map(GrantedRule::to_value).collect(),
             config_schema: schema.context("the schema of its configuration is no JSON")?,
         })
     }

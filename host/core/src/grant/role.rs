@@ -95,14 +95,24 @@ impl Roles {
     /// Returns the same roles without events on objects that the processor reads or writes and does
     /// not reconcile: a processor that creates no such events does not need them.
     pub fn needed(description: &Description, served: impl Fn(&Kind) -> Served) -> Self {
+        let Description {
+            reconcilers,
+            reads,
+            writes,
+            name: _,
+            version: _,
+            // The rights that a processor hands out are asked for apart.
+            grants: _,
+            config_schema: _,
+        } = description;
         let mut roles = Self::default();
-        for reconciler in &description.reconcilers {
+        for reconciler in reconcilers {
             roles.reconcile(reconciler, &served(&reconciler.of.kind));
         }
-        for read in &description.reads {
+        for read in reads {
             roles.allow(read, &served(&read.kind), "", &READ);
         }
-        for write in &description.writes {
+        for write in writes {
             roles.write(write, &served(&write.of.kind));
         }
         roles.drop_covered();

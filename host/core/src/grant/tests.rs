@@ -20,6 +20,10 @@ fn description(writes: Vec<WriteRule>) -> Description {
     }
 }
 
+fn description_of_reads(of: &Selection) -> Description {
+    Description { reads: vec![of.clone()], ..description(Vec::new()) }
+}
+
 fn grant(writes: Vec<WriteRule>) -> Grant {
     Grant::new(&description(writes)).unwrap()
 }
@@ -61,6 +65,22 @@ fn a_verb_is_held_only_for_the_objects_that_the_rule_names() {
     ];
     for (case, verbs, to, allowed) in cases {
         assert_eq!(grant.may_write(verbs, &to).is_ok(), allowed, "{case}");
+    }
+}
+
+#[test]
+fn each_verb_has_a_name_and_a_right_of_its_own() {
+    for verb in Verbs::all().iter() {
+        assert_eq!(verb_names(verb).count(), 1, "{verb:?}");
+        let description = description(vec![write_rule(config_maps(), verb, &[])]);
+        let served = |_: &Kind| role::Served {
+            plural: "configmaps".to_owned(),
+            namespaced: true,
+            status: false,
+        };
+        let role = role::Roles::needed(&description, served);
+        let read = description_of_reads(&config_maps());
+        assert!(role != role::Roles::needed(&read, served), "{verb:?} needs more than a read");
     }
 }
 

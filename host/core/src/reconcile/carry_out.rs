@@ -321,15 +321,29 @@ pub(super) fn again(retry_after: Option<Duration>) -> Again {
 /// Records the objects that a plan wrote, pruned or removed: they count as read.
 fn record_written(written: &Written, plan: &Plan, turn: &mut Turn<'_>) {
     let reads = &mut turn.reads;
+    // Fields by name, so that a new step does not compile until its objects are dependencies.
+    let Plan {
+        evict,
+        delete,
+        finalizers,
+        // These are among the writes that were made.
+        apply: _,
+        patch: _,
+        prune: _,
+        status: _,
+        events: _,
+        requeue: _,
+        is_report: _,
+    } = plan;
     for write::Wrote { of, manager, own } in &written.wrote {
         reads.wrote(of, manager, *own);
     }
     written.pruned.iter().for_each(|(of, manager)| reads.pruned(of, manager));
-    plan.evict.iter().chain(&plan.delete).for_each(|deletion| reads.removed(&deletion.of));
+    evict.iter().chain(delete).for_each(|deletion| reads.removed(&deletion.of));
     if let Some((manager, own)) = &written.status {
         reads.wrote_status(&turn.reconciled.reference, manager, *own);
     }
-    if let Some(outcome::Finalizers { wanted, released }) = &plan.finalizers {
+    if let Some(outcome::Finalizers { wanted, released }) = finalizers {
         let (held, released) = (wanted.as_slice().into(), released.as_slice().into());
         reads.finalized(record::Finalizers { held, released });
     }

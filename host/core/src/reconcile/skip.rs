@@ -55,27 +55,48 @@ impl Reconciler {
         record: &Record,
     ) -> Result<(), MustRun> {
         record.skippable()?;
+        // Fields by name, so that a new one does not compile until it is verified.
+        let Record {
+            ran_on,
+            reads,
+            wrote,
+            removed,
+            pruned,
+            // Verified with the object.
+            object: _,
+            finalizers: _,
+            // Judged by `skippable`, or of no account.
+            key: _,
+            attempt: _,
+            asked: _,
+            outcome: _,
+            refused: _,
+            requeue: _,
+            resync: _,
+            memory: _,
+            ending: _,
+        } = record;
         let settings = &self.version.settings;
         if settings.removal.is_some() || settings.mode != Mode::Reconcile {
             return Err(MustRun::Mode);
         }
-        let ran_on = record.ran_on.as_ref().ok_or(NotSkippable::NotCalled)?;
+        let ran_on = ran_on.as_ref().ok_or(NotSkippable::NotCalled)?;
         if !self.basis(ran_on.now_ms).is_same_version(ran_on) {
             return Err(MustRun::Version);
         }
         let mut view = self.view();
-        view.reserve(record.reads.len(), record.wrote.len());
+        view.reserve(reads.len(), wrote.len());
         let object = verify_object(&mut view, reconciler, reference, record).await?;
-        for read in &record.reads {
+        for read in reads {
             match view.ask_again(read.clone(), &self.answers).await {
                 None => return Err(MustRun::Secret),
                 Some(answer) if answer != read.answer => return Err(MustRun::Read),
                 Some(_) => {}
             }
         }
-        record.wrote.iter().try_for_each(|wrote| self.verify_written(wrote, &view))?;
-        record.pruned.iter().try_for_each(|pruned| self.verify_pruned(pruned, record))?;
-        record.removed.iter().try_for_each(|removed| self.verify_removed(removed))?;
+        wrote.iter().try_for_each(|wrote| self.verify_written(wrote, &view))?;
+        pruned.iter().try_for_each(|pruned| self.verify_pruned(pruned, record))?;
+        removed.iter().try_for_each(|removed| self.verify_removed(removed))?;
         verify_finalizers(record, &object)
     }
 

@@ -137,9 +137,18 @@ impl Rights {
             let known = resource.as_deref().map(Served::from).or(is_any.then(Served::of_any));
             served.extend(known.map(|known| (kind, known)));
         }
-        description.reconcilers.retain(|reconciler| served.contains_key(&reconciler.of.kind));
-        description.reads.retain(|read| served.contains_key(&read.kind));
-        description.writes.retain(|rule| served.contains_key(&rule.of.kind));
+        let Description {
+            reconcilers,
+            reads,
+            writes,
+            name: _,
+            version: _,
+            grants: _,
+            config_schema: _,
+        } = &mut description;
+        reconcilers.retain(|reconciler| served.contains_key(&reconciler.of.kind));
+        reads.retain(|read| served.contains_key(&read.kind));
+        writes.retain(|rule| served.contains_key(&rule.of.kind));
         let served = |kind: &Kind| served.get(kind).cloned().unwrap_or_else(Served::of_any);
         Roles::needed(&description, served).questions()
     }

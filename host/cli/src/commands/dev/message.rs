@@ -81,7 +81,7 @@ impl Ran {
         let mut written = BeforeAfter::default();
         for change in report.changes.iter().filter(|change| change.action != Action::Event) {
             let title = print::title(&change.object);
-            let is_gone = matches!(change.action, Action::Delete | Action::Evict);
+            let is_gone = change.action.is_removal();
             let was_written = written.after.contains_key(&title);
             let before = if is_gone {
                 Some(Value::clone(&change.object))

@@ -12,31 +12,32 @@ const WILDCARD: &str = "*";
 /// Refuses a description with more entries, or longer texts, than the host keeps. The message names
 /// the place and the bound.
 pub fn check(of: &Description) -> Result<(), String> {
-    if !text::is_label(&of.name) {
-        return Err(wrong("name", &of.name, &label()));
+    let Description { name, version, reconcilers, reads, writes, grants, config_schema } = of;
+    if !text::is_label(name) {
+        return Err(wrong("name", name, &label()));
     }
-    if of.version.len() > VERSION || of.version.chars().any(char::is_control) {
+    if version.len() > VERSION || version.chars().any(char::is_control) {
         let accepted = format!("a version has at most {VERSION} bytes and no control characters");
-        return Err(wrong("version", &of.version, &accepted));
+        return Err(wrong("version", version, &accepted));
     }
-    check_count("reconcilers", of.reconcilers.len(), RECONCILERS)?;
-    check_count("reads", of.reads.len(), READS)?;
-    check_count("writes", of.writes.len(), WRITES)?;
-    check_count("grants", of.grants.len(), GRANTS)?;
-    for (index, reconciler) in of.reconcilers.iter().enumerate() {
+    check_count("reconcilers", reconcilers.len(), RECONCILERS)?;
+    check_count("reads", reads.len(), READS)?;
+    check_count("writes", writes.len(), WRITES)?;
+    check_count("grants", grants.len(), GRANTS)?;
+    for (index, reconciler) in reconcilers.iter().enumerate() {
         check_reconciler(&format!("reconcilers[{index}]"), reconciler)?;
     }
-    for (index, read) in of.reads.iter().enumerate() {
+    for (index, read) in reads.iter().enumerate() {
         check_selection(&format!("reads[{index}]"), read)?;
     }
-    for (index, rule) in of.writes.iter().enumerate() {
+    for (index, rule) in writes.iter().enumerate() {
         check_selection(&format!("writes[{index}].of"), &rule.of)?;
         check_paths(&format!("writes[{index}].fields"), rule.fields.iter())?;
     }
-    check_grants(&of.grants)?;
+    check_grants(grants)?;
     let size = size(of);
     if size > DESCRIPTION {
-        let schema = of.config_schema.as_ref().map_or(0, String::len);
+        let schema = config_schema.as_ref().map_or(0, String::len);
         return Err(format!(
             "the description has {size} bytes, {schema} of them in `config-schema`; at most {DESCRIPTION} are accepted, each entry of a list \
              counted with {ENTRY} more"
@@ -211,16 +212,17 @@ pub(super) fn label() -> String {
 }
 
 fn size(of: &Description) -> usize {
-    let reconcilers = of.reconcilers.iter().map(|of_one| {
+    let Description { name, version, reconcilers, reads, writes, grants, config_schema } = of;
+    let reconcilers = reconcilers.iter().map(|of_one| {
         let finalizers = of_one.finalizers.iter().map(|name| ENTRY + name.len());
         ENTRY + of_one.name.len() + selection_size(&of_one.of) + finalizers.sum::<usize>()
     });
-    let reads = of.reads.iter().map(|read| ENTRY + selection_size(read));
-    let writes = of.writes.iter().map(|rule| {
+    let reads = reads.iter().map(|read| ENTRY + selection_size(read));
+    let writes = writes.iter().map(|rule| {
         let fields = rule.fields.iter().map(|field| ENTRY + field.len());
         ENTRY + selection_size(&rule.of) + fields.sum::<usize>()
     });
-    let grants = of.grants.iter().map(|rule| {
+    let grants = grants.iter().map(|rule| {
         let lists = [
             &rule.api_groups,
             &rule.resources,
@@ -231,7 +233,7 @@ fn size(of: &Description) -> usize {
         let texts = lists.into_iter().flatten().map(|text| ENTRY + text.len());
         ENTRY + texts.sum::<usize>()
     });
-    let texts = of.name.len() + of.version.len() + of.config_schema.as_ref().map_or(0, String::len);
+    let texts = name.len() + version.len() + config_schema.as_ref().map_or(0, String::len);
     let declared = reads.sum::<usize>() + writes.sum::<usize>() + grants.sum::<usize>();
     texts + reconcilers.sum::<usize>() + declared
 }
