@@ -121,14 +121,15 @@ impl Request {
     }
 
     /// Returns the manager of the fields that this request writes: `fieldManager`, else the
-    /// beginning of the user agent.
+    /// beginning of the user agent, else `unknown`.
     pub(crate) fn manager(&self) -> String {
         match self.query.get("fieldManager") {
             Some(manager) if !manager.is_empty() => manager.to_owned(),
             _ => {
                 let agent = self.header("user-agent").unwrap_or_default();
                 let name = agent.split('/').next().unwrap_or_default();
-                name.chars().filter(|c| !c.is_control()).take(128).collect()
+                let name: String = name.chars().filter(|c| !c.is_control()).take(128).collect();
+                if name.is_empty() { "unknown".to_owned() } else { name }
             }
         }
     }

@@ -167,7 +167,7 @@ impl Entries {
         let before = self.take(operation, writer).map(|entry| entry.set).unwrap_or_default();
         self.0.push(Entry {
             operation,
-            manager: if writer.manager.is_empty() { "unknown" } else { writer.manager }.to_owned(),
+            manager: writer.manager.to_owned(),
             api_version: writer.api_version.to_owned(),
             subresource: writer.subresource.to_owned(),
             // kube-apiserver drops the time when a scale is written.

@@ -87,3 +87,25 @@ fn fields_are_listed_in_the_order_of_the_text() {
     let order = Body::order(br#"{"z": {"b": 1}, "a": [{"c": null}], "z": 2}"#);
     assert_eq!(order, ["z", "z.b", "a", "a[0].c", "z"]);
 }
+
+#[test]
+fn a_client_without_a_name_is_the_unknown_manager() {
+    let long = "x".repeat(200);
+    let cases = [
+        ("", Some("kubectl/v1.34"), "kubectl"),
+        ("?fieldManager=m", Some("kubectl/v1.34"), "m"),
+        ("?fieldManager=", Some(long.as_str()), &long[..128]),
+        ("", None, "unknown"),
+        ("", Some(""), "unknown"),
+        ("", Some("/1.0"), "unknown"),
+    ];
+    for (query, agent, expected) in cases {
+        let mut request = http::Request::builder().uri(format!("/api/v1/namespaces{query}"));
+        if let Some(agent) = agent {
+            request = request.header("user-agent", agent);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let manager = Request::new(parts, Bytes::new()).manager();
+        assert_eq!(manager, expected, "{query} {agent:?}");
+    }
+}
