@@ -10,7 +10,7 @@ use crate::{
     answer::Shown,
     chance::Chance,
     kind::{Registry, Resource, api_version},
-    storage::{Image, Place, Storage, TableId, metadata_mut},
+    storage::{Image, Owner, Place, Storage, TableId, metadata_mut},
 };
 
 /// The API group of `CustomResourceDefinition`.
@@ -214,6 +214,9 @@ impl State {
         if refers_anew || is_budget || image.head.is_deleting() {
             self.pending.push_back(place.clone());
         }
+        if let Some(previous) = previous.filter(|_| refers_anew) {
+            self.record_unblocked(previous.head.owners(), image.head.owners());
+        }
         self.record_pod(resource, &image);
         self.record_role(resource, place);
         image
@@ -251,6 +254,15 @@ impl State {
             ));
         }
         Some(image)
+    }
+
+    /// Queues the owners whose deletion an object does not block any more.
+    fn record_unblocked(&mut self, before: &[Owner], after: &[Owner]) {
+        let blocks = |owner: &Owner| {
+            after.iter().any(|other| other.uid == owner.uid && other.block_owner_deletion)
+        };
+        let freed = before.iter().filter(|owner| owner.block_owner_deletion && !blocks(owner));
+        self.pending.extend(freed.filter_map(|owner| self.storage.by_uid(&owner.uid).cloned()));
     }
 
     /// Queues the budgets and the ending claims that a changed pod may affect.

@@ -58,6 +58,35 @@ async fn foreground_deletion_waits_for_dependents_that_block() {
 }
 
 #[tokio::test]
+async fn an_owner_goes_when_nothing_blocks_its_deletion_any_more() {
+    let reference = |name: &str, uid: &str, blocks: bool| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "blockOwnerDeletion": blocks});
+    // The dependent has another owner, it gives up the owner, or it blocks no more.
+    for case in ["other", "gone", "free"] {
+        let api = api().await;
+        let one = config_map(&api, "one", &[], &[]).await;
+        let two = config_map(&api, "two", &[], &[]).await;
+        let owners = [("one", one.as_str(), true), ("two", two.as_str(), true)];
+        let count = if case == "other" { 2 } else { 1 };
+        config_map(&api, "dep", &owners[..count], &["example.dev/hold"]).await;
+        delete(&api, &format!("{MAPS}/one?propagationPolicy=Foreground")).await;
+        let owners = match case {
+            "other" => vec![reference("two", &two, true)],
+            "gone" => vec![],
+            _ => vec![reference("one", &one, false)],
+        };
+        if case != "other" {
+            assert_eq!(get(&api, &format!("{MAPS}/one")).await.0, 200, "{case}");
+            let change = json!({"metadata": {"ownerReferences": owners}});
+            assert_eq!(send(&api, "PATCH", &format!("{MAPS}/dep"), &change).await.0, 200);
+        }
+        assert_eq!(get(&api, &format!("{MAPS}/one")).await.0, 404, "{case}");
+        let (_, dep) = get(&api, &format!("{MAPS}/dep")).await;
+        let kept = dep["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        assert_eq!(kept, owners, "{case}");
+    }
+}
+
+#[tokio::test]
 async fn orphans_stay_and_lose_their_owner() {
     let api = api().await;
     let owner = config_map(&api, "owner", &[], &[]).await;
