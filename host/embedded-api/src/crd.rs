@@ -3,6 +3,7 @@
 //!
 //! A CRD is served once its names are accepted ([`settle`]). Its deletion is in `collect`.
 
+mod approval;
 #[cfg(test)]
 mod tests;
 pub(crate) mod validate;
@@ -11,6 +12,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use self::approval::Approval;
 use crate::{
     builtin::edit::{at, child, default, items, remove, set, text},
     kind::{Form, Registry},
@@ -45,6 +47,11 @@ pub(crate) fn settle(crd: &Value, registry: &Registry, now: &str) -> Option<Valu
                 condition(status, ["Established", "False", "NotAccepted", text], now);
             }
         }
+    }
+    if let Some(approval) = Approval::of(crd) {
+        let [value, reason] = approval.status();
+        let kind = "KubernetesAPIApprovalPolicyConformant";
+        condition(status, [kind, value, reason, &approval.message()], now);
     }
     (settled != *crd).then_some(settled)
 }

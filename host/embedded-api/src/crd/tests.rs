@@ -39,6 +39,50 @@ fn names_that_nobody_has_are_accepted() {
 }
 
 #[test]
+fn a_crd_in_a_group_of_kubernetes_tells_of_its_approval() {
+    let url = "https://github.com/kubernetes/enhancements/pull/1111";
+    let cases = [
+        ("example.dev", url, ""),
+        ("notk8s.io", url, ""),
+        ("x.k8s.io", url, &format!("True ApprovedAnnotation approved in {url}")),
+        ("kubernetes.io", url, &format!("True ApprovedAnnotation approved in {url}")),
+        (
+            "x.k8s.io",
+            "unapproved, \"x\"",
+            r#"False UnapprovedAnnotation not approved: "unapproved, \"x\"""#,
+        ),
+        (
+            "x.k8s.io",
+            "",
+            &format!(
+                "False MissingAnnotation protected groups must have approval annotation \"api-approved.kubernetes.io\", see {url}"
+            ),
+        ),
+        (
+            "x.k8s.io",
+            "://none",
+            &format!(
+                "False InvalidAnnotation protected groups must have approval annotation \"api-approved.kubernetes.io\" with either a URL or a reason starting with \"unapproved\", see {url}"
+            ),
+        ),
+    ];
+    for (group, annotation, expected) in cases {
+        let mut crd = widgets();
+        crd["spec"]["group"] = group.into();
+        crd["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": annotation});
+        let settled = settle(&crd, &Registry::new(), NOW).unwrap();
+        let text = |condition: &serde_json::Value| {
+            ["status", "reason", "message"].map(|key| condition[key].as_str().unwrap()).join(" ")
+        };
+        let conditions = settled["status"]["conditions"].as_array().unwrap();
+        let found = conditions
+            .iter()
+            .find(|condition| condition["type"] == "KubernetesAPIApprovalPolicyConformant");
+        assert_eq!(found.map(text).unwrap_or_default(), expected, "{group} {annotation}");
+    }
+}
+
+#[test]
 fn a_name_that_another_has_is_not_accepted() {
     let first = settle(&widgets(), &Registry::new(), NOW).unwrap();
     let second = crd(

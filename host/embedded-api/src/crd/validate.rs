@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::approval::{ANNOTATION, Approval};
 use crate::{
     builtin::edit::{at, is_empty, items, text},
     field_error::{FieldError, FieldPath, Shown, go_json},
@@ -457,21 +458,16 @@ fn stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
 
 /// Validates that a CRD in a group of Kubernetes has an approval annotation.
 fn approval(crd: &Value, errors: &mut Vec<FieldError>) {
-    const ANNOTATION: &str = "api-approved.kubernetes.io";
-    let group = text(&crd["spec"], "group");
-    let protected = ["k8s.io", "kubernetes.io"]
-        .iter()
-        .any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
-    let value = text(at(crd, &["metadata", "annotations"]), ANNOTATION);
-    let path = FieldPath::new("metadata.annotations");
-    if !protected {
-        return;
-    }
-    if value.is_empty() {
-        let fault = "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
-        errors.push(FieldError::required(path.key(ANNOTATION), fault));
-    } else if !value.starts_with("unapproved") && !value.contains("://") {
-        let fault = "protected groups must have approval annotation \"api-approved.kubernetes.io\" with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111";
-        errors.push(FieldError::invalid(path.key(ANNOTATION), value, fault));
+    let annotations = FieldPath::new("metadata.annotations");
+    let path = annotations.key(ANNOTATION);
+    match Approval::of(crd) {
+        Some(approval @ Approval::Missing) => {
+            errors.push(FieldError::required(path, approval.message()));
+        }
+        Some(approval @ Approval::Invalid) => {
+            let value = text(at(crd, &["metadata", "annotations"]), ANNOTATION);
+            errors.push(FieldError::invalid(path, value, approval.message()));
+        }
+        Some(Approval::Bypassed(_) | Approval::Approved(_)) | None => {}
     }
 }
