@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::{Element, Node, Set};
+use crate::field_error::go_json;
 
 /// The error of a `FieldsV1` that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,12 +63,12 @@ fn write_node(node: &Node) -> Value {
 fn write_element(element: &Element) -> String {
     match element {
         Element::Field(name) => ["f:", name].concat(),
-        Element::Value(value) => format!("v:{value}"),
+        Element::Value(value) => format!("v:{}", go_json(value)),
         Element::Index(index) => format!("i:{index}"),
         Element::Key(keys) => {
             let each: Vec<String> = Arc::as_ref(keys)
                 .iter()
-                .map(|(name, value)| format!("{}:{value}", Value::from(name.as_str())))
+                .map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), go_json(value)))
                 .collect();
             format!("k:{{{}}}", each.join(","))
         }

@@ -23,6 +23,21 @@ fn paths_read_as_in_kubernetes_messages() {
 }
 
 #[test]
+fn texts_in_keys_are_escaped_as_go_escapes_them() {
+    let (key, value) = (Element::key(vec![("<".to_owned(), json!("a<b&c>"))]), json!("\u{2028}<"));
+    let nodes = vec![
+        Node::new(Element::field("<"), true, Set::default()),
+        Node::new(key, true, Set::default()),
+        Node::new(Element::value(value), true, Set::default()),
+    ];
+    let written = Set::from_nodes(nodes).to_json();
+    let names: Vec<&str> = written.keys().map(String::as_str).collect();
+    let expected = ["f:<", r#"k:{"<":"a\u003cb\u0026c\u003e"}"#, r#"v:"\u2028\u003c""#];
+    assert_eq!(names, expected);
+    assert_eq!(Set::from_json(&written.clone().into()).unwrap().to_json(), written);
+}
+
+#[test]
 fn a_level_with_children_is_a_member_only_with_its_dot() {
     let without = set(&json!({"f:data": {"f:a": {}}}));
     let with = set(&json!({"f:data": {".": {}, "f:a": {}}}));
