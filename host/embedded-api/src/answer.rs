@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Failure,
+    builtin::edit::set,
     kind::Resource,
     storage::{Image, json_text},
 };
@@ -236,7 +237,19 @@ impl Style {
         resource: &Resource,
         with_columns: bool,
     ) -> Result<Value, Failure> {
-        let object = shown.into_value();
+        let mut shown = self.in_v1(shown.into_value(), resource, with_columns)?;
+        if self.accept.beta {
+            to_beta(&mut shown);
+        }
+        Ok(shown)
+    }
+
+    fn in_v1(
+        &self,
+        object: Value,
+        resource: &Resource,
+        with_columns: bool,
+    ) -> Result<Value, Failure> {
         match self.accept.form {
             Form::Whole => Ok(object),
             Form::Metadata => Ok(metadata_only(&object)),
@@ -262,6 +275,14 @@ impl Style {
     }
 
     fn list(&self, list: List, resource: &Resource) -> Result<Value, Failure> {
+        let mut shown = self.list_in_v1(list, resource)?;
+        if self.accept.beta {
+            to_beta(&mut shown);
+        }
+        Ok(shown)
+    }
+
+    fn list_in_v1(&self, list: List, resource: &Resource) -> Result<Value, Failure> {
         let metadata = list.metadata(false);
         let objects: Vec<Value> = list.items.into_iter().map(Shown::into_value).collect();
         match self.accept.form {
@@ -302,6 +323,19 @@ impl Style {
             return (text.into_bytes(), "application/yaml");
         }
         (serde_json::to_vec_pretty(&value).unwrap_or(json), "application/json")
+    }
+}
+
+/// Changes the version of a table or of metadata, and of what is in them, to `v1beta1`.
+fn to_beta(shown: &mut Value) {
+    if shown["apiVersion"] != "meta.k8s.io/v1" {
+        return;
+    }
+    set(shown, "apiVersion", "meta.k8s.io/v1beta1");
+    for list in ["items", "rows"] {
+        for item in shown.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            to_beta(if list == "rows" { &mut item["object"] } else { item });
+        }
     }
 }
 

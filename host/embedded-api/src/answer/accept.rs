@@ -19,6 +19,8 @@ pub(crate) enum Form {
 pub(crate) struct Accept {
     pub(crate) yaml: bool,
     pub(crate) form: Form,
+    /// True for a table or metadata in `meta.k8s.io/v1beta1`.
+    pub(crate) beta: bool,
 }
 
 // === impl Accept ===
@@ -62,7 +64,8 @@ impl Accept {
             "PartialObjectMetadataList" if known => Form::MetadataList,
             _ => return None,
         };
-        Some(Self { yaml, form })
+        let beta = form != Form::Whole && version == "v1beta1";
+        Some(Self { yaml, form, beta })
     }
 }
 
