@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::{
     Failure,
     builtin::edit::{at, set, text},
+    field_error::go_json,
     kind::{Column, Form, Resource},
 };
 
@@ -76,7 +77,7 @@ fn columns(resource: &Resource) -> Value {
     match &resource.form {
         Form::BuiltIn(_) => built_in(&resource.kind),
         Form::Custom(custom) => {
-            let columns = custom.columns.iter().map(|column| {
+            let columns = readable(&custom.columns).map(|column| {
                 let Column { name, kind, format, description, priority, .. } = column;
                 definition(name, kind, format, description, *priority)
             });
@@ -104,7 +105,7 @@ fn cells(resource: &Resource, object: &Value, now: Timestamp) -> Vec<Value> {
     match &resource.form {
         Form::BuiltIn(_) => cell::of(&resource.kind, object, now),
         Form::Custom(custom) => {
-            let cells = custom.columns.iter().map(|column| custom_cell(column, object, now));
+            let cells = readable(&custom.columns).map(|column| custom_cell(column, object, now));
             std::iter::once(name).chain(cells).collect()
         }
         Form::Untyped => {
@@ -113,20 +114,26 @@ fn cells(resource: &Resource, object: &Value, now: Timestamp) -> Vec<Value> {
     }
 }
 
+/// Returns the columns before the first one whose path cannot be read: there the table ends.
+fn readable(columns: &[Column]) -> impl Iterator<Item = &Column> {
+    columns.iter().take_while(|column| path::is_valid(&column.json_path))
+}
+
 /// Returns the first value at the path of a column, if it has the column's type; null otherwise.
 fn custom_cell(column: &Column, object: &Value, now: Timestamp) -> Value {
     let Some(found) = path::first(&column.json_path, object) else { return Value::Null };
-    match (column.kind.as_str(), found) {
-        (_, Value::Null) => Value::Null,
-        ("string", Value::String(text)) => text.clone().into(),
-        ("string", other) => other.to_string().into(),
+    match (column.kind.as_str(), &found) {
+        ("string", Value::Null) => "<no value>".into(),
+        ("string", Value::String(_))
+        | ("number", Value::Number(_))
+        | ("boolean", Value::Bool(_)) => found,
+        ("string", other) => go_json(other).into(),
         ("integer", Value::Number(number)) => {
             #[expect(clippy::cast_possible_truncation, reason = "the fraction is meant to be cut")]
             let whole = number.as_i64().or_else(|| number.as_f64().map(|float| float as i64));
             whole.into()
         }
-        ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => found.clone(),
-        ("date", Value::String(_)) => age::since(found, now),
+        ("date", Value::String(_)) => age::since(&found, now),
         _ => Value::Null,
     }
 }
