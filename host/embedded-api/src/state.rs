@@ -111,13 +111,25 @@ impl State {
         }
     }
 
-    /// Returns an object of this version as answers show it at this path: at a subresource,
-    /// unchanged.
-    pub(crate) fn shown_at(resource: &Resource, object: Value, subresource: Option<&str>) -> Shown {
-        match subresource {
+    /// Returns an object of this version as answers show it at this path, as if it were stored: at
+    /// a subresource of a built-in kind, unchanged.
+    ///
+    /// # Errors
+    /// Fails if the object cannot be converted.
+    pub(crate) fn shown_at(
+        resource: &Resource,
+        object: Value,
+        subresource: Option<&str>,
+    ) -> Result<Shown, Failure> {
+        if resource.is_custom() {
+            let stored = resource.convert_to_stored(object)?;
+            let mut read = resource.convert_from_stored(vec![stored])?;
+            return Ok(Shown::Value(read.pop().unwrap_or_default()));
+        }
+        Ok(match subresource {
             Some(_) => Shown::Value(object),
             None => Self::shown(resource, object),
-        }
+        })
     }
 
     /// Returns a stored object in this version: the object that a write finds.

@@ -35,13 +35,11 @@ impl Resource {
     /// # Errors
     /// Fails if the webhooks convert the kind, and refuse one of the objects.
     pub(crate) fn convert_from_stored(&self, stored: Vec<Value>) -> Result<Vec<Value>, Failure> {
-        let (Form::Custom(custom), Some(webhooks)) = (&self.form, self.converter()) else {
+        let Some(webhooks) = self.converter() else {
             return Ok(stored.into_iter().map(|object| self.to_version(object)).collect());
         };
-        let schema = custom.storage_schema.as_ref().unwrap_or(&custom.schema);
         let complete = |mut object: Value| {
-            schema.prune(&mut object);
-            schema.default(&mut object);
+            self.read_stored(&mut object);
             object
         };
         let stored = stored.into_iter().map(complete).collect();
@@ -49,7 +47,6 @@ impl Resource {
         let mut objects = self.ask(&*webhooks, from, &to, stored)?;
         for object in &mut objects {
             self.complete(object);
-            custom.schema.default(object);
         }
         Ok(objects)
     }
@@ -66,7 +63,7 @@ impl Resource {
         let to = self.storage_api_version();
         let mut converted = self.ask(&*webhooks, &self.version, &to, vec![object])?;
         let mut stored = converted.pop().unwrap_or_default();
-        custom.storage_schema.as_ref().unwrap_or(&custom.schema).prune(&mut stored);
+        self.complete_by(custom.stored_schema(), &mut stored);
         set(&mut stored, "apiVersion", to);
         Ok(stored)
     }

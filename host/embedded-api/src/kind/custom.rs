@@ -31,6 +31,15 @@ pub(crate) struct CustomVersion {
     pub(crate) stamp: u64,
 }
 
+// === impl CustomVersion ===
+
+impl CustomVersion {
+    /// Returns the schema of the stored objects.
+    pub(super) fn stored_schema(&self) -> &CustomSchema {
+        self.storage_schema.as_ref().unwrap_or(&self.schema)
+    }
+}
+
 /// A column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Column {

@@ -12,7 +12,7 @@ use crate::{
         edit::{at, child, copy, members, remove, set, text},
         strategy,
     },
-    structural::integral_floats,
+    structural::{CustomSchema, integral_floats},
 };
 
 /// The stamp of a built-in object that is read in another form than it is stored.
@@ -210,13 +210,10 @@ impl Resource {
             return object;
         }
         // An object written in another version is decoded once more before it is stored.
-        if self.is_custom() && self.version != self.storage_version {
-            self.complete(&mut object);
-        }
         if let Form::Custom(custom) = &self.form
-            && let Some(schema) = &custom.storage_schema
+            && self.version != self.storage_version
         {
-            schema.prune(&mut object);
+            self.complete_by(custom.stored_schema(), &mut object);
         }
         if let Some(conversion) = self.conversion() {
             (conversion.to_stored)(&mut object);
@@ -231,9 +228,11 @@ impl Resource {
         if self.is_converted() {
             return object;
         }
-        if let Form::Custom(custom) = &self.form {
-            self.complete(&mut object);
-            custom.schema.default(&mut object);
+        self.read_stored(&mut object);
+        if let Form::Custom(custom) = &self.form
+            && custom.storage_schema.is_some()
+        {
+            self.complete_by(&custom.schema, &mut object);
         }
         if let Some(conversion) = self.conversion() {
             (conversion.from_stored)(&mut object);
@@ -248,33 +247,42 @@ impl Resource {
     pub(crate) fn complete(&self, object: &mut Value) {
         match &self.form {
             Form::BuiltIn(definition) => strategy::complete(definition, object),
-            Form::Custom(custom) => {
-                custom.schema.prune(object);
-                custom.schema.drop_nulls(object);
-                let before = object.get("metadata").cloned();
-                // Metadata that cannot be decoded are shown as they are stored: the types of
-                // applied metadata were checked before.
-                if self.decode_metadata(object, &mut Vec::new()).is_err()
-                    && let Some(before) = before
-                {
-                    set(object, "metadata", before);
-                }
-            }
+            Form::Custom(custom) => self.complete_by(&custom.schema, object),
             Form::Untyped => {}
         }
     }
 
-    fn reads_otherwise(&self, object: &Value) -> bool {
-        let may = match &self.form {
-            Form::BuiltIn(_) => self.plural == "services",
-            Form::Custom(_) => true,
-            Form::Untyped => false,
-        };
-        if !may {
-            return false;
+    /// Completes a custom resource by the schema of one of its versions.
+    pub(super) fn complete_by(&self, schema: &CustomSchema, object: &mut Value) {
+        schema.prune(object);
+        schema.drop_nulls(object);
+        let before = object.get("metadata").cloned();
+        // Metadata that cannot be decoded are shown as they are stored: the types of applied
+        // metadata were checked before.
+        if self.decode_metadata(object, &mut Vec::new()).is_err()
+            && let Some(before) = before
+        {
+            set(object, "metadata", before);
         }
+    }
+
+    /// Completes a stored custom resource in its stored version, whose defaults it gets; those of
+    /// the version that is asked for are filled in where an object is sent, but not here.
+    pub(super) fn read_stored(&self, object: &mut Value) {
+        if let Form::Custom(custom) = &self.form {
+            let schema = custom.stored_schema();
+            self.complete_by(schema, object);
+            schema.default(object);
+        }
+    }
+
+    fn reads_otherwise(&self, object: &Value) -> bool {
         let mut read = object.clone();
-        self.complete(&mut read);
+        match &self.form {
+            Form::BuiltIn(_) if self.plural == "services" => self.complete(&mut read),
+            Form::Custom(_) => self.read_stored(&mut read),
+            Form::BuiltIn(_) | Form::Untyped => return false,
+        }
         read != *object
     }
 

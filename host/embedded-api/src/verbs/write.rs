@@ -16,7 +16,7 @@ use crate::{
     access::{Grant, User},
     answer::{Answer, Shown},
     field_error::FieldError,
-    kind::Resource,
+    kind::{Form, Resource},
     managed_fields,
     request::{ResourcePath, WriteOptions},
     state::{State, time_text},
@@ -141,7 +141,7 @@ impl<'a> Writer<'a> {
             });
         }
         if self.options.dry_run {
-            return Ok(State::shown_at(&resource, object, subresource));
+            return State::shown_at(&resource, object, subresource);
         }
         let shown = {
             let image = self.state.commit_as(&resource, &place, object, resource.stamp())?;
@@ -262,24 +262,23 @@ impl<'a> Writer<'a> {
             self.doubts.extend(resource.warnings(&new, Some(&live.value)));
         }
         if self.options.dry_run {
-            return Ok(State::shown_at(&resource, new, subresource));
+            return State::shown_at(&resource, new, subresource);
         }
         if goes_now(&new, &live.image) {
             self.state.take(&resource, place);
             self.state.settle(self.now);
             // A custom resource that is removed is not decoded again.
-            return Ok(if resource.is_custom() {
-                Shown::Value(new)
-            } else {
-                State::shown_at(&resource, new, subresource)
-            });
+            return match resource.form {
+                Form::BuiltIn(_) => State::shown_at(&resource, new, subresource),
+                Form::Custom(_) | Form::Untyped => Ok(Shown::Value(new)),
+            };
         }
         // An object written in another version is decoded again before it is stored.
         if resource.is_custom() && resource.version != resource.storage_version {
             resource.complete(&mut new);
         }
         if is_same(&resource, &new, live)? {
-            return Ok(State::shown_at(&resource, new, subresource));
+            return State::show_at(&resource, &live.image, subresource);
         }
         // The scale writes only the replicas, without the defaults of the fields beside them.
         let stamp = if subresource == Some(super::scale::SCALE) { 0 } else { resource.stamp() };

@@ -81,6 +81,92 @@ async fn a_label_of_null_is_read_as_an_empty_text() {
     assert_eq!(list["items"][0]["metadata"]["name"], "a");
 }
 
+/// An API with widgets in `v1`, which is stored, and in `v2`; these are the schemas of the two.
+async fn with_versions(v1: &Value, v2: &Value, subresources: &Value) -> EmbeddedApi {
+    let api = api().await;
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let version = |name: &str, properties: &Value| {
+        let schema = json!({"openAPIV3Schema": {"type": "object", "properties": properties}});
+        json!({"name": name, "served": true, "storage": name == "v1", "schema": schema, "subresources": subresources})
+    };
+    let mut crd = widgets("Namespaced");
+    crd["spec"]["versions"] = json!([version("v1", v1), version("v2", v2)]);
+    let (code, answer) = send(&api, "POST", path, &crd).await;
+    assert_eq!(code, 201, "{answer:#}");
+    api
+}
+
+fn widget(version: &str, spec: &Value) -> Value {
+    let api_version = format!("example.dev/{version}");
+    json!({"apiVersion": api_version, "kind": "Widget", "metadata": {"name": "a"}, "spec": spec})
+}
+
+#[tokio::test]
+async fn a_new_object_shows_the_default_of_its_status_and_stores_none() {
+    let n = json!({"type": "integer", "default": 3});
+    let status = json!({"status": {"type": "object", "default": {"phase": "New"}, "properties": {
+        "phase": {"type": "string"}, "n": n,
+    }}});
+    let without = json!({"status": {"type": "object", "properties": {"n": n}}});
+    let shown = Some(json!({"n": 3, "phase": "New"}));
+    let api = with_versions(&status, &status, &json!({"status": {}})).await;
+    let mut new = widget("v1", &json!({}));
+    new["status"] = json!({"phase": "Mine", "n": 9});
+    let (code, dry) = send(&api, "POST", &format!("{THINGS}?dryRun=All"), &new).await;
+    assert_eq!((code, dry.get("status")), (201, shown.as_ref()));
+    let (_, made) = send(&api, "POST", THINGS, &new).await;
+    assert_eq!(made.get("status"), shown.as_ref());
+    let paths = ["v1", "v2"].map(|version| THINGS.replace("v1", version));
+    for path in paths.iter().flat_map(|path| [format!("{path}/a"), format!("{path}/a/status")]) {
+        assert_eq!(get(&api, &path).await.1.get("status"), shown.as_ref(), "{path}");
+    }
+    assert_eq!(get(&api, THINGS).await.1["items"][0].get("status"), shown.as_ref());
+    // The first write stores the default, the second one changes nothing.
+    let (_, put) = send(&api, "PUT", &format!("{THINGS}/a"), &made).await;
+    assert_ne!(version(&put), version(&made));
+    assert_eq!((put.get("status"), &put["metadata"]["generation"]), (shown.as_ref(), &json!(1)));
+    let (_, again) = send(&api, "PUT", &format!("{THINGS}/a"), &put).await;
+    assert_eq!(version(&again), version(&put));
+
+    let api = with_versions(&without, &without, &json!({"status": {}})).await;
+    assert_eq!(send(&api, "POST", THINGS, &new).await.1.get("status"), None);
+}
+
+#[tokio::test]
+async fn an_object_has_the_fields_and_defaults_of_the_stored_version_in_each_version() {
+    let spec = |properties: Value| json!({"spec": {"type": "object", "properties": properties}});
+    let (text, from) =
+        (json!({"type": "string"}), |name: &str| json!({"type": "string", "default": name}));
+    let v1 = spec(json!({"a": text, "both": from("v1"), "first": from("v1"), "shown": from("v1")}));
+    let v2 = spec(
+        json!({"a": text, "both": from("v2"), "second": from("v2"), "lost": text, "shown": text}),
+    );
+    let api = with_versions(&v1, &v2, &json!({})).await;
+    let things = THINGS.replace("v1", "v2");
+    let new = widget("v2", &json!({"a": "1", "lost": "x"}));
+    let in_v2 = json!({"a": "1", "both": "v2", "shown": "v1"});
+    for query in ["?dryRun=All", ""] {
+        let (code, made) = send(&api, "POST", &format!("{things}{query}"), &new).await;
+        assert_eq!((code, &made["spec"]), (201, &in_v2), "{query}");
+    }
+    assert_eq!(get(&api, &format!("{things}/a")).await.1["spec"], in_v2);
+    assert_eq!(get(&api, &things).await.1["items"][0]["spec"], in_v2);
+    let in_v1 = json!({"a": "1", "both": "v2", "first": "v1", "shown": "v1"});
+    assert_eq!(get(&api, &format!("{THINGS}/a")).await.1["spec"], in_v1);
+    let change = json!({"spec": {"a": "2", "lost": "x"}});
+    let (_, patched) = send(&api, "PATCH", &format!("{things}/a"), &change).await;
+    assert_eq!(patched["spec"], json!({"a": "2", "both": "v2", "shown": "v1"}));
+    let (_, put) = send(&api, "PUT", &format!("{THINGS}/a"), &{
+        let mut put = widget("v1", &json!({"a": "3"}));
+        put["metadata"] = patched["metadata"].clone();
+        put
+    })
+    .await;
+    assert_eq!(put["spec"], json!({"a": "3", "both": "v1", "first": "v1", "shown": "v1"}));
+    let in_v2 = json!({"a": "3", "both": "v1", "shown": "v1"});
+    assert_eq!(get(&api, &format!("{things}/a")).await.1["spec"], in_v2);
+}
+
 #[tokio::test]
 async fn a_service_made_by_way_of_its_status_has_no_address_and_gets_none() {
     let api = api().await;
