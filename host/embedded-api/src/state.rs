@@ -9,8 +9,8 @@ use crate::{
     Failure,
     answer::Shown,
     chance::Chance,
-    kind::{Registry, Resource, api_version},
-    storage::{Image, Owner, Place, Storage, TableId, metadata_mut},
+    kind::{Form, Registry, Resource, api_version},
+    storage::{Image, Owner, Place, Storage, TableId, check_size, metadata_mut},
 };
 
 /// The API group of `CustomResourceDefinition`.
@@ -193,7 +193,7 @@ impl State {
     /// lacks defaults, which are added when it is read.
     ///
     /// # Errors
-    /// Fails if the object cannot be converted.
+    /// Fails if the object cannot be converted, or is too large.
     pub(crate) fn commit_as(
         &mut self,
         resource: &Resource,
@@ -202,6 +202,12 @@ impl State {
         stamp: u64,
     ) -> Result<Arc<Image>, Failure> {
         let stored = resource.convert_to_stored(object)?;
+        if let Form::Custom(_) = resource.form {
+            let Resource { storage_group, plural, .. } = resource;
+            let key = format!("/registry/{storage_group}/{plural}/{}", place.key);
+            let before = self.storage.get(place).map(|image| image.revision());
+            check_size(&stored, &key, before)?;
+        }
         Ok(self.put(resource, place, stored, stamp))
     }
 

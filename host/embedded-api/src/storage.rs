@@ -6,10 +6,12 @@
 //! last changes for watches and for lists of the past. Two indexes avoid scans: objects by uid, and
 //! dependents by the uid of their owner.
 
+mod size;
 mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use size::check as check_size;
 pub(crate) use table::{Compacted, Event, Table};
 
 use std::{

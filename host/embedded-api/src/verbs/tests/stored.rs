@@ -168,6 +168,33 @@ async fn an_object_has_the_fields_and_defaults_of_the_stored_version_in_each_ver
 }
 
 #[tokio::test]
+async fn a_custom_resource_that_is_too_large_for_etcd_is_refused() {
+    let api = with_widgets().await;
+    let too_large = "etcdserver: request is too large";
+    let not_sent =
+        "rpc error: code = ResourceExhausted desc = trying to send message larger than max (";
+    let cases = [
+        ("x", 1_500_000, 201, ""),
+        ("x", 1_600_000, 500, too_large),
+        ("x", 2_200_000, 500, not_sent),
+        // Six bytes each, as it is stored.
+        ("<", 300_000, 500, too_large),
+        ("<", 200_000, 201, ""),
+    ];
+    for (index, (letter, count, code, message)) in cases.into_iter().enumerate() {
+        let mut object = widget("v1", &json!({"text": letter.repeat(count)}));
+        object["metadata"]["name"] = format!("w{index}").into();
+        let (found, answer) = send(&api, "POST", THINGS, &object).await;
+        let text = answer["message"].as_str().unwrap_or_default();
+        assert!(found == code && text.starts_with(message), "{letter} {count}: {found} {text}");
+    }
+    let more = json!({"spec": {"anything": "x".repeat(200_000)}});
+    let (code, answer) = send(&api, "PATCH", &format!("{THINGS}/w0"), &more).await;
+    assert_eq!((code, &answer["message"]), (500, &json!(too_large)));
+    assert_eq!(get(&api, &format!("{THINGS}/w0")).await.1["spec"].get("anything"), None);
+}
+
+#[tokio::test]
 async fn a_service_made_by_way_of_its_status_has_no_address_and_gets_none() {
     let api = api().await;
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
