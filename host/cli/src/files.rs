@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use mortise_embedded_api::yaml;
 use serde_json::{Map, Value};
 use walkdir::{DirEntry, WalkDir};
 
@@ -179,7 +180,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<Object>, Error> {
     Ok(objects)
 }
 
-/// Parses the documents of a text. JSON is YAML as well, but its own parser is quicker and its
+/// Parses the documents of a text; YAML is read as kubectl reads it. JSON is YAML as well, but its own parser is quicker and its
 /// messages fit better.
 fn documents(path: &Path, text: &str) -> Result<Vec<Value>, Error> {
     let is_json = path.extension().is_some_and(|ending| ending == "json");
@@ -194,14 +195,7 @@ fn documents(path: &Path, text: &str) -> Result<Vec<Value>, Error> {
             message: error.to_string(),
         });
     }
-    serde_saphyr::from_multiple_with_options(text, yaml_options())
-        .map_err(|error| syntax(path, text, &error))
-}
-
-/// Returns the options of the YAML parser, without its default budget: that is meant for untrusted
-/// texts; these are the user's own files.
-fn yaml_options() -> serde_saphyr::Options {
-    serde_saphyr::options! { budget: None, with_snippet: false }
+    yaml::documents(text).map_err(|error| syntax(path, text, &error))
 }
 
 fn syntax(path: &Path, text: &str, error: &serde_saphyr::Error) -> Error {

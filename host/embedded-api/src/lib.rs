@@ -88,7 +88,7 @@
 //!
 //! # Modules
 //!
-//! - `server`, `direct`, `request`, `answer`: HTTP; `status`, `field_error`: refusals and their
+//! - `server`, `direct`, `request`, `yaml`, `answer`: HTTP; `status`, `field_error`: refusals and their
 //!   reasons
 //! - `verbs`: one file for each operation of a request; `collect`: consequences of deletions;
 //!   `access`: RBAC
@@ -138,6 +138,7 @@ mod tests;
 mod typed;
 mod verbs;
 mod webhooks;
+pub mod yaml;
 
 pub use direct::{Change, News, Update};
 pub use fault::{Fault, Faults, Filter};

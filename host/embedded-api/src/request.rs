@@ -6,7 +6,7 @@ mod query;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use body::{Body, Encoding};
+pub(crate) use body::{Body, Encoding, Tracked};
 pub(crate) use options::{DeleteOptions, ListOptions, Match, Propagation, WriteOptions};
 pub(crate) use query::Query;
 

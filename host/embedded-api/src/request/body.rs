@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::{Failure, builtin::protobuf};
+use crate::{Failure, builtin::protobuf, yaml};
 
 /// The encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,10 +26,13 @@ pub(crate) struct Body {
 
 /// Deserializes a value and collects the keys that occur twice. Numbers without a fraction become
 /// integers, as Kubernetes shows them.
-struct Tracked<'a> {
+pub(crate) struct Tracked<'a> {
     path: &'a mut Vec<Step>,
     duplicates: &'a mut Vec<String>,
 }
+
+/// Deserializes the key of a map. YAML has keys of other types than text, which become texts.
+struct Key;
 
 /// Collects the paths of fields in the order of the text.
 struct Ordered<'a> {
@@ -75,14 +78,10 @@ impl Body {
     }
 
     fn read_json(bytes: &[u8]) -> Result<Self, Failure> {
-        let (mut path, mut duplicates) = (Vec::new(), Vec::new());
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-        let tracked = Tracked { path: &mut path, duplicates: &mut duplicates };
-        let value = tracked
-            .deserialize(&mut deserializer)
-            .and_then(|value| deserializer.end().map(|()| value));
-        let value =
-            value.map_err(|fault| Failure::bad_request(format!("the body is no JSON: {fault}")))?;
+        let (value, duplicates) = Tracked::read(&mut deserializer)
+            .and_then(|read| deserializer.end().map(|()| read))
+            .map_err(|fault| Failure::bad_request(format!("the body is no JSON: {fault}")))?;
         Ok(Self { value, duplicates })
     }
 
@@ -105,14 +104,24 @@ impl Body {
         if is_json && let Ok(body) = Self::read_json(bytes) {
             return Ok(body);
         }
-        let value: Value = serde_saphyr::from_str(text).map_err(|why| fault(&why))?;
-        Ok(Self { value, duplicates: Vec::new() })
+        let (value, duplicates) = yaml::first(text).map_err(|why| fault(&why))?;
+        Ok(Self { value, duplicates })
     }
 }
 
 // === impl Tracked ===
 
 impl Tracked<'_> {
+    /// Returns the value, and the paths of the keys that occur twice.
+    pub(crate) fn read<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<(Value, Vec<String>), D::Error> {
+        let (mut path, mut duplicates) = (Vec::new(), Vec::new());
+        let tracked = Tracked { path: &mut path, duplicates: &mut duplicates };
+        let value = tracked.deserialize(deserializer)?;
+        Ok((value, duplicates))
+    }
+
     fn inner(&mut self) -> Tracked<'_> {
         Tracked { path: self.path, duplicates: self.duplicates }
     }
@@ -265,7 +274,7 @@ impl<'de> Visitor<'de> for Tracked<'_> {
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
+        while let Some(key) = entries.next_key_seed(Key)? {
             if map.contains_key(&key) {
                 self.record_duplicate(&key);
             }
@@ -276,5 +285,46 @@ impl<'de> Visitor<'de> for Tracked<'_> {
             }
         }
         Ok(Value::Object(map))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for Key {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key: a text, a number or a truth value")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<String, E> {
+        Ok(key.to_owned())
+    }
+
+    fn visit_string<E>(self, key: String) -> Result<String, E> {
+        Ok(key)
+    }
+
+    fn visit_bool<E>(self, key: bool) -> Result<String, E> {
+        Ok(key.to_string())
+    }
+
+    fn visit_i64<E>(self, key: i64) -> Result<String, E> {
+        Ok(key.to_string())
+    }
+
+    fn visit_u64<E>(self, key: u64) -> Result<String, E> {
+        Ok(key.to_string())
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "Kubernetes shortens such keys, too")]
+    fn visit_f64<E>(self, key: f64) -> Result<String, E> {
+        Ok((key as f32).to_string())
     }
 }

@@ -7,6 +7,7 @@ use std::{
 
 use jiff::SignedDuration;
 use json_patch::merge;
+use mortise_embedded_api::yaml;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use similar::TextDiff;
@@ -22,7 +23,7 @@ use crate::testing::{
 #[serde(default, deny_unknown_fields)]
 pub struct Document {
     /// New objects as a whole, and of changed objects what differs, as a JSON merge patch.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "yaml::values")]
     pub objects: Vec<Value>,
     /// Objects that are gone, as `KIND/NAMESPACE/NAME`.
     #[serde(skip_serializing_if = "Vec::is_empty")]

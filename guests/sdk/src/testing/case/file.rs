@@ -7,6 +7,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
+use mortise_embedded_api::yaml;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -73,8 +74,10 @@ pub struct Step {
     /// The objects that are deleted: patterns.
     pub delete: Vec<String>,
     /// The objects that are applied.
+    #[serde(deserialize_with = "yaml::values")]
     pub apply: Vec<Value>,
     /// The JSON merge patches, each of which names its object.
+    #[serde(deserialize_with = "yaml::values")]
     pub patch: Vec<Value>,
     /// The writes that are refused until the next step.
     pub refuse: Vec<Refuse>,
@@ -179,7 +182,7 @@ pub(super) fn only(folder: &Path, known: &[&str]) -> Result<(), String> {
 
 /// Reads the configuration of a case, as JSON.
 pub(super) fn config(folder: &Path) -> Result<String, String> {
-    let config = one::<Value>(&folder.join(CONFIG))?;
+    let config = value(&folder.join(CONFIG))?;
     Ok(config.map_or_else(|| "{}".to_owned(), |config| config.to_string()))
 }
 
@@ -339,7 +342,7 @@ pub fn load_objects(path: &Path) -> Result<Vec<Value>, String> {
     };
     let mut objects = Vec::new();
     for file in &files {
-        for document in parse::<Value>(file, &read(file)?)? {
+        for yaml::Document(document) in parse(file, &read(file)?)? {
             collect(document, &mut objects)
                 .map_err(|error| format!("`{}`: {error}", file.display()))?;
         }
@@ -399,10 +402,13 @@ pub(super) fn one<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, String>
     Ok(documents.pop())
 }
 
-/// Parses the documents of a file without the parser's default budget, which is meant for untrusted
-/// input: these are the author's own files.
+/// Reads the only document of a file as [`one`] does, as kubectl reads an object.
+pub(super) fn value(path: &Path) -> Result<Option<Value>, String> {
+    Ok(one::<yaml::Document>(path)?.map(|document| document.0))
+}
+
+/// Parses the documents of a file: by the rules of kubectl, as far as they are objects.
 fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<Vec<T>, String> {
-    let options = serde_saphyr::options! { budget: None, with_snippet: false };
-    serde_saphyr::from_multiple_with_options(text, options)
+    serde_saphyr::from_multiple_with_options(text, yaml::options())
         .map_err(|error| format!("`{}`: {error}", path.display()))
 }

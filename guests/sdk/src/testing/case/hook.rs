@@ -198,12 +198,14 @@ impl HookCase {
 impl Question {
     fn conversion(folder: &Path) -> Result<Self, String> {
         let Conversion { to } = needed(&folder.join(file::CASE))?;
-        Ok(Self::Convert { object: needed(&folder.join(OBJECT))?, to })
+        let object = folder.join(OBJECT);
+        let object = file::value(&object)?.ok_or_else(|| missing(&object))?;
+        Ok(Self::Convert { object, to })
     }
 
     fn review(folder: &Path) -> Result<Self, String> {
         let Review { hook, user } = needed(&folder.join(file::CASE))?;
-        let (object, old) = (file::one(&folder.join(OBJECT))?, file::one(&folder.join(OLD))?);
+        let (object, old) = (file::value(&folder.join(OBJECT))?, file::value(&folder.join(OLD))?);
         if object.is_none() && old.is_none() {
             let folder = folder.display();
             return Err(format!(
@@ -215,7 +217,11 @@ impl Question {
 }
 
 fn needed<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, String> {
-    file::one(path)?.ok_or_else(|| format!("`{}` is missing", path.display()))
+    file::one(path)?.ok_or_else(|| missing(path))
+}
+
+fn missing(path: &Path) -> String {
+    format!("`{}` is missing", path.display())
 }
 
 // === impl HookAnswer ===
