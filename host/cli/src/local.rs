@@ -229,6 +229,7 @@ pub fn cannot(action: &str, object: &files::Object) -> String {
 }
 
 async fn apply_one(cluster: &Cluster, object: &Value) -> anyhow::Result<()> {
+    let object = &unstored(object.clone());
     let kind = kind_of(object);
     let Some(resource) = cluster.resolve(&kind).await? else {
         anyhow::bail!(
@@ -248,6 +249,17 @@ async fn apply_one(cluster: &Cluster, object: &Value) -> anyhow::Result<()> {
         cluster.forget(text("/spec/group").unwrap_or_default());
     }
     Ok(())
+}
+
+/// Removes the fields of a stored object, as `kubectl get -o yaml` prints them, that an apply
+/// refuses because the object is not there yet.
+fn unstored(mut object: Value) -> Value {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|field, _| {
+            !matches!(field.as_str(), "uid" | "resourceVersion" | "managedFields")
+        });
+    }
+    object
 }
 
 /// Returns the kind that an object declares.
