@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::name;
 
 /// The formats that the API server 1.34 validates, without the dashes of the names.
-const KNOWN: [&str; 26] = [
+const KNOWN: [&str; 25] = [
     "bsonobjectid",
     "uri",
     "email",
@@ -39,7 +39,6 @@ const KNOWN: [&str; 26] = [
     "date",
     "duration",
     "datetime",
-    "quantity",
     "k8sshortname",
 ];
 const LONG_NAME: &str = "k8slongname";
@@ -57,7 +56,8 @@ pub(crate) fn is_known_format(kind: &str, format: &str) -> bool {
     }
 }
 
-/// Returns the formats in a schema that are not validated, sorted by name.
+/// Returns the formats of texts in a schema that are not validated, sorted by name. Kubernetes tells
+/// of those of texts only.
 pub(crate) fn unrecognized_formats(schema: &Value) -> Vec<String> {
     let mut found = std::collections::BTreeSet::new();
     collect(schema, &mut found);
@@ -69,6 +69,7 @@ fn collect(schema: &Value, found: &mut std::collections::BTreeSet<String>) {
     let kind = schema.get("type").and_then(Value::as_str).unwrap_or_default();
     if let Some(format) =
         schema.get("format").and_then(Value::as_str).filter(|format| !format.is_empty())
+        && kind == "string"
         && !is_known_format(kind, format)
     {
         found.insert(format.to_owned());
@@ -128,7 +129,6 @@ pub(super) fn matches(format: &str, text: &str) -> bool {
         "date" => is_date(text),
         "datetime" => is_date_time(text),
         "duration" => is_duration(text),
-        "quantity" => QUANTITY.is_match(text),
         "k8sshortname" => name::is_label(text).is_empty(),
         LONG_NAME => name::is_subdomain(text).is_empty(),
         _ => true,
@@ -179,9 +179,6 @@ static GO_DURATION: LazyLock<Regex> =
 static WORD_DURATION: LazyLock<Regex> =
     LazyLock::new(|| regex(r"^\s*(?:[0-9]+\s*[A-Za-zµ]+\s*)+$"));
 static DURATION_PART: LazyLock<Regex> = LazyLock::new(|| regex(r"[0-9]+\s*([A-Za-zµ]+)"));
-static QUANTITY: LazyLock<Regex> = LazyLock::new(|| {
-    regex(r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$")
-});
 static ATOM: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"^[A-Za-z0-9!#$%&'*+/=?^_`{|}~\u{80}-\u{10ffff}-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~\u{80}-\u{10ffff}-]+)*$",
