@@ -78,7 +78,7 @@ fn visit(node: &Node, place: Place<'_>, path: &FieldPath<'_>, found: &mut Findin
         Value::Array(items) => {
             if let Some(child) = &node.items {
                 for (index, item) in items.iter().enumerate() {
-                    visit(child, place.item(node, child, index, item), &path.index(index), found);
+                    visit(child, place.item(node, child, item), &path.index(index), found);
                 }
             }
         }
@@ -158,15 +158,14 @@ impl<'a> Place<'a> {
         Place { value, old, before, parent: Some(self), resource: child.embedded }
     }
 
-    fn item(&'a self, node: &Node, child: &Node, index: usize, item: &'a Value) -> Place<'a> {
+    fn item(&'a self, node: &Node, child: &Node, item: &'a Value) -> Place<'a> {
         let find = |list: Option<&'a Value>, keys: &[String]| {
             let items = list.and_then(Value::as_array)?;
             items.iter().find(|old| keys.iter().all(|key| old.get(key) == item.get(key)))
         };
         let (old, before) = match &node.list {
             List::Map(keys) => (find(self.old, keys), find(self.before, keys)),
-            List::Unsaid => (None, self.before.and_then(|before| before.get(index))),
-            List::Set | List::Atomic => (None, None),
+            List::Unsaid | List::Set | List::Atomic => (None, None),
         };
         Place { value: item, old, before, parent: Some(self), resource: child.embedded }
     }

@@ -226,6 +226,55 @@ fn faults_that_were_there_before_may_stay() {
 }
 
 #[test]
+fn items_of_a_list_without_keys_are_not_matched_with_old_ones() {
+    let items = json!({"type": "array", "items": {"type": "object", "properties": {
+        "x": {"type": "string", "pattern": "^[a-z]*$"},
+        "y": {"type": "string", "x-kubernetes-validations": [{"rule": "self != 'OLD'"}]},
+    }}});
+    let with_type = |kind: &str| {
+        let mut list = items.clone();
+        list["x-kubernetes-list-type"] = json!(kind);
+        list
+    };
+    let schema = spec(json!({"type": "object", "properties": {
+        "l": items, "atomic": with_type("atomic"), "z": {"type": "string"},
+        "outer": {"type": "array", "items": {"type": "array", "items": {"type": "string", "pattern": "^.$"}}},
+    }}));
+    let (bad, old_rule, good) = (json!({"x": "BAD"}), json!({"y": "OLD"}), json!({"x": "ok"}));
+    let pattern = |place: &str| {
+        format!(
+            "spec.{place}.x: Invalid value: \"BAD\": spec.{place}.x in body should match '^[a-z]*$'"
+        )
+    };
+    let rule = |place: &str| {
+        format!("spec.{place}.y: Invalid value: \"string\": failed rule: self != 'OLD'")
+    };
+    let long =
+        "spec.outer[0][0]: Invalid value: \"ab\": spec.outer[0][0] in body should match '^.$'"
+            .to_owned();
+    let cases = [
+        (json!({"l": [bad]}), json!({"l": [bad], "z": "1"}), vec![]),
+        (json!({"l": [bad]}), json!({"l": [bad, good]}), vec![pattern("l[0]")]),
+        (json!({"l": [good, bad]}), json!({"l": [bad]}), vec![pattern("l[0]")]),
+        (json!({"l": [bad, good]}), json!({"l": [bad, {"x": "other"}]}), vec![pattern("l[0]")]),
+        (json!({"atomic": [bad]}), json!({"atomic": [bad, good]}), vec![pattern("atomic[0]")]),
+        (json!({"l": [old_rule]}), json!({"l": [old_rule], "z": "1"}), vec![]),
+        (json!({"l": [old_rule]}), json!({"l": [old_rule, good]}), vec![rule("l[0]")]),
+        (
+            json!({"atomic": [old_rule]}),
+            json!({"atomic": [good, old_rule]}),
+            vec![rule("atomic[1]")],
+        ),
+        (json!({"outer": [["ab"]]}), json!({"outer": [["ab"]], "z": "1"}), vec![]),
+        (json!({"outer": [["ab"]]}), json!({"outer": [["ab"], []]}), vec![long]),
+    ];
+    for (old, new, expected) in cases {
+        let (old, new) = (json!({"spec": old}), json!({"spec": new}));
+        assert_eq!(faults(&schema, &new, Some(&old)), expected, "{old} {new}");
+    }
+}
+
+#[test]
 fn a_status_write_validates_only_the_status() {
     let schema = CustomSchema::compile(&json!({"type": "object", "properties": {
         "spec": {"type": "object", "required": ["a"]},

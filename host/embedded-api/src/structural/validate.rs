@@ -241,7 +241,7 @@ impl Check<'_> {
         if let Some(node) = &self.node.items {
             for (index, item) in items.iter().enumerate() {
                 let path = self.path.index(index);
-                let found = match old_item(self.node, self.old, item, index) {
+                let found = match old_item(self.node, self.old, item) {
                     Some(old) => ratcheted(node, item, Some(old), &path),
                     None => plain(node, item, None, &path),
                 };
@@ -462,19 +462,13 @@ fn format_of(value: &Value) -> &'static str {
 }
 
 /// Returns the old value of an item, if the schema tells which one that is.
-fn old_item<'a>(
-    node: &Node,
-    old: Option<&'a Value>,
-    item: &Value,
-    index: usize,
-) -> Option<&'a Value> {
+fn old_item<'a>(node: &Node, old: Option<&'a Value>, item: &Value) -> Option<&'a Value> {
     let old = old?.as_array()?;
     match &node.list {
-        List::Unsaid => old.get(index),
         List::Map(keys) => {
             old.iter().find(|old| keys.iter().all(|key| old.get(key) == item.get(key)))
         }
-        List::Set | List::Atomic => None,
+        List::Unsaid | List::Set | List::Atomic => None,
     }
 }
 
