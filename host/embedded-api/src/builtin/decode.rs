@@ -261,9 +261,42 @@ fn listed_bytes(items: &[Value]) -> Option<String> {
 
 /// Returns a time in UTC, with seconds or with microseconds.
 pub(crate) fn time(text: &str, micro: bool) -> Option<String> {
+    if !micro && time_fault(text).is_some() {
+        return None;
+    }
     let time: Timestamp = text.parse().ok()?;
     let format = if micro { "%Y-%m-%dT%H:%M:%S.%6fZ" } else { "%Y-%m-%dT%H:%M:%SZ" };
     Some(time.strftime(format).to_string())
+}
+
+/// Returns the rest of a time from where Go cannot read it, and the part of its layout that should
+/// be there; `None` if all of it can be read.
+fn time_fault(text: &str) -> Option<(&str, &'static str)> {
+    let is_digit = |letter: char| letter.is_ascii_digit();
+    let mut rest = text;
+    for part in ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"] {
+        let digits = rest.chars().take(part.len()).take_while(|letter| is_digit(*letter)).count();
+        let fits = match part {
+            "15" => digits > 0,
+            "05" => digits == 2 && rest < "6",
+            _ if part.starts_with(is_digit) => digits == part.len(),
+            _ => rest.starts_with(part),
+        };
+        if !fits {
+            return Some((rest, part));
+        }
+        rest = rest.get(if digits > 0 { digits } else { part.len() }..).unwrap_or_default();
+    }
+    let fraction = rest.strip_prefix(['.', ',']).filter(|rest| rest.starts_with(is_digit));
+    let zone = fraction.map_or(rest, |fraction| fraction.trim_start_matches(is_digit));
+    let is_offset = |offset: &str| {
+        offset.len() == 5
+            && offset
+                .char_indices()
+                .all(|(at, letter)| if at == 2 { letter == ':' } else { is_digit(letter) })
+    };
+    let fits = zone == "Z" || zone.strip_prefix(['+', '-']).is_some_and(is_offset);
+    (!fits).then_some((zone, "Z07:00"))
 }
 
 /// Returns the error of Go's decoder for a value that does not fit a type.
@@ -345,8 +378,9 @@ impl Shape {
                 } else {
                     "2006-01-02T15:04:05Z07:00"
                 };
+                let (rest, part) = time_fault(text).unwrap_or((text, "2006"));
                 WrongType(format!(
-                    "parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\""
+                    "parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}"
                 ))
             }
             (Self::Quantity, _) => WrongType(QUANTITY.to_owned()),

@@ -81,6 +81,40 @@ fn a_value_of_another_type_is_refused() {
 }
 
 #[test]
+fn times_are_read_as_go_reads_them() {
+    let accepted = [
+        ("2019-01-31T09:45:40Z", "2019-01-31T09:45:40Z"),
+        ("2019-01-31T09:45:40.123Z", "2019-01-31T09:45:40Z"),
+        ("2019-01-31T09:45:40.5+01:00", "2019-01-31T08:45:40Z"),
+    ];
+    for (text, time) in accepted {
+        assert_eq!(super::time(text, false).as_deref(), Some(time), "{text}");
+    }
+    let refused = [
+        ("2019-01-31 09:45:40+00:00", " 09:45:40+00:00", "T"),
+        ("2019-01-31t09:45:40Z", "t09:45:40Z", "T"),
+        ("2019-01-31T09:45:40z", "z", "Z07:00"),
+        ("2019-01-31T09:45Z", "Z", ":"),
+        ("2019-01-31T09:45:40", "", "Z07:00"),
+        ("2019-01-31T09:45:40+0000", "+0000", "Z07:00"),
+        ("2019-01-31", "", "T"),
+        ("19-01-31T09:45:40Z", "19-01-31T09:45:40Z", "2006"),
+        ("today", "today", "2006"),
+        ("", "", "2006"),
+    ];
+    for (text, rest, part) in refused {
+        assert_eq!(super::time(text, false), None, "{text}");
+        let value = json!({"metadata": {"creationTimestamp": text}});
+        let wrong = read("api.core.v1.ConfigMap", value).0.unwrap_err().to_string();
+        let reason = format!("cannot parse {rest:?} as {part:?}");
+        assert!(wrong.ends_with(&reason), "{text}: {wrong}");
+    }
+    for text in ["2019-02-30T09:45:40Z", "2019-01-31T24:00:00Z", "2019-01-31T09:45:60Z"] {
+        assert_eq!(super::time(text, false), None, "{text}");
+    }
+}
+
+#[test]
 fn stored_an_empty_list_is_none_where_null_stands_for_it() {
     let definition = definition::find("api.rbac.v1.Role").unwrap();
     let mut role = json!({"rules": [], "metadata": {"finalizers": []}});
