@@ -15,8 +15,20 @@ const MAX_PATTERN_BYTES: usize = 64 << 20;
 
 /// The largest count of a repetition in braces.
 const MAX_REPETITIONS: u32 = 1000;
-/// The letters of escapes, other than those of classes, numbers and quotations.
+/// The letters of escapes, other than those of Unicode classes, numbers and quotations.
 const ESCAPES: &str = "AabBdDfnrsStvwWz";
+/// The same, inside of a class and as an end of a range there.
+const CLASS_ESCAPES: &str = "afnrtv";
+/// The names of Unicode classes that are no scripts.
+const CATEGORIES: &str = "Any C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs";
+/// The names of scripts that have four letters, as the short names have that Go does not know.
+const SHORT_SCRIPTS: &str = "Ahom Cham Kawi Lisu Miao Modi Newa Thai Toto";
+/// The names of classes in brackets and colons.
+const NAMED_CLASSES: &str =
+    "alnum alpha ascii blank cntrl digit graph lower print punct space upper word xdigit";
+
+/// The reason why Go refuses a pattern, and the part of the pattern.
+type Fault<'a> = (&'static str, &'a str);
 
 /// Compiles a pattern; the error is Go's message.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
@@ -65,14 +77,7 @@ impl<'a> Translation<'a> {
             'b' if !in_class => self.text.push_str(r"(?-u:\b)"),
             'B' if !in_class => self.text.push_str(r"(?-u:\B)"),
             'Q' if !in_class => self.quoted(),
-            'p' | 'P' | 'x' => {
-                self.text.extend(['\\', character]);
-                if self.rest.peek() == Some(&'{') {
-                    let name = self.rest.by_ref().take_while(|character| *character != '}');
-                    self.text.extend(name);
-                    self.text.push('}');
-                }
-            }
+            'p' | 'P' | 'x' => self.braced(character),
             '0'..='7' if self.is_octal(character) => self.octal(character),
             other if other.is_ascii_alphanumeric() => {
                 self.text.push('\\');
@@ -80,6 +85,21 @@ impl<'a> Translation<'a> {
             }
             other => self.push_literal(other),
         }
+    }
+
+    /// Translates a Unicode class or a number, after its letter: `^` before a name is the other letter.
+    fn braced(&mut self, letter: char) {
+        if self.rest.peek() != Some(&'{') {
+            self.text.extend(['\\', letter]);
+            return;
+        }
+        let inside = self.rest.by_ref().skip(1).take_while(|character| *character != '}');
+        let inside: String = inside.collect();
+        let (letter, name) = match inside.strip_prefix('^') {
+            Some(name) => (if letter == 'p' { 'P' } else { 'p' }, name),
+            None => (letter, inside.as_str()),
+        };
+        self.text.extend(["\\", letter.encode_utf8(&mut [0; 4]), "{", name, "}"]);
     }
 
     fn push_class(&mut self, in_class: bool, inside: &str, alone: &str) {
@@ -171,9 +191,12 @@ impl<'a> Translation<'a> {
 }
 
 /// Refuses a pattern that Go refuses, as far as the `regex` crate accepts it or gives no usable
-/// reason. The error is Go's reason, and the part of the pattern.
-fn refuse(pattern: &str) -> Result<(), (&'static str, &str)> {
-    let (mut at, mut open) = (0, 0_usize);
+/// reason.
+fn refuse(pattern: &str) -> Result<(), Fault<'_>> {
+    let mut at = 0;
+    // Copies of the smallest parts that repetitions make: of the last part, the most in this group,
+    // and in each group around it.
+    let (mut copies, mut most, mut open) = (1, 1, Vec::new());
     // The position of the repetition that has just ended, and whether there is something to repeat.
     let (mut repeated, mut is_empty): (Option<usize>, bool) = (None, true);
     while let Some(first) = pattern.get(at..).and_then(|rest| rest.chars().next()) {
@@ -183,55 +206,67 @@ fn refuse(pattern: &str) -> Result<(), (&'static str, &str)> {
         let length = match first {
             '*' | '+' | '?' => 1,
             '{' => braces.map_or(1, |(inside, _)| inside.len() + 2),
-            '\\' => escape(rest)?,
-            '[' => class_end(rest).ok_or(("missing closing ]", rest))? + 1,
+            '\\' => escape(rest, ESCAPES)?,
+            '[' => class(rest)?,
             '(' => group(rest)?,
             other => other.len_utf8(),
         };
         if matches!(first, '*' | '+' | '?') || braces.is_some() {
-            if braces.is_some_and(|(_, is_small)| !is_small) {
-                return Err(("invalid repeat count", part(length)));
-            }
+            let count = braces.map_or(Some(1), |(_, count)| count);
+            let count = count.ok_or(("invalid repeat count", part(length)))?;
             let is_lazy = rest.get(length..).is_some_and(|rest| rest.starts_with('?'));
             let end = at + length + usize::from(is_lazy);
-            if is_empty {
-                let what = "missing argument to repetition operator";
-                return Err((what, part(end - at)));
-            }
             if let Some(nested) = repeated.and_then(|begin| pattern.get(begin..end)) {
                 return Err(("invalid nested repetition operator", nested));
             }
+            if is_empty {
+                return Err(("missing argument to repetition operator", part(end - at)));
+            }
+            copies *= count;
+            if copies > MAX_REPETITIONS {
+                return Err(("invalid repeat count", part(end - at)));
+            }
+            most = most.max(copies);
             (repeated, at) = (Some(at), end);
             continue;
         }
         let is_flags = first == '(' && part(length).ends_with(')');
+        copies = 1;
         match first {
-            '(' if !is_flags => open += 1,
-            ')' => open = open.checked_sub(1).ok_or(("unexpected )", pattern))?,
+            '(' if !is_flags => open.push(std::mem::replace(&mut most, 1)),
+            ')' => {
+                copies = most;
+                most = most.max(open.pop().ok_or(("unexpected )", pattern))?);
+            }
             _ => {}
         }
         is_empty = matches!(first, '(' | '|') && (is_empty || !is_flags);
         (repeated, at) = (None, at + length);
     }
-    if open > 0 { Err(("missing closing )", pattern)) } else { Ok(()) }
+    if open.is_empty() { Ok(()) } else { Err(("missing closing )", pattern)) }
 }
 
-/// Returns the inside of the braces of a repetition that the text begins with, and whether its
-/// counts are in order and not too large.
-fn repetition(text: &str) -> Option<(&str, bool)> {
+/// Returns the inside of the braces of a repetition that the text begins with, and the number of
+/// copies that it makes; `None` if its counts are out of order or too large.
+fn repetition(text: &str) -> Option<(&str, Option<u32>)> {
     let (inside, _) = text.strip_prefix('{')?.split_once('}')?;
     let (least, most) = inside.split_once(',').unwrap_or((inside, inside));
-    let is_count = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_count = |text: &str| {
+        let is_padded = text.len() > 1 && text.starts_with('0');
+        !text.is_empty() && !is_padded && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
     if !is_count(least) || !(most.is_empty() || is_count(most)) {
         return None;
     }
     let count = |text: &str| text.parse().unwrap_or(u32::MAX);
-    let most = if most.is_empty() { count(least) } else { count(most) };
-    Some((inside, count(least) <= most && most <= MAX_REPETITIONS))
+    let copies = if most.is_empty() { count(least).max(1) } else { count(most) };
+    let is_small = (most.is_empty() || count(least) <= copies) && copies <= MAX_REPETITIONS;
+    Some((inside, is_small.then_some(copies)))
 }
 
-/// Returns the length of the escape that the text begins with.
-fn escape(text: &str) -> Result<usize, (&'static str, &str)> {
+/// Returns the length of the escape that the text begins with. `letters` are those that may be
+/// escaped, besides numbers, quotations and Unicode classes.
+fn escape<'a>(text: &'a str, letters: &str) -> Result<usize, Fault<'a>> {
     let mut characters = text.chars().skip(1);
     let Some(escaped) = characters.next() else {
         return Err(("trailing backslash at end of expression", ""));
@@ -240,30 +275,64 @@ fn escape(text: &str) -> Result<usize, (&'static str, &str)> {
     let length = 1 + escaped.len_utf8();
     let invalid = || ("invalid escape sequence", text.get(..length).unwrap_or(text));
     match escaped {
-        'Q' => Ok(text.find("\\E").map_or(text.len(), |end| end + 2)),
-        'p' | 'P' | 'x' if next == Some('{') => {
-            Ok(text.find('}').map(|end| end + 1).ok_or_else(invalid)?)
-        }
-        'p' | 'P' => Ok(length + next.map_or(0, char::len_utf8)),
+        'Q' if letters == ESCAPES => Ok(text.find("\\E").map_or(text.len(), |end| end + 2)),
+        'x' if next == Some('{') => Ok(text.find('}').map(|end| end + 1).ok_or_else(invalid)?),
+        'p' | 'P' => unicode_class(text),
         '1'..='7' if !next.is_some_and(|next| matches!(next, '0'..='7')) => Err(invalid()),
         'x' | '0'..='7' => Ok(length),
-        letter if letter.is_ascii_alphanumeric() && !ESCAPES.contains(letter) => Err(invalid()),
+        letter if letter.is_ascii_alphanumeric() && !letters.contains(letter) => Err(invalid()),
         other if !other.is_ascii() => Err(invalid()),
         _ => Ok(length),
     }
 }
 
+/// Returns the length of the Unicode class that the text begins with, such as `\pL` or `\p{Greek}`.
+fn unicode_class(text: &str) -> Result<usize, Fault<'_>> {
+    const UNKNOWN: &str = "invalid character class range";
+    let length = match text.chars().nth(2) {
+        Some('{') => text.find('}').map(|end| end + 1).ok_or((UNKNOWN, text))?,
+        other => 2 + other.map_or(0, char::len_utf8),
+    };
+    let whole = text.get(..length).unwrap_or(text);
+    let name = whole.get(2..).unwrap_or_default();
+    let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
+    let name = name.strip_prefix('^').unwrap_or(name);
+    let is_known = CATEGORIES.split(' ').any(|known| known == name) || is_script(name);
+    if is_known { Ok(length) } else { Err((UNKNOWN, whole)) }
+}
+
+/// Returns whether Go has a script of the name, which it wants as Unicode spells it.
+fn is_script(name: &str) -> bool {
+    let is_spelled = name.split('_').all(|word| {
+        let (first, rest) = word.split_at_checked(1).unwrap_or_default();
+        let is_lower = rest.bytes().all(|byte| byte.is_ascii_lowercase());
+        first.bytes().all(|byte| byte.is_ascii_uppercase()) && !rest.is_empty() && is_lower
+    });
+    let is_long = name.len() != 4 || SHORT_SCRIPTS.split(' ').any(|known| known == name);
+    (is_spelled || name == "SignWriting")
+        && is_long
+        && Regex::new(&format!("\\p{{Script={name}}}")).is_ok()
+}
+
 /// Returns the length of the beginning of a group that the text begins with; of all of it if it
 /// sets flags only.
-fn group(text: &str) -> Result<usize, (&'static str, &str)> {
+fn group(text: &str) -> Result<usize, Fault<'_>> {
     let Some(inside) = text.strip_prefix("(?") else { return Ok(1) };
+    let named = inside.strip_prefix("P<").or_else(|| inside.strip_prefix('<'));
+    if let Some(named) = named.filter(|named| !named.is_empty()) {
+        const INVALID: &str = "invalid named capture";
+        let (name, rest) = named.split_once('>').ok_or((INVALID, text))?;
+        let length = text.len() - rest.len();
+        let is_word = |byte: u8| byte == b'_' || byte.is_ascii_alphanumeric();
+        if name.is_empty() || !name.bytes().all(is_word) {
+            return Err((INVALID, text.get(..length).unwrap_or(text)));
+        }
+        return Ok(length);
+    }
     let flags = inside.trim_start_matches(['i', 'm', 's', 'U', '-']);
     let length = text.len() - flags.len();
-    let is_named = inside.starts_with("P<")
-        || (inside.starts_with('<') && !inside.starts_with("<=") && !inside.starts_with("<!"));
     match flags.chars().next() {
         Some(':' | ')') => Ok(length + 1),
-        _ if is_named => Ok(text.find('>').map_or(text.len(), |end| end + 1)),
         other => {
             let end = length + other.map_or(0, char::len_utf8);
             Err(("invalid or unsupported Perl syntax", text.get(..end).unwrap_or(text)))
@@ -271,13 +340,51 @@ fn group(text: &str) -> Result<usize, (&'static str, &str)> {
     }
 }
 
-/// Returns the offset at which the class ends that the text begins with.
-fn class_end(text: &str) -> Option<usize> {
-    let mut escaped = false;
-    text.char_indices().skip(1).find_map(|(at, character)| {
-        let first = at == 1 || (at == 2 && text.starts_with("[^"));
-        let end = character == ']' && !escaped && !first;
-        escaped = character == '\\' && !escaped;
-        end.then_some(at)
-    })
+/// Returns the length of the class that the text begins with.
+fn class(text: &str) -> Result<usize, Fault<'_>> {
+    const RANGE: &str = "invalid character class range";
+    let begin = if text.starts_with("[^") { 2 } else { 1 };
+    let mut at = begin;
+    loop {
+        let rest = text.get(at..).filter(|rest| !rest.is_empty());
+        let rest = rest.ok_or(("missing closing ]", text))?;
+        if rest.starts_with(']') && at > begin {
+            return Ok(at + 1);
+        }
+        if let Some((name, _)) = rest.strip_prefix("[:").and_then(|rest| rest.split_once(":]")) {
+            let whole = rest.get(..name.len() + 4).unwrap_or(rest);
+            let name = name.strip_prefix('^').unwrap_or(name);
+            if !NAMED_CLASSES.split(' ').any(|known| known == name) {
+                return Err((RANGE, whole));
+            }
+            at += whole.len();
+            continue;
+        }
+        let escaped = rest.strip_prefix('\\').and_then(|rest| rest.chars().next());
+        if escaped.is_some_and(|letter| "dDsSwWpP".contains(letter)) {
+            at += escape(rest, ESCAPES)?;
+            continue;
+        }
+        let (low, mut length) = class_character(rest)?;
+        let end = rest.get(length..).and_then(|rest| rest.strip_prefix('-'));
+        if let Some(end) = end.filter(|end| !end.is_empty() && !end.starts_with(']')) {
+            let (high, end) = class_character(end)?;
+            length += 1 + end;
+            if low.zip(high).is_some_and(|(low, high)| high < low) {
+                return Err((RANGE, rest.get(..length).unwrap_or(rest)));
+            }
+        }
+        at += length;
+    }
+}
+
+/// Returns the character of a class that the text begins with, unless it is escaped by a letter or
+/// a number, and its length.
+fn class_character(text: &str) -> Result<(Option<char>, usize), Fault<'_>> {
+    let first = text.chars().next();
+    if first == Some('\\') {
+        let escaped = text.chars().nth(1).filter(|escaped| !escaped.is_alphanumeric());
+        return Ok((escaped, escape(text, CLASS_ESCAPES)?));
+    }
+    Ok((first, first.map_or(0, char::len_utf8)))
 }

@@ -419,6 +419,14 @@ fn patterns_match_and_are_refused_as_in_go() {
         (r"^\p{L}\pN[\p{Greek}]$", "ä1α", true),
         (r"^\x{41}\x42(?i)c(?P<name>d)(?:e)??$", "ABCd", true),
         (r"^a{2,3}?{$", "aa{", true),
+        (r"^[\p{Lu}\p{Nd}_]+$", "Ä9_", true),
+        (r"^\P{Han}\p{^Han}\P{^Han}$", "aa漢", true),
+        (r"^[\P{^L}]$", "1", false),
+        (r"^\p{Old_Italic}?\p{Thai}\p{Any}$", "ก!", true),
+        (r"^[[:^digit:][:upper:]*+]+$", "a*+", true),
+        (r"^(a{10}){0}(b{100}){10}?c*$", &"b".repeat(1000), true),
+        (r"^(?<name>[\]\-a-c])[a-]$", "]-", true),
+        (r"^a{01}$", "a{01}", true),
     ];
     for (pattern, text, expected) in cases {
         assert_eq!(compile_pattern(pattern).unwrap().is_match(text), expected, "{pattern} {text}");
@@ -436,6 +444,32 @@ fn patterns_match_and_are_refused_as_in_go() {
         ("a|?", "error parsing regexp: missing argument to repetition operator: `?`"),
         (r"\C", r"error parsing regexp: invalid escape sequence: `\C`"),
         (r"\1", r"error parsing regexp: invalid escape sequence: `\1`"),
+        (r"\Z", r"error parsing regexp: invalid escape sequence: `\Z`"),
+        (r"[\b]", r"error parsing regexp: invalid escape sequence: `\b`"),
+        (r"[a-\d]", r"error parsing regexp: invalid escape sequence: `\d`"),
+        (r"a\p{Foo}+", r"error parsing regexp: invalid character class range: `\p{Foo}`"),
+        (r"\p{greek}", r"error parsing regexp: invalid character class range: `\p{greek}`"),
+        (r"\p{Grek}", r"error parsing regexp: invalid character class range: `\p{Grek}`"),
+        (r"\p{Letter}", r"error parsing regexp: invalid character class range: `\p{Letter}`"),
+        (
+            r"\p{Alphabetic}",
+            r"error parsing regexp: invalid character class range: `\p{Alphabetic}`",
+        ),
+        (r"\p{sc=Greek}", r"error parsing regexp: invalid character class range: `\p{sc=Greek}`"),
+        (r"[\pX]", r"error parsing regexp: invalid character class range: `\pX`"),
+        (r"\p{L", r"error parsing regexp: invalid character class range: `\p{L`"),
+        ("[b-a]", "error parsing regexp: invalid character class range: `b-a`"),
+        ("[[:foo:]]", "error parsing regexp: invalid character class range: `[:foo:]`"),
+        ("a**", "error parsing regexp: invalid nested repetition operator: `**`"),
+        ("(ab){2}{3}", "error parsing regexp: invalid nested repetition operator: `{2}{3}`"),
+        ("a{2}*?", "error parsing regexp: invalid nested repetition operator: `{2}*?`"),
+        ("a{3,2}", "error parsing regexp: invalid repeat count: `{3,2}`"),
+        ("(a{100}b{3}){11}?c", "error parsing regexp: invalid repeat count: `{11}?`"),
+        ("(((a{2}){10}){10}){10,}", "error parsing regexp: invalid repeat count: `{10,}`"),
+        ("(?<=a)b", "error parsing regexp: invalid named capture: `(?<=a)b`"),
+        ("(?P<a b>c)", "error parsing regexp: invalid named capture: `(?P<a b>`"),
+        ("(?x)a", "error parsing regexp: invalid or unsupported Perl syntax: `(?x`"),
+        ("a(?!b)", "error parsing regexp: invalid or unsupported Perl syntax: `(?!`"),
     ];
     for (pattern, text) in cases {
         assert_eq!(compile_pattern(pattern).unwrap_err(), text);
