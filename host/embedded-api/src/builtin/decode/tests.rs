@@ -105,7 +105,7 @@ fn times_are_read_as_go_reads_them() {
     for (text, rest, part) in refused {
         assert_eq!(super::time(text, false), None, "{text}");
         let value = json!({"metadata": {"creationTimestamp": text}});
-        let wrong = read("api.core.v1.ConfigMap", value).0.unwrap_err().to_string();
+        let wrong = read("api.core.v1.ConfigMap", value).0.unwrap_err();
         let reason = format!("cannot parse {rest:?} as {part:?}");
         assert!(wrong.ends_with(&reason), "{text}: {wrong}");
     }
