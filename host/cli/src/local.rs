@@ -318,3 +318,45 @@ pub fn warn_untyped(kind: &Kind) {
     // There is nowhere to report a closed standard error.
     let _ = writeln!(std::io::stderr(), "{}", untyped(kind));
 }
+
+#[cfg(test)]
+mod tests {
+    use mortise_embedded_api::Options;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn objects_are_applied_as_kubectl_prints_them() {
+        let stored = |api_version: &str, kind: &str, name: &str, spec: Value| {
+            json!({"apiVersion": api_version, "kind": kind, "spec": spec, "metadata": {
+                "name": name, "uid": "7623eae2-7852-40b9-bd12-b16a66d81610", "generation": 1,
+                "resourceVersion": "4711", "creationTimestamp": "2026-01-01T00:00:00Z",
+                "managedFields": [{"manager": "kubectl", "operation": "Update", "apiVersion": api_version,
+                    "fieldsType": "FieldsV1", "fieldsV1": {}, "time": "2026-01-01T00:00:00Z"}],
+            }})
+        };
+        let names = json!({"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"});
+        let version = json!({"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object"}}});
+        let crd = json!({"group": "example.dev", "scope": "Cluster", "names": names, "versions": [version]});
+        let objects = vec![
+            stored("v1", "Namespace", "team", json!({"finalizers": ["kubernetes"]})),
+            stored(
+                "apiextensions.k8s.io/v1",
+                "CustomResourceDefinition",
+                "things.example.dev",
+                crd,
+            ),
+            stored("example.dev/v1", "Thing", "a", json!({})),
+        ];
+        let api = EmbeddedApi::new(Options::default());
+        let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
+        apply(&cluster, objects).await.unwrap();
+        let names: Vec<Value> =
+            api.objects().iter().map(|object| object["metadata"]["name"].clone()).collect();
+        for name in ["team", "things.example.dev", "a"] {
+            assert!(names.contains(&json!(name)), "{name}: {names:?}");
+        }
+    }
+}

@@ -17,6 +17,15 @@ fn documents_and_lists_become_objects_in_their_order() {
 }
 
 #[test]
+fn yaml_is_read_as_kubectl_reads_it() {
+    let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: {mode: \"0400\"}}\n\
+                spec: {mode: 0400, no: 1, 010: 08, text: '010'}\n";
+    let object = yaml(text).unwrap().remove(0);
+    assert_eq!(object["spec"], json!({"mode": 256, "false": 1, "8": 8, "text": "010"}));
+    assert_eq!(object["metadata"]["annotations"], json!({"mode": "0400"}));
+}
+
+#[test]
 fn a_json_list_becomes_objects() {
     let text = r#"[{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "b"}}]"#;
     assert_eq!(parse(Path::new("a.json"), text).unwrap().len(), 1);

@@ -412,3 +412,25 @@ fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<Vec<T>, String>
     serde_saphyr::from_multiple_with_options(text, yaml::options())
         .map_err(|error| format!("`{}`: {error}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_of_a_case_are_read_as_kubectl_reads_them() {
+        let path = Path::new("case.yaml");
+        let text =
+            "steps:\n- apply: [{mode: 0400, no: 08}]\n  patch: [{mode: '0400'}]\n- after: 1s\n";
+        let steps = parse::<How>(path, text).unwrap().remove(0).steps;
+        assert_eq!(steps[0].apply, [json!({"mode": 256, "false": 8})]);
+        assert_eq!(steps[0].patch, [json!({"mode": "0400"})]);
+        assert_eq!((steps[1].apply.len(), steps[1].patch.len()), (0, 0));
+        let expected =
+            parse::<Document>(path, "objects: [{y: 010}]\n---\ngone: [a/b/c]\n").unwrap();
+        assert_eq!(expected[0].objects, [json!({"true": 8})]);
+        assert_eq!(expected[1].objects, [json!(null); 0]);
+    }
+}
