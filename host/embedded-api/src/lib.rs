@@ -36,6 +36,8 @@
 //! resources of more than 1.5 MiB are refused as etcd refuses them; objects of built-in kinds,
 //! whose size in etcd is not known here, are not.
 //!
+//! JSON of more than 127 levels is refused, as a client in Rust refuses it; Kubernetes takes 10,000.
+//!
 //! # Differences from kube-apiserver
 //!
 //! Random sequences of requests are sent to this API and to a real kube-apiserver, and are answered

@@ -68,6 +68,19 @@ fn yaml_is_read_and_may_be_json() {
 }
 
 #[test]
+fn deep_texts_are_refused_without_an_overflow() {
+    let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+    for encoding in [Encoding::Json, Encoding::Yaml] {
+        assert!(Body::read(deep(127).as_bytes(), encoding).is_ok(), "{encoding:?}");
+        for levels in [1_000, 100_000] {
+            assert!(Body::read(deep(levels).as_bytes(), encoding).is_err(), "{encoding:?}");
+        }
+    }
+    let deep = format!("{}a: 1", "a: {".repeat(100_000));
+    assert!(Body::read(deep.as_bytes(), Encoding::Yaml).is_err());
+}
+
+#[test]
 fn options_of_deletion_are_checked() {
     let fault = DeleteOptions::from_value(
         &json!({"propagationPolicy": "Orphan", "orphanDependents": true}),
