@@ -203,7 +203,10 @@ fn map(
     for (name, value) in members {
         let here = At { parent: Some(at), step: Step::Key(&name), owner: at.owner };
         let value = if value.is_null() { item.zero() } else { value };
-        let value = read(item, value, &here, unknown)?;
+        let mut value = read(item, value, &here, unknown)?;
+        if let Some(amount) = value.as_str().filter(|_| *item == Shape::Quantity) {
+            value = Quantity::parse(amount).map(|amount| amount.in_thousandths().text()).into();
+        }
         kept.insert(name, value);
     }
     Ok(Value::Object(kept))
@@ -259,9 +262,10 @@ fn listed_bytes(items: &[Value]) -> Option<String> {
     bytes.map(|bytes| STANDARD.encode(bytes))
 }
 
-/// Returns a time in UTC, with seconds or with microseconds.
+/// Returns a time in UTC, with seconds or with microseconds. The latter must have six digits of a
+/// second.
 pub(crate) fn time(text: &str, micro: bool) -> Option<String> {
-    if !micro && time_fault(text).is_some() {
+    if time_fault(text).is_some() || (micro && fraction(text) != Some(6)) {
         return None;
     }
     let time: Timestamp = text.parse().ok()?;
@@ -297,6 +301,12 @@ fn time_fault(text: &str) -> Option<(&str, &'static str)> {
     };
     let fits = zone == "Z" || zone.strip_prefix(['+', '-']).is_some_and(is_offset);
     (!fits).then_some((zone, "Z07:00"))
+}
+
+/// Returns the number of digits of a second in a time; `None` if it has no fraction.
+fn fraction(text: &str) -> Option<usize> {
+    let rest = text.get(19..)?.strip_prefix(['.', ','])?;
+    Some(rest.bytes().take_while(u8::is_ascii_digit).count())
 }
 
 /// Returns the error of Go's decoder for a value that does not fit a type.
@@ -378,7 +388,8 @@ impl Shape {
                 } else {
                     "2006-01-02T15:04:05Z07:00"
                 };
-                let (rest, part) = time_fault(text).unwrap_or((text, "2006"));
+                let imprecise = || Some((text.get(19..)?, ".000000")).filter(|_| *micro);
+                let (rest, part) = time_fault(text).or_else(imprecise).unwrap_or((text, "2006"));
                 WrongType(format!(
                     "parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}"
                 ))

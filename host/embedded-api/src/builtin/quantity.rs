@@ -61,6 +61,15 @@ impl Quantity {
         self.nanos
     }
 
+    /// Returns the quantity with at most three digits of a fraction, rounded away from zero, as
+    /// Kubernetes stores amounts of resources.
+    pub(crate) fn in_thousandths(self) -> Self {
+        const MILLI: i128 = ONE / 1000;
+        let rest = self.nanos % MILLI;
+        let up = if rest == 0 { 0 } else { rest.signum() * MILLI };
+        Self { nanos: self.nanos - rest + up, ..self }
+    }
+
     /// Returns the canonical text.
     pub(crate) fn text(self) -> String {
         if self.nanos == 0 {

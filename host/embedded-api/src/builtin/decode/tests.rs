@@ -121,3 +121,30 @@ fn stored_an_empty_list_is_none_where_null_stands_for_it() {
     super::without_empty_lists(definition, &mut role);
     assert_eq!(role, json!({"rules": null, "metadata": {"finalizers": []}}));
 }
+
+#[test]
+fn precise_times_have_six_digits() {
+    let cases = [
+        ("2020-01-01T00:00:00.123456Z", true),
+        ("2020-01-01T01:00:00.000000+01:00", true),
+        ("2020-01-01T00:00:00Z", false),
+        ("2020-01-01T00:00:00.123Z", false),
+        ("2020-01-01T00:00:00.1234567Z", false),
+        ("x", false),
+    ];
+    for (text, valid) in cases {
+        assert_eq!(super::time(text, true).is_some(), valid, "{text}");
+    }
+    assert!(super::time("2020-01-01T00:00:00.5Z", false).is_some());
+}
+
+#[test]
+fn amounts_of_resources_are_rounded_up_to_thousandths() {
+    let cases = [("0.1m", "1m"), ("1.0001", "1001m"), ("1n", "1m"), ("2", "2"), ("0.5Gi", "512Mi")];
+    for (text, rounded) in cases {
+        let object = json!({"spec": {"hard": {"cpu": text}}});
+        let kind = definition::find("api.core.v1.ResourceQuota").unwrap();
+        let read = super::object(kind, object, &mut Vec::new()).unwrap();
+        assert_eq!(read["spec"]["hard"]["cpu"], rounded, "{text}");
+    }
+}
