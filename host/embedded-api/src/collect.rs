@@ -241,6 +241,7 @@ impl State {
                 ("", "namespaces") => self.end_namespace(place, now),
                 (EXTENSIONS, "customresourcedefinitions") => self.end_crd(place, now),
                 ("", "persistentvolumeclaims") => self.release_claim(place, &image, now),
+                ("", "persistentvolumes") => self.release_volume(place, &image, now),
                 _ => {}
             }
             return;

@@ -1,5 +1,5 @@
 //! The admission plugins that are on by default in Kubernetes: accounts, priorities and tolerations
-//! of new pods, the finalizer that protects claims in use, and the growth of claims.
+//! of new pods, the finalizers that protect claims and volumes in use, and the growth of claims.
 
 #[cfg(test)]
 mod tests;
@@ -28,6 +28,10 @@ pub(crate) fn admit(definition: &str, object: &mut Value, find: Find<'_>) -> Res
         }
         "api.core.v1.PersistentVolumeClaim" => {
             protect(object, "kubernetes.io/pvc-protection");
+            Ok(())
+        }
+        "api.core.v1.PersistentVolume" => {
+            protect(object, "kubernetes.io/pv-protection");
             Ok(())
         }
         _ => Ok(()),

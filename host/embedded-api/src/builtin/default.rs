@@ -93,6 +93,7 @@ fn claim(object: &mut Value) {
 
 fn volume(object: &mut Value) {
     if let Some(spec) = child(object, "spec") {
+        pod::sources(spec);
         default(spec, "persistentVolumeReclaimPolicy", "Retain");
         default(spec, "volumeMode", "Filesystem");
     }

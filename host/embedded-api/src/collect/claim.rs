@@ -1,4 +1,4 @@
-//! Volume claims: a claim that is being deleted is removed when no pod uses it any more, as by the
+//! Volume claims and persistent volumes: a claim that is being deleted is removed when no pod uses it any more, as by the
 //! controller of Kubernetes.
 
 use jiff::Timestamp;
@@ -14,6 +14,8 @@ use crate::{
 
 /// The finalizer that admission adds to every claim.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
+/// The finalizer that admission adds to every persistent volume.
+const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 
 // === impl State ===
 
@@ -32,6 +34,15 @@ impl State {
     pub(super) fn release_claim(&mut self, place: &Place, claim: &Image, now: Timestamp) {
         if claim.head.has_finalizer(PROTECTION) && !self.is_in_use(claim) {
             internal_update(self, place, "", now, |claim| drop_finalizer(claim, PROTECTION));
+        }
+    }
+
+    /// Removes the protection finalizer of a persistent volume that is bound to no claim.
+    pub(super) fn release_volume(&mut self, place: &Place, volume: &Image, now: Timestamp) {
+        let is_bound = *at(&volume.bare(), &["status", "phase"]) == "Bound";
+        if volume.head.has_finalizer(VOLUME_PROTECTION) && !is_bound {
+            let change = |volume: &mut Value| drop_finalizer(volume, VOLUME_PROTECTION);
+            internal_update(self, place, "", now, change);
         }
     }
 

@@ -1,5 +1,9 @@
 //! Defaults of pods, and of templates of pods.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use super::{Value, at, child, default, items_mut, json, members, set, text};
 
 /// Fills in the defaults of a pod.
@@ -7,6 +11,11 @@ pub(super) fn pod(object: &mut Value) {
     let Some(spec) = child(object, "spec") else { return };
     for list in ["containers", "initContainers"] {
         items_mut(spec, list).for_each(requests_from_limits);
+    }
+    if spec["hostNetwork"] == true {
+        for list in ["containers", "initContainers"] {
+            items_mut(spec, list).for_each(host_ports);
+        }
     }
     default(spec, "enableServiceLinks", true);
     pod_spec(spec);
@@ -26,14 +35,8 @@ fn pod_spec(spec: &mut Value) {
     default(spec, "terminationGracePeriodSeconds", 30);
     default(spec, "schedulerName", "default-scheduler");
     service_account(spec);
-    let host_network = spec["hostNetwork"] == true;
     for list in ["containers", "initContainers", "ephemeralContainers"] {
-        for container in items_mut(spec, list) {
-            fill_container(container);
-            if host_network {
-                host_ports(container);
-            }
-        }
+        items_mut(spec, list).for_each(fill_container);
     }
     items_mut(spec, "volumes").for_each(volume);
 }
@@ -73,14 +76,27 @@ fn fill_container(container: &mut Value) {
     }
 }
 
-/// Returns whether an image has neither a tag nor a digest, or the tag `latest`.
+/// Returns whether an image is a reference with neither a tag nor a digest, or with the tag
+/// `latest`.
 fn has_moving_tag(image: &str) -> bool {
-    if image.is_empty() || image.contains('@') {
-        return image.split('@').next().is_some_and(|name| name.ends_with(":latest"));
+    let Some(parts) = REFERENCE.captures(image) else { return false };
+    match (parts.name("tag"), parts.name("digest")) {
+        (Some(tag), _) => tag.as_str() == "latest",
+        (None, digest) => digest.is_none(),
     }
-    let name = image.rsplit('/').next().unwrap_or(image);
-    name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
 }
+
+/// The references to images, as in the `reference` package of `distribution`.
+static REFERENCE: LazyLock<Regex> = LazyLock::new(|| {
+    let part = "[a-z0-9]+(?:(?:[.]|_|__|-+)[a-z0-9]+)*";
+    let label = "(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])";
+    let domain = format!(r"(?:{label}(?:[.]{label})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?");
+    let tag = "[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}";
+    let digest = "sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128}";
+    let all =
+        format!("^(?:{domain}/)?{part}(?:/{part})*(?::(?<tag>{tag}))?(?:@(?<digest>{digest}))?$");
+    Regex::new(&all).expect("the expression is a constant")
+});
 
 fn fill_probe(probe: &mut Value) {
     let numbers = [
@@ -133,9 +149,7 @@ fn volume(volume: &mut Value) {
             default(source, "defaultMode", 0o644);
         }
     }
-    if let Some(path) = volume.get_mut("hostPath") {
-        default(path, "type", "");
-    }
+    sources(volume);
     if let Some(items) = volume.get_mut("downwardAPI") {
         downward(items);
     }
@@ -151,6 +165,13 @@ fn volume(volume: &mut Value) {
     }
     if let Some(spec) = volume.pointer_mut("/ephemeral/volumeClaimTemplate/spec") {
         default(spec, "volumeMode", "Filesystem");
+    }
+}
+
+/// Fills in the sources that pods and persistent volumes have in common.
+pub(super) fn sources(volume: &mut Value) {
+    if let Some(path) = volume.get_mut("hostPath") {
+        default(path, "type", "");
     }
 }
 

@@ -48,6 +48,11 @@ fn images_with_a_moving_tag_are_always_pulled() {
         ("registry:5000/web", "Always"),
         ("web:1", "IfNotPresent"),
         ("registry:5000/web:1", "IfNotPresent"),
+        ("ko://example.com/cmd", "IfNotPresent"),
+        ("${IMAGE}", "IfNotPresent"),
+        ("Web", "IfNotPresent"),
+        ("Web/app", "Always"),
+        ("web: latest", "IfNotPresent"),
         ("web@sha256:0123", "IfNotPresent"),
     ];
     for (image, policy) in cases {
@@ -83,4 +88,23 @@ fn the_ports_of_a_service_have_a_protocol_and_a_target() {
     ]);
     assert_eq!(service["spec"]["ports"], ports);
     assert_eq!(service["status"], json!({"loadBalancer": {}}));
+}
+
+#[test]
+fn ports_of_the_host_are_filled_in_for_pods_only() {
+    let spec = json!({"hostNetwork": true, "containers": [{"name": "c", "image": "x", "ports": [{"containerPort": 80}]}]});
+    let pod = filled("api.core.v1.Pod", json!({"spec": spec}));
+    assert_eq!(pod["spec"]["containers"][0]["ports"][0]["hostPort"], 80);
+    for kind in ["api.apps.v1.Deployment", "api.batch.v1.Job", "api.apps.v1.DaemonSet"] {
+        let object = filled(kind, json!({"spec": {"template": {"spec": spec}}}));
+        let port = &object["spec"]["template"]["spec"]["containers"][0]["ports"][0];
+        assert_eq!(port.get("hostPort"), None, "{kind}");
+    }
+}
+
+#[test]
+fn sources_of_persistent_volumes_are_filled_in() {
+    let volume =
+        filled("api.core.v1.PersistentVolume", json!({"spec": {"hostPath": {"path": "/x"}}}));
+    assert_eq!(volume["spec"]["hostPath"]["type"], "");
 }
