@@ -1,6 +1,7 @@
 //! The warnings of Kubernetes when pods, templates of pods, or Services are written: about allowed
 //! values that are hardly intended.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
 use super::{
@@ -16,6 +17,8 @@ const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContain
 pub(crate) fn warnings(definition: &str, new: &Value, old: Option<&Value>) -> Vec<String> {
     let places: &[&str] = match definition {
         "api.core.v1.Service" => return about_service(&new["spec"]),
+        "api.core.v1.Secret" => return about_secret(new),
+        "api.networking.v1.Ingress" if old.is_none() => return about_ingress(new),
         "api.core.v1.Pod" => &[],
         "api.apps.v1.Deployment"
         | "api.apps.v1.ReplicaSet"
@@ -72,6 +75,29 @@ fn about_service(spec: &Value) -> Vec<String> {
             .push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
     }
     warnings
+}
+
+/// Returns a warning about a Secret with a certificate or a key that is no PEM.
+fn about_secret(secret: &Value) -> Vec<String> {
+    let has_pem = |key: &str| {
+        let data = STANDARD.decode(text(&secret["data"], key)).unwrap_or_default();
+        String::from_utf8_lossy(&data).contains("-----BEGIN ")
+    };
+    let mut parts = [("tls.crt", "certificate"), ("tls.key", "key")].into_iter();
+    let wrong = parts.find(|(key, _)| !has_pem(key));
+    let wrong = wrong.filter(|_| text(secret, "type") == "kubernetes.io/tls");
+    let warn = |(_, part)| format!("tls: failed to find any PEM data in {part} input");
+    wrong.map(warn).into_iter().collect()
+}
+
+/// Returns a warning about the annotation that named the class of an Ingress before the field.
+fn about_ingress(ingress: &Value) -> Vec<String> {
+    const CLASS: &str = "kubernetes.io/ingress.class";
+    let is_set = !at(ingress, &["metadata", "annotations", CLASS]).is_null();
+    let warning =
+        format!("annotation \"{CLASS}\" is deprecated, please use 'spec.ingressClassName' instead");
+    let is_useful = at(ingress, &["spec", "ingressClassName"]).is_null();
+    (is_set && is_useful).then_some(warning).into_iter().collect()
 }
 
 /// Returns a warning about a name that is no DNS label: pods are named after their workload, and
