@@ -79,6 +79,17 @@
 //! - **a version more**: a write that changes nothing may count as a change, so that later versions
 //!   differ by one.
 //!
+//! Rules that are left out, so that more is accepted than by Kubernetes:
+//!
+//! - **limits**: a `LimitRange` neither fills in nor refuses amounts, a `ResourceQuota` counts
+//!   nothing, and no `PriorityClass` is the default.
+//! - **parts of pods**: affinities, sysctls, host aliases, names of DNS, and references to amounts
+//!   are not validated.
+//! - **parts of webhooks**: the URL, the path and the match conditions of a webhook are not
+//!   validated, nor is the webhook of a CRD's conversion.
+//! - **parts of others**: metrics and behavior of a `HorizontalPodAutoscaler`, and durations after
+//!   `@every` in a schedule, are not validated; of a TLS Secret only the PEM is looked at.
+//!
 //! # Performance
 //!
 //! Objects are kept as compact JSON: 50,000 of 3 KB take 1.4 times their text, and the history of a

@@ -7,16 +7,21 @@ mod claim;
 mod data;
 mod event;
 mod namespace;
+mod network_policy;
 mod number;
 mod other;
+mod place;
 mod pod;
+mod pod_field;
 mod pod_parts;
 mod rbac;
+mod schedule;
 mod selector;
 mod service;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod webhook;
 mod workload;
 
 pub(crate) use service::addresses as service_addresses;
@@ -74,9 +79,12 @@ fn repeats(definition: &str) -> (usize, usize) {
         | "api.rbac.v1.RoleBinding"
         | "api.core.v1.PersistentVolumeClaim" => (2, 2),
         "api.core.v1.ReplicationController" | "api.networking.v1.NetworkPolicy" => (1, 2),
-        "api.core.v1.ConfigMap"
+        "api.admissionregistration.v1.MutatingWebhookConfiguration"
+        | "api.admissionregistration.v1.ValidatingWebhookConfiguration"
+        | "api.core.v1.ConfigMap"
         | "api.core.v1.LimitRange"
         | "api.core.v1.Namespace"
+        | "api.core.v1.Pod"
         | "api.core.v1.Secret"
         | "api.core.v1.Service"
         | "api.core.v1.ServiceAccount" => (1, 1),
@@ -110,7 +118,6 @@ pub(crate) fn update(
             service::address_update(new, old, &mut errors);
             service::traffic_update(new, old, &mut errors);
         }
-        "api.core.v1.Pod" => return pod::update(new, old),
         CRD => return crd::validate::validate_update(new, old),
         "api.core.v1.Event" => event::update(new, old, false, &mut errors),
         "api.events.v1.Event" => event::update(new, old, true, &mut errors),
@@ -140,6 +147,7 @@ pub(crate) fn update(
             workload::selector_update(new, old, &mut errors);
         }
         "api.apps.v1.StatefulSet" => workload::stateful_set_update(new, old, &mut errors),
+        "api.core.v1.Pod" => pod::update(&new["spec"], &old["spec"], &mut errors),
         "api.batch.v1.Job" => workload::job_update(new, old, &mut errors),
         "api.core.v1.PersistentVolumeClaim" => claim::update(new, old, &mut errors),
         _ => {}
@@ -168,8 +176,12 @@ fn whole(definition: &str, object: &Value, old: Option<&Value>, errors: &mut Vec
         "api.storage.v1.StorageClass" => storage::class(object, errors),
         "api.networking.v1.IngressClass" => storage::ingress_class(object, errors),
         "api.networking.v1.Ingress" => other::ingress(object, errors),
-        "api.networking.v1.NetworkPolicy" => other::network_policy(object, errors),
+        "api.networking.v1.NetworkPolicy" => network_policy::policy(object, errors),
         "api.policy.v1.PodDisruptionBudget" => other::disruption_budget(object, errors),
+        "api.admissionregistration.v1.MutatingWebhookConfiguration"
+        | "api.admissionregistration.v1.ValidatingWebhookConfiguration" => {
+            webhook::configuration(object, errors);
+        }
         "api.coordination.v1.Lease" => other::lease(object, errors),
         "api.rbac.v1.Role" => rbac::rules(object, true, errors),
         "api.rbac.v1.ClusterRole" => rbac::rules(object, false, errors),

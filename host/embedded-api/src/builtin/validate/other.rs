@@ -2,7 +2,7 @@
 
 use super::{
     FieldError, FieldPath, Shown, Value, add_invalid, at, items,
-    number::{number_or_percent, port, port_or_name, positive},
+    number::{number_or_percent, port, positive},
     selector, shown, text,
 };
 use crate::{field_error::go_json, name};
@@ -63,64 +63,6 @@ pub(super) fn lease(object: &Value, errors: &mut Vec<FieldError>) {
     if let Some(transitions) = spec["leaseTransitions"].as_i64().filter(|count| *count < 0) {
         let fault = "must be greater than or equal to 0";
         errors.push(FieldError::invalid(path.child("leaseTransitions"), transitions, fault));
-    }
-}
-
-pub(super) fn network_policy(object: &Value, errors: &mut Vec<FieldError>) {
-    let spec = &object["spec"];
-    let path = FieldPath::new("spec");
-    selector::validate(&spec["podSelector"], &path.child("podSelector"), errors);
-    for (list, peers) in [("ingress", "from"), ("egress", "to")] {
-        let path = path.child(list);
-        for (index, rule) in items(&spec[list]).iter().enumerate() {
-            let path = path.index(index);
-            policy_ports(rule, &path.child("ports"), errors);
-            let path = path.child(peers);
-            for (index, peer) in items(&rule[peers]).iter().enumerate() {
-                policy_peer(peer, &path.index(index), errors);
-            }
-        }
-    }
-    let path = path.child("policyTypes");
-    let types = items(&spec["policyTypes"]);
-    if types.len() > 2 {
-        let fault = "may not specify more than two policyTypes";
-        return errors.push(FieldError::invalid(path, shown(&spec["policyTypes"]), fault));
-    }
-    for (index, value) in types.iter().enumerate() {
-        let found = value.as_str().unwrap_or("");
-        if !matches!(found, "Ingress" | "Egress") {
-            errors.push(FieldError::not_supported(path.index(index), found, ["Ingress", "Egress"]));
-        }
-    }
-}
-
-fn policy_ports(rule: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
-    for (index, value) in items(&rule["ports"]).iter().enumerate() {
-        let path = path.index(index);
-        let protocol = text(value, "protocol");
-        if !matches!(protocol, "TCP" | "UDP" | "SCTP") {
-            let known = ["SCTP", "TCP", "UDP"];
-            errors.push(FieldError::not_supported(path.child("protocol"), protocol, known));
-        }
-        if !value["port"].is_null() {
-            port_or_name(&value["port"], &path.child("port"), errors);
-        }
-    }
-}
-
-fn policy_peer(peer: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
-    let kinds = ["podSelector", "namespaceSelector", "ipBlock"];
-    if kinds.iter().all(|kind| peer[kind].is_null()) {
-        errors.push(FieldError::required(path, "must specify a peer"));
-    } else if !peer["ipBlock"].is_null()
-        && kinds.iter().filter(|kind| !peer[kind].is_null()).count() > 1
-    {
-        let fault = "may not specify both ipBlock and another peer";
-        errors.push(FieldError::forbidden(path, fault));
-    }
-    for kind in ["podSelector", "namespaceSelector"] {
-        selector::validate(&peer[kind], &path.child(kind), errors);
     }
 }
 

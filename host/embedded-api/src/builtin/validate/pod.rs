@@ -3,11 +3,14 @@
 use std::collections::HashSet;
 
 use super::{
-    FieldError, FieldPath, Value, add_invalid, at, items, one_of,
+    FieldError, FieldPath, Value, add_invalid, at, items, one_of, pod_field,
     pod_parts::{container, volume_mounts},
     text,
 };
-use crate::name;
+use crate::{
+    builtin::edit::{is_empty, items_mut, members, remove},
+    name,
+};
 
 const RESTART: [&str; 3] = ["Always", "Never", "OnFailure"];
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "PreferNoSchedule"];
@@ -72,11 +75,6 @@ fn spec(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
         &path.child("terminationGracePeriodSeconds"),
         errors,
     );
-    if spec["activeDeadlineSeconds"].as_i64().is_some_and(|seconds| seconds < 1) {
-        let fault = "must be between 1 and 2147483647, inclusive";
-        let value = spec["activeDeadlineSeconds"].clone();
-        errors.push(FieldError::invalid(path.child("activeDeadlineSeconds"), value, fault));
-    }
     for field in ["serviceAccountName", "nodeName", "priorityClassName"] {
         let value = text(spec, field);
         if !value.is_empty() {
@@ -92,7 +90,7 @@ fn spec(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     if let Some(labels) = spec["nodeSelector"].as_object() {
         errors.extend(name::validate_labels(labels, &path.child("nodeSelector")));
     }
-    secrets(spec, path, errors);
+    pod_field::spec(spec, path, errors);
     for (index, toleration) in items(&spec["tolerations"]).iter().enumerate() {
         tolerates(toleration, &path.child("tolerations").index(index), errors);
     }
@@ -132,15 +130,6 @@ fn tolerates(toleration: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldErr
     }
 }
 
-fn secrets(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
-    let path = path.child("imagePullSecrets");
-    for (index, secret) in items(&spec["imagePullSecrets"]).iter().enumerate() {
-        if text(secret, "name").is_empty() {
-            errors.push(FieldError::required(path.index(index).child("name"), ""));
-        }
-    }
-}
-
 /// Validates the volumes, and returns their names.
 fn volumes<'a>(
     spec: &'a Value,
@@ -166,23 +155,8 @@ fn volumes<'a>(
             errors.push(FieldError::duplicate(here, name));
         }
         add_invalid(errors, &here, name, faults);
-        source(volume, &path, errors);
     }
     names
-}
-
-fn source(volume: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
-    let required = [
-        ("configMap", "name"),
-        ("secret", "secretName"),
-        ("persistentVolumeClaim", "claimName"),
-        ("hostPath", "path"),
-    ];
-    for (source, field) in required {
-        if volume[source].is_object() && text(&volume[source], field).is_empty() {
-            errors.push(FieldError::required(path.child(source).child(field), ""));
-        }
-    }
 }
 
 fn containers(
@@ -211,37 +185,76 @@ fn containers(
     }
 }
 
-/// Validates that only images, a deadline, tolerations and a few more fields of an existing pod
-/// change.
-pub(super) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let (before, after) = (comparable(&old["spec"]), comparable(&new["spec"]));
-    let mut errors = Vec::new();
-    if before != after {
-        let fault = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
-        errors.push(FieldError::forbidden("spec", fault));
-    }
+/// Validates that only images, a deadline, tolerations and gates of an existing pod change; of one
+/// that is held by a gate also its node selector.
+pub(super) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let path = FieldPath::new("spec");
     for list in ["containers", "initContainers"] {
-        let path = FieldPath::new("spec");
         let path = path.child(list);
-        for (index, container) in items(at(new, &["spec", list])).iter().enumerate() {
+        if items(&new[list]).len() != items(&old[list]).len() {
+            let fault = "pod updates may not add or remove containers";
+            return errors.push(FieldError::forbidden(path, fault));
+        }
+        for (index, container) in items(&new[list]).iter().enumerate() {
             if text(container, "image").is_empty() {
                 errors.push(FieldError::required(path.index(index).child("image"), ""));
             }
         }
     }
-    errors
+    let without_seconds = |tolerations: &Value| {
+        let mut tolerations = items(tolerations).to_vec();
+        for toleration in &mut tolerations {
+            remove(toleration, "tolerationSeconds");
+        }
+        tolerations
+    };
+    let kept = without_seconds(&new["tolerations"]);
+    if without_seconds(&old["tolerations"]).iter().any(|old| !kept.contains(old)) {
+        let fault = "existing toleration can not be modified except its tolerationSeconds";
+        errors.push(FieldError::forbidden(path.child("tolerations"), fault));
+    }
+    let gates = path.child("schedulingGates");
+    for (index, gate) in items(&new["schedulingGates"]).iter().enumerate() {
+        let name = text(gate, "name");
+        if !items(&old["schedulingGates"]).iter().any(|old| text(old, "name") == name) {
+            let fault = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            errors.push(FieldError::forbidden(gates.index(index).child("name"), fault));
+        }
+    }
+    if let Some(seconds) = old["activeDeadlineSeconds"].as_i64() {
+        let here = path.child("activeDeadlineSeconds");
+        let value = &new["activeDeadlineSeconds"];
+        if value.is_null() {
+            let fault = "must not update from a positive integer to nil value";
+            errors.push(FieldError::invalid(here, Value::Null, fault));
+        } else if value.as_i64().is_some_and(|value| value > seconds) {
+            let fault = "must be less than or equal to previous value";
+            return errors.push(FieldError::invalid(here, value.clone(), fault));
+        }
+    }
+    let is_gated = !is_empty(&old["schedulingGates"]);
+    let selector = &new["nodeSelector"];
+    if is_gated && members(&old["nodeSelector"]).any(|(key, value)| selector[key] != *value) {
+        let fault = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        errors.push(FieldError::invalid(path.child("nodeSelector"), super::shown(selector), fault));
+    }
+    if comparable(new, is_gated) != comparable(old, is_gated) {
+        let fault = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+        errors.push(FieldError::forbidden(path, fault));
+    }
 }
 
 /// Returns a spec without the fields that may change.
-fn comparable(spec: &Value) -> Value {
+fn comparable(spec: &Value, is_gated: bool) -> Value {
     let mut spec = spec.clone();
     for list in ["containers", "initContainers"] {
-        for container in crate::builtin::edit::items_mut(&mut spec, list) {
-            crate::builtin::edit::remove(container, "image");
+        for container in items_mut(&mut spec, list) {
+            remove(container, "image");
         }
     }
-    for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
-        crate::builtin::edit::remove(&mut spec, field);
+    let gated: &[&str] = if is_gated { &["nodeSelector"] } else { &[] };
+    for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"].iter().chain(gated) {
+        remove(&mut spec, field);
     }
     spec
 }

@@ -5,13 +5,11 @@ use std::collections::HashSet;
 use super::{
     FieldError, FieldPath, Value, add_invalid, at, items, members,
     number::{not_negative, port_name, port_or_name, positive},
-    one_of, text,
+    one_of, pod_field, text,
 };
 use crate::{builtin::quantity::Quantity, name};
 
-const PULL: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
-const MESSAGE: [&str; 2] = ["FallbackToLogsOnError", "File"];
 
 pub(super) fn container(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let here = path.child("name");
@@ -38,15 +36,9 @@ pub(super) fn container(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<Fi
             handler(at(value, &["lifecycle", hook]), &path.child("lifecycle").child(hook), errors);
         }
     }
-    one_of(
-        &value["terminationMessagePolicy"],
-        &MESSAGE,
-        &path.child("terminationMessagePolicy"),
-        errors,
-    );
     ports(value, path, errors);
     environment(value, path, errors);
-    one_of(&value["imagePullPolicy"], &PULL, &path.child("imagePullPolicy"), errors);
+    pod_field::container(value, path, errors);
     resources(&value["resources"], &path.child("resources"), errors);
 }
 

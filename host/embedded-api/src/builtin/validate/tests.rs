@@ -19,6 +19,282 @@ fn metadata() -> Value {
     json!({"name": "a", "namespace": "ns"})
 }
 
+/// Returns a workload with a spec of its pods.
+fn workload(spec: &Value) -> Value {
+    json!({"metadata": metadata(), "spec": {
+        "serviceName": "s",
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": spec},
+    }})
+}
+
+#[test]
+fn a_stateful_set_mounts_its_claims() {
+    let cases = [("data", vec![]), ("other", vec!["Not found: \"other\""])];
+    for (mount, expected) in cases {
+        let container = json!({"name": "c", "image": "x", "volumeMounts": [{"name": mount, "mountPath": "/d"}]});
+        let spec = json!({"containers": [container], "hostname": "Not-Checked"});
+        let mut object = workload(&spec);
+        object["spec"]["volumeClaimTemplates"] =
+            json!([{"metadata": {"name": "data"}, "spec": {}}]);
+        let found = faults("api.apps.v1.StatefulSet", object);
+        let place = "spec.template.spec.containers[0].volumeMounts[0].name";
+        let expected: Vec<_> = expected.iter().map(|fault| format!("{place}: {fault}")).collect();
+        assert_eq!(found, expected, "{mount}");
+    }
+}
+
+#[test]
+fn templates_are_validated_in_depth() {
+    let from = |source: Value| json!({"containers": [{"name": "c", "image": "x", "env": [{"name": "A", "valueFrom": source}]}]});
+    let with = |field: &str, value: Value| {
+        let mut spec = json!({"containers": [{"name": "c", "image": "x"}]});
+        spec[field] = value;
+        spec
+    };
+    let id = "must be between 0 and 2147483647, inclusive";
+    let cases = [
+        (with("securityContext", json!({"fsGroup": -2})), format!("securityContext.fsGroup: Invalid value: -2: {id}")),
+        (
+            json!({"containers": [{"name": "c", "image": "x", "securityContext": {"runAsGroup": -1}}]}),
+            format!("containers[0].securityContext.runAsGroup: Invalid value: -1: {id}"),
+        ),
+        (
+            with("dnsPolicy", json!("None")),
+            "dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None".to_owned(),
+        ),
+        (
+            with("volumes", json!([{"name": "v", "configMap": {"name": "m", "items": [{"key": "k", "path": "p", "mode": 512}]}}])),
+            "volumes[0].configMap.items[0].mode: Invalid value: 512: must be a number between 0 and 0777 (octal), both inclusive".to_owned(),
+        ),
+        (
+            from(json!({"secretKeyRef": {"name": "s"}})),
+            "containers[0].env[0].valueFrom.secretKeyRef.key: Required value".to_owned(),
+        ),
+        (
+            from(json!({"fieldRef": {"fieldPath": "status.phase"}})),
+            "containers[0].env[0].valueFrom.fieldRef.fieldPath: Unsupported value: \"status.phase\": supported values: \"metadata.name\", \"metadata.namespace\", \"metadata.uid\", \"spec.nodeName\", \"spec.serviceAccountName\", \"status.hostIP\", \"status.hostIPs\", \"status.podIP\", \"status.podIPs\"".to_owned(),
+        ),
+        (
+            from(json!({"fieldRef": {"fieldPath": "metadata.name['a']"}})),
+            "containers[0].env[0].valueFrom.fieldRef.fieldPath: Invalid value: \"metadata.name['a']\": error converting fieldPath: field label does not support subscript: metadata.name['a']".to_owned(),
+        ),
+    ];
+    for (spec, expected) in cases {
+        let found = faults("api.apps.v1.Deployment", workload(&spec));
+        assert_eq!(found, [format!("spec.template.spec.{expected}")]);
+    }
+    let labels = json!({"fieldRef": {"fieldPath": "metadata.labels['app']"}});
+    assert_eq!(faults("api.apps.v1.Deployment", workload(&from(labels))), [""; 0]);
+}
+
+#[test]
+fn schedules_are_refused_in_the_words_of_the_parser() {
+    let cases = [
+        ("*/5 0-23/2 1,15 jan-DEC ?", ""),
+        ("@hourly", ""),
+        ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
+        ("* * * 13 *", "end of range (13) above maximum (12): 13"),
+        ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
+        ("*/0 * * * *", "step of range should be a positive number: */0"),
+        ("1-2-3 * * * *", "too many hyphens: 1-2-3"),
+        ("1/2/3 * * * *", "too many slashes: 1/2/3"),
+        ("* * * * x", "failed to parse int from x: strconv.Atoi: parsing \"x\": invalid syntax"),
+        ("* * *", "expected exactly 5 fields, found 3: [* * *]"),
+        ("@never", "unrecognized descriptor: @never"),
+    ];
+    for (schedule, fault) in cases {
+        let found = super::schedule::parse(schedule).err().unwrap_or_default();
+        assert_eq!(found, fault, "{schedule}");
+    }
+}
+
+#[test]
+fn blocks_of_network_policies_are_checked() {
+    let cidr = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+    let subset = "must be a strict subset of `cidr`";
+    let cases = [
+        (json!({"cidr": "2001:db8::/32", "except": ["2001:db8:1::/48"]}), String::new()),
+        (json!({"cidr": "0.0.0.0/0", "except": ["10.0.0.0/8"]}), String::new()),
+        (json!({"cidr": "::/0", "except": ["fe80::/10"]}), String::new()),
+        (json!({"cidr": ""}), "cidr: Required value".to_owned()),
+        (json!({"cidr": "10.0.0.0/33"}), format!("cidr: Invalid value: \"10.0.0.0/33\": {cidr}")),
+        (
+            json!({"cidr": "10.0.0.0/8", "except": ["x"]}),
+            format!("except[0]: Invalid value: \"x\": {cidr}"),
+        ),
+        (
+            json!({"cidr": "10.0.0.0/8", "except": ["11.0.0.0/9"]}),
+            format!("except[0]: Invalid value: \"11.0.0.0/9\": {subset}"),
+        ),
+        (
+            json!({"cidr": "10.0.0.0/8", "except": ["10.0.0.0/8"]}),
+            format!("except[0]: Invalid value: \"10.0.0.0/8\": {subset}"),
+        ),
+        (
+            json!({"cidr": "10.0.0.0/8", "except": ["fe80::/64"]}),
+            format!("except[0]: Invalid value: \"fe80::/64\": {subset}"),
+        ),
+    ];
+    for (block, expected) in cases {
+        let spec = json!({"podSelector": {}, "ingress": [{"from": [{"ipBlock": block}]}]});
+        let found = faults(
+            "api.networking.v1.NetworkPolicy",
+            json!({"metadata": metadata(), "spec": spec}),
+        );
+        let expected = Some(expected).filter(|expected| !expected.is_empty());
+        let expected: Vec<_> = expected
+            .map(|fault| format!("spec.ingress[0].from[0].ipBlock.{fault}"))
+            .into_iter()
+            .collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn ends_of_ranges_of_ports_are_checked() {
+    let cases = [
+        (json!({"port": 80, "endPort": 90}), ""),
+        (
+            json!({"port": 80, "endPort": 79}),
+            "Invalid value: 80: must be greater than or equal to `port`",
+        ),
+        (
+            json!({"endPort": 79}),
+            "Invalid value: 79: may not be specified when `port` is not specified",
+        ),
+        (
+            json!({"port": "http", "endPort": 79}),
+            "Invalid value: 79: may not be specified when `port` is non-numeric",
+        ),
+        (
+            json!({"port": 80, "endPort": 70000}),
+            "Invalid value: 70000: must be between 1 and 65535, inclusive",
+        ),
+    ];
+    for (port, fault) in cases {
+        let spec = json!({"podSelector": {}, "egress": [{"ports": [port]}]});
+        let found = faults(
+            "api.networking.v1.NetworkPolicy",
+            json!({"metadata": metadata(), "spec": spec}),
+        );
+        let place = "spec.egress[0].ports[0].endPort";
+        let expected = if fault.is_empty() { vec![] } else { vec![format!("{place}: {fault}")] };
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn configurations_of_webhooks_are_checked() {
+    let cases = [
+        ("name", json!("a.b.c"), ""),
+        (
+            "name",
+            json!("a.B.c"),
+            "name: Invalid value: \"a.B.c\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
+        ),
+        (
+            "sideEffects",
+            json!("Some"),
+            "sideEffects: Unsupported value: \"Some\": supported values: \"None\", \"NoneOnDryRun\"",
+        ),
+        (
+            "failurePolicy",
+            json!("Stop"),
+            "failurePolicy: Unsupported value: \"Stop\": supported values: \"Fail\", \"Ignore\"",
+        ),
+        (
+            "timeoutSeconds",
+            json!(0),
+            "timeoutSeconds: Invalid value: 0: the timeout value must be between 1 and 30 seconds",
+        ),
+        (
+            "clientConfig",
+            json!({}),
+            "clientConfig: Required value: exactly one of url or service is required",
+        ),
+        (
+            "admissionReviewVersions",
+            json!([]),
+            "admissionReviewVersions: Required value: must specify one of v1, v1beta1",
+        ),
+        (
+            "rules",
+            json!([{"operations": ["GET"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]),
+            "rules[0].operations[0]: Unsupported value: \"GET\": supported values: \"*\", \"CONNECT\", \"CREATE\", \"DELETE\", \"UPDATE\"",
+        ),
+    ];
+    for (field, value, fault) in cases {
+        let mut hook = json!({
+            "name": "a.b.c", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": {"service": {"name": "s", "namespace": "n"}},
+        });
+        hook[field] = value;
+        let object = json!({"metadata": {"name": "w"}, "webhooks": [hook]});
+        let found = super::super::decode::object(
+            definition::find("api.admissionregistration.v1.MutatingWebhookConfiguration").unwrap(),
+            object,
+            &mut Vec::new(),
+        );
+        let mut object = found.unwrap();
+        default::fill("api.admissionregistration.v1.MutatingWebhookConfiguration", &mut object);
+        let errors = super::create(
+            "api.admissionregistration.v1.MutatingWebhookConfiguration",
+            false,
+            &object,
+        );
+        let found: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        let expected = if fault.is_empty() { vec![] } else { vec![format!("webhooks[0].{fault}")] };
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn pods_change_only_in_a_few_ways() {
+    let old = json!({
+        "containers": [{"name": "c", "image": "x"}], "schedulingGates": [{"name": "a/b"}], "activeDeadlineSeconds": 5,
+        "tolerations": [{"key": "k", "operator": "Exists", "effect": "NoExecute"}], "nodeSelector": {"a": "b"},
+    });
+    let cases = [
+        ("nodeSelector", json!({"a": "b", "c": "d"}), ""),
+        ("schedulingGates", json!([]), ""),
+        ("activeDeadlineSeconds", json!(4), ""),
+        (
+            "schedulingGates",
+            json!([{"name": "c/d"}]),
+            "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'c/d'",
+        ),
+        (
+            "nodeSelector",
+            json!({"c": "d"}),
+            "spec.nodeSelector: Invalid value: {\"c\":\"d\"}: only additions to spec.nodeSelector are allowed (no mutations or deletions)",
+        ),
+        (
+            "activeDeadlineSeconds",
+            json!(6),
+            "spec.activeDeadlineSeconds: Invalid value: 6: must be less than or equal to previous value",
+        ),
+        (
+            "tolerations",
+            json!([]),
+            "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds",
+        ),
+        (
+            "containers",
+            json!([]),
+            "spec.containers: Forbidden: pod updates may not add or remove containers",
+        ),
+    ];
+    for (field, value, fault) in cases {
+        let mut new = old.clone();
+        new[field] = value;
+        let mut errors = Vec::new();
+        super::pod::update(&new, &old, &mut errors);
+        let found: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(found, if fault.is_empty() { vec![] } else { vec![fault] });
+    }
+}
+
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn new_objects_are_refused_in_the_words_of_kubernetes() {

@@ -3,11 +3,14 @@
 use serde_json::json;
 
 use super::{
-    FieldError, FieldPath, Shown, Value, add_invalid, at, is_empty,
+    FieldError, FieldPath, Shown, Value, add_invalid, at, is_empty, items,
     number::{at_most_all, is_zero, not_negative, number_or_percent},
-    pod, selector, shown, text,
+    pod, schedule, selector, shown, text,
 };
-use crate::field_error::go_json;
+use crate::{
+    builtin::edit::{child, remove, set},
+    field_error::go_json,
+};
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
 
@@ -193,7 +196,10 @@ fn selector_and_template(
             errors.push(FieldError::invalid(here, selector.clone(), fault));
         }
     }
-    let template = &spec["template"];
+    let template = &mut spec["template"].clone();
+    if kind == "StatefulSet" {
+        complete_template(template, items(&spec["volumeClaimTemplates"]));
+    }
     let path = path.child("template");
     let labels = at(template, &["metadata", "labels"]);
     let everything = !selector.is_null() && selector::is_everything(selector);
@@ -204,6 +210,23 @@ fn selector_and_template(
     }
     pod::template(template, &path, errors);
     always_restarts(template, kind, &path.child("spec"), errors);
+}
+
+/// Changes the template of a `StatefulSet` as its controller does for each pod: claims become
+/// volumes, in place of those of the same name, and the names of the host are replaced.
+fn complete_template(template: &mut Value, claims: &[Value]) {
+    let Some(spec) = child(template, "spec") else { return };
+    for field in ["hostname", "subdomain"] {
+        remove(spec, field);
+    }
+    let claimed: Vec<_> = claims.iter().map(|claim| text(&claim["metadata"], "name")).collect();
+    let mut volumes: Vec<_> = claimed
+        .iter()
+        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}))
+        .collect();
+    let own = items(&spec["volumes"]).iter();
+    volumes.extend(own.filter(|volume| !claimed.contains(&text(volume, "name"))).cloned());
+    set(spec, "volumes", volumes);
 }
 
 /// Validates that the pods never end by themselves.
@@ -245,7 +268,7 @@ pub(super) fn stateful_set_update(new: &Value, old: &Value, errors: &mut Vec<Fie
     let fixed = |object: &Value| {
         let mut spec = object["spec"].clone();
         for field in FREE {
-            crate::builtin::edit::remove(&mut spec, field);
+            remove(&mut spec, field);
         }
         spec
     };
@@ -319,8 +342,14 @@ pub(super) fn cron_job(object: &Value, errors: &mut Vec<FieldError>) {
     let schedule = text(spec, "schedule");
     if schedule.is_empty() {
         errors.push(FieldError::required(here, ""));
-    } else if let Some(fault) = schedule_fault(schedule) {
-        errors.push(FieldError::invalid(here, schedule, fault));
+    } else {
+        if let Err(fault) = schedule::parse(schedule) {
+            errors.push(FieldError::invalid(here, schedule, fault));
+        }
+        if schedule.contains("TZ") {
+            let fault = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+            errors.push(FieldError::invalid(here, schedule, fault));
+        }
     }
     not_negative(&spec["startingDeadlineSeconds"], &path.child("startingDeadlineSeconds"), errors);
     match text(spec, "concurrencyPolicy") {
@@ -346,19 +375,4 @@ pub(super) fn cron_job_name(object: &Value, errors: &mut Vec<FieldError>) {
         let fault = "must be no more than 52 characters".to_owned();
         add_invalid(errors, &FieldPath::new("metadata.name"), name, vec![fault]);
     }
-}
-
-/// Returns the reason for which a text is no schedule: five fields, or a known name.
-fn schedule_fault(schedule: &str) -> Option<String> {
-    let named = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
-    if named.contains(&schedule) || schedule.starts_with("@every ") {
-        return None;
-    }
-    if schedule.starts_with('@') {
-        return Some(format!("unrecognized descriptor: {schedule}"));
-    }
-    let fields: Vec<_> = schedule.split_whitespace().collect();
-    let count = fields.len();
-    (count != 5)
-        .then(|| format!("expected exactly 5 fields, found {count}: [{}]", fields.join(" ")))
 }
