@@ -83,12 +83,19 @@
 //!
 //! - **limits**: a `LimitRange` neither fills in nor refuses amounts, a `ResourceQuota` counts
 //!   nothing, and no `PriorityClass` is the default.
-//! - **parts of pods**: affinities, sysctls, host aliases, names of DNS, and references to amounts
-//!   are not validated.
-//! - **parts of webhooks**: the URL, the path and the match conditions of a webhook are not
-//!   validated, nor is the webhook of a CRD's conversion.
-//! - **parts of others**: metrics and behavior of a `HorizontalPodAutoscaler`, and durations after
-//!   `@every` in a schedule, are not validated; of a TLS Secret only the PEM is looked at.
+//! - **parts of pods**: affinities (also of a Pod that is held by a gate), sysctls, host aliases,
+//!   names of DNS, references to amounts, several sources of a variable, fields of a
+//!   `securityContext` that exclude each other, spread over zones and paths of files are not
+//!   validated, nor is a change of the grace period.
+//! - **parts of webhooks**: the URL, the path and the match conditions of a webhook, `*` beside
+//!   others in its rules, and names and versions that occur twice are not validated, nor is the
+//!   webhook of a CRD's conversion.
+//! - **parts of others**: most of `HorizontalPodAutoscaler`, `Ingress`, `PodDisruptionBudget` and
+//!   `Job`, and the time zone and the durations after `@every` of a schedule, are not validated; of
+//!   a TLS Secret only the PEM is looked at; and the types of volumes that are deprecated have no
+//!   defaults and no warnings.
+//! - **addresses**: a block of a `NetworkPolicy` whose numbers begin with 0 is refused, also if it
+//!   was stored before the check.
 //!
 //! # Performance
 //!
