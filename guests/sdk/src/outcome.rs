@@ -301,10 +301,41 @@ fn status_object(reference: &ObjectRef, status: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use serde_json::json;
 
     use super::*;
     use crate::{kubernetes::ConfigMap, object::Metadata};
+
+    /// Read as texts, so that the test needs no tool of a language.
+    #[test]
+    fn each_field_of_an_outcome_has_a_method_in_three_languages() {
+        let guests = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let read = |path: &str| std::fs::read_to_string(guests.join(path)).unwrap();
+        let sources = [
+            ("self.", read("sdk/src/outcome.rs")),
+            ("_record.", read("sdk-python/mortise_sdk/__init__.py")),
+            ("this.record.", read("sdk-typescript/src/index.ts")),
+        ];
+        let records = read("sdk-typescript/src/contract.d.ts");
+        let guides = [read("sdk-python/README.md"), read("sdk-typescript/README.md")];
+        let outcome = serde_json::to_value(Outcome::new()).unwrap();
+        // No processor starts children yet.
+        let fields = outcome.as_object().unwrap().keys().filter(|field| *field != "children");
+        let mut count = 0;
+        for field in fields {
+            count += 1;
+            for (access, source) in &sources {
+                assert!(source.contains(&format!("{access}{field}")), "{access}{field}");
+            }
+            let record = [": ", "?: "].map(|colon| records.contains(&format!(" {field}{colon}")));
+            assert!(record.contains(&true), "{field} in contract.d.ts");
+            let method = format!("`{}", field.trim_end_matches('s'));
+            assert!(guides.iter().all(|guide| guide.contains(&method)), "{method} in the READMEs");
+        }
+        assert!(count >= 9, "{outcome}");
+    }
 
     #[test]
     fn an_applied_object_names_its_kind() {

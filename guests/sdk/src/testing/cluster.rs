@@ -216,7 +216,7 @@ mod tests {
     use super::*;
     use crate::testing::identity::{Pattern, reference_of};
 
-    /// The match makes a new action fail here until a case can have it refused.
+    /// A new action does not compile in the match, and belongs into the list above it, too.
     #[test]
     fn each_write_of_an_outcome_can_be_refused_by_a_documented_verb() {
         use contract::Action::{Apply, Delete, Evict, Finalize, Patch, Prune, Status};
