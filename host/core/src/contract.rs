@@ -334,12 +334,27 @@ impl<R: Borrow<ObjectRef>> Hash for SameObject<R> {
 // === impl Description ===
 
 impl Description {
+    /// Returns the declarations: all that a processor may reconcile, read and write.
+    ///
+    /// A new list of declarations is one more value here, so that no caller compiles until it
+    /// handles the list.
+    pub fn declared(&self) -> (&[Reconciler], &[Selection], &[WriteRule]) {
+        let Self {
+            reconcilers,
+            reads,
+            writes,
+            name: _,
+            version: _,
+            // Rights that are handed out, not used: see `grant::granted`.
+            grants: _,
+            config_schema: _,
+        } = self;
+        (reconcilers, reads, writes)
+    }
+
     /// Returns the distinct kinds of all declarations, without wildcards (`*`).
     pub fn kinds(&self) -> Vec<Kind> {
-        // Fields by name, here and where else declarations are read: a new one does not compile
-        // until each of these places handles it.
-        let Self { reconcilers, reads, writes, name: _, version: _, grants: _, config_schema: _ } =
-            self;
+        let (reconcilers, reads, writes) = self.declared();
         let reconciled = reconcilers.iter().map(|reconciler| &reconciler.of.kind);
         let read = reads.iter().map(|selection| &selection.kind);
         let written = writes.iter().map(|rule| &rule.of.kind);

@@ -83,16 +83,7 @@ pub enum Invalid {
 impl Grant {
     /// Parses the declarations of a description.
     pub fn new(description: &Description) -> Result<Self, Invalid> {
-        let Description {
-            reconcilers,
-            reads,
-            writes,
-            name: _,
-            version: _,
-            // Handed out, not used: see `granted`.
-            grants: _,
-            config_schema: _,
-        } = description;
+        let (reconcilers, reads, writes) = description.declared();
         let mut grant = Self::default();
         for (place, spec) in numbered("reconcilers", reconcilers) {
             if grant.reconcilers.iter().any(|known| known.spec.name == spec.name) {

@@ -133,16 +133,7 @@ impl Parts {
 impl Reconciler {
     /// Creates the loop around a processor.
     pub fn new(version: Setup, parts: Parts) -> Self {
-        let Description {
-            reconcilers,
-            reads,
-            writes,
-            name: _,
-            version: _,
-            grants: _,
-            config_schema: _,
-        } = &*version.description;
-        let granted = format!("{:?}", (reconcilers, reads, writes));
+        let granted = format!("{:?}", version.description.declared());
         let Settings {
             namespace,
             name,

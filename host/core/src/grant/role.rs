@@ -82,9 +82,9 @@ impl Roles {
     pub fn of(description: &Description, served: impl Fn(&Kind) -> Served) -> Self {
         let mut roles = Self::needed(description, &served);
         // Without a reconciled object there are no runs, and so no events on other objects.
-        if !description.reconcilers.is_empty() {
-            let read = description.reads.iter();
-            for of in read.chain(description.writes.iter().map(|rule| &rule.of)) {
+        let (reconcilers, reads, writes) = description.declared();
+        if !reconcilers.is_empty() {
+            for of in reads.iter().chain(writes.iter().map(|rule| &rule.of)) {
                 roles.events(of, &served(&of.kind));
             }
             roles.drop_covered();
@@ -95,16 +95,7 @@ impl Roles {
     /// Returns the same roles without events on objects that the processor reads or writes and does
     /// not reconcile: a processor that creates no such events does not need them.
     pub fn needed(description: &Description, served: impl Fn(&Kind) -> Served) -> Self {
-        let Description {
-            reconcilers,
-            reads,
-            writes,
-            name: _,
-            version: _,
-            // The rights that a processor hands out are asked for apart.
-            grants: _,
-            config_schema: _,
-        } = description;
+        let (reconcilers, reads, writes) = description.declared();
         let mut roles = Self::default();
         for reconciler in reconcilers {
             roles.reconcile(reconciler, &served(&reconciler.of.kind));
