@@ -181,18 +181,14 @@ impl Reconciler {
     }
 
     /// Returns the reconciler of a key, if the processor has it.
-    pub fn reconciler(&self, key: &Key) -> Option<&DeclaredReconciler> {
+    fn reconciler(&self, key: &Key) -> Option<&DeclaredReconciler> {
         self.reconcilers.of(key).map(AsRef::as_ref)
     }
 
     /// Returns the reference to a key's object; `None` if the processor does not have the key's
     /// reconciler.
     pub fn object_of(&self, key: &Key) -> Option<ObjectRef> {
-        Some(ObjectRef {
-            kind: self.reconciler(key)?.spec.of.kind.clone(),
-            namespace: key.namespace().map(str::to_owned),
-            name: key.name().to_owned(),
-        })
+        Some(object(self.reconciler(key)?, key))
     }
 
     /// Returns the reconcilers as the triggers know them.
@@ -231,11 +227,10 @@ impl Reconciler {
     pub async fn run(&self, run: &mut Run) -> (Report, Ended) {
         let start = Instant::now();
         let version = Some(Arc::clone(&self.version.identity));
-        let (Some(reconciler), Some(reference)) =
-            (self.reconciler(&run.key), self.object_of(&run.key))
-        else {
+        let Some(reconciler) = self.reconciler(&run.key) else {
             return (Report { version, ..Report::new(run) }, Ended::nothing());
         };
+        let reference = object(reconciler, &run.key);
         let kind = reference.kind.clone();
         let span = report::span(&run.key, &kind, Some(self.version.call.digest()));
         let verification = self.verify_due(run, reconciler, &reference);
@@ -357,7 +352,7 @@ impl Reconciler {
             }
             Decision::Release(object) => {
                 let (reconciled, reads) = (Reconciled { reference, object }, view.finish());
-                let mut turn = Turn { key: &run.key, reconciled: &reconciled, reads };
+                let mut turn = Turn { key: &run.key, declared, reconciled: &reconciled, reads };
                 return (self.remove_finalizers(&mut turn).await, turn.reads);
             }
             Decision::Call(object, value) => (object, value),
@@ -365,7 +360,7 @@ impl Reconciler {
         let request = self.request(&run.key, &reference, object, run.attempt);
         let reconciled = Reconciled { reference, object: value };
         let (answered, reads) = self.call(view, &request, Occasion::Run).await;
-        let mut turn = Turn { key: &run.key, reconciled: &reconciled, reads };
+        let mut turn = Turn { key: &run.key, declared, reconciled: &reconciled, reads };
         let course = self.carry_out(answered, request, &mut turn).await;
         (course, turn.reads)
     }
@@ -416,5 +411,14 @@ impl Reconciler {
         let Called { outcome, outside, usage } = self.version.call.call(input).await;
         let basis = self.basis(moment.now_ms);
         (Answered { answer: outcome, basis, usage }, outside.view.finish())
+    }
+}
+
+/// Returns the reference to the object of a key of this reconciler.
+fn object(reconciler: &DeclaredReconciler, key: &Key) -> ObjectRef {
+    ObjectRef {
+        kind: Arc::clone(&reconciler.spec.of.kind),
+        namespace: key.namespace().map(str::to_owned),
+        name: key.name().to_owned(),
     }
 }

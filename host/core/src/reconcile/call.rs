@@ -34,7 +34,7 @@ pub struct Input<'a> {
     pub occasion: Occasion,
 }
 
-/// All that a call may use of the outside, and its use of it.
+/// The outside of a call: the objects that it may read, with the record of its reads.
 #[derive(Debug, Default)]
 pub struct Outside {
     /// The cluster's objects that the call may read.

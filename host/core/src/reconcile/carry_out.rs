@@ -18,7 +18,10 @@ use crate::{
         },
     },
     error_chain,
-    grant::rights::{Denial, Question},
+    grant::{
+        DeclaredReconciler,
+        rights::{Denial, Question},
+    },
     outcome::{self, Plan, Reconciled},
     queue::{Again, Cause, Done, Key},
     reads::{
@@ -57,6 +60,8 @@ pub(super) enum Refused {
 /// The state that all steps of a run need.
 pub(super) struct Turn<'a> {
     pub(super) key: &'a Key,
+    /// The reconciler of the key.
+    pub(super) declared: &'a DeclaredReconciler,
     pub(super) reconciled: &'a Reconciled,
     pub(super) reads: Reads,
 }
@@ -95,7 +100,7 @@ impl Reconciler {
             Ok(_) if !written.waits.is_empty() => {
                 Some(Done::Success { requeue: Some((TERMINATING_RETRY_DELAY, Cause::Requeue)) })
             }
-            Ok(planned) => Some(self.done(planned, turn)),
+            Ok(planned) => Some(planned.done(turn)),
         };
         if let Some(done) = done {
             return Course { first: Some(first), ..Course::ended(done) };
@@ -110,7 +115,7 @@ impl Reconciler {
             Ok(_) if written.is_failure() || second.carried.written.is_failure() => {
                 Done::Failure(again(written.retry_after.max(second.carried.written.retry_after)))
             }
-            Ok(planned) => self.done(planned, turn),
+            Ok(planned) => planned.done(turn),
         };
         Course { first: Some(first), second: Some(second), ..Course::ended(done) }
     }
@@ -188,7 +193,7 @@ impl Reconciler {
     ) -> outcome::Against<'a> {
         outcome::Against {
             grant: &self.version.grant,
-            finalizers: self.reconciler(turn.key).map_or(&[], |of| &of.spec.finalizers),
+            finalizers: &turn.declared.spec.finalizers,
             reconciled: turn.reconciled,
             kinds,
             read,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Planned, Reconciler, Turn};
+use super::{Planned, Turn};
 use crate::{
     contract::{ObjectRef, Requeue, Retry, display_ref},
     grant::Demand,
@@ -19,23 +19,22 @@ pub struct Ended {
     pub demands: Vec<Demand>,
 }
 
-// === impl Reconciler ===
+// === impl Planned ===
 
-impl Reconciler {
-    /// Returns the result of a run whose answer was carried out.
-    pub(super) fn done(&self, planned: &Planned, turn: &Turn<'_>) -> Done {
-        if let Some(retry) = &planned.retry {
+impl Planned {
+    /// Returns the result of the run, after the plan was carried out.
+    pub(super) fn done(&self, turn: &Turn<'_>) -> Done {
+        if let Some(retry) = &self.retry {
             return Done::Failure(match retry {
                 Retry::BackOff => Again::BackOff,
                 Retry::After(milliseconds) => Again::After(Duration::from_millis(*milliseconds)),
                 Retry::OnChange => Again::OnChange,
             });
         }
-        let resync = self.reconciler(turn.key).map_or(0, |of| of.spec.resync);
-        let (after, cause) = match planned.plan.requeue.0 {
+        let (after, cause) = match self.plan.requeue.0 {
             // An object that is gone needs no resync.
             Requeue::ByDefault if turn.reconciled.object.is_none() => (0, Cause::Resync),
-            Requeue::ByDefault => (resync, Cause::Resync),
+            Requeue::ByDefault => (turn.declared.spec.resync, Cause::Resync),
             Requeue::After(milliseconds) => (milliseconds.max(1), Cause::Requeue),
             Requeue::Never => (0, Cause::Requeue),
         };

@@ -81,11 +81,10 @@ impl Reconciler {
     /// Removes the finalizers that the processor may have put on the object, and changes nothing
     /// else.
     pub(super) async fn remove_finalizers(&self, turn: &mut Turn<'_>) -> Course {
-        let declared = self.reconciler(turn.key).map(|of| of.spec.finalizers.clone());
         let plan = Plan {
             finalizers: Some(Finalizers {
                 wanted: Vec::new(),
-                released: declared.unwrap_or_default(),
+                released: turn.declared.spec.finalizers.clone(),
             }),
             is_report: true,
             ..Plan::default()

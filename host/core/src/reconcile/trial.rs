@@ -1,6 +1,6 @@
 //! Tries a new version of a processor with a dry run, before it is swapped in for one that works.
 
-use super::{Input, Occasion, Reconciler, Turn, removal::Decision, report::masked};
+use super::{Input, Occasion, Reconciler, Turn, object, removal::Decision, report::masked};
 use crate::{contract::Kind, error_chain, outcome::Reconciled, queue::Key};
 
 /// The result of a trial with one object.
@@ -26,9 +26,8 @@ impl Reconciler {
     ///
     /// Nothing is written, recorded, counted, logged or waited for.
     pub async fn try_out(&self, key: &Key) -> Tried {
-        let (Some(declared), Some(reference)) = (self.reconciler(key), self.object_of(key)) else {
-            return Tried::Not;
-        };
+        let Some(declared) = self.reconciler(key) else { return Tried::Not };
+        let reference = object(declared, key);
         let mut view = self.view();
         let allowed = view.check_reconciled(&reference).await;
         let known = allowed.and_then(|()| view.reconciled(&reference, declared));
@@ -39,7 +38,8 @@ impl Reconciler {
             Input { occasion: Occasion::Trial, ..Input::new(view, &request, self.moment()) };
         let called = self.version.call.call(input).await;
         let reconciled = Reconciled { reference, object: value };
-        let turn = Turn { key, reconciled: &reconciled, reads: called.outside.view.finish() };
+        let turn =
+            Turn { key, declared, reconciled: &reconciled, reads: called.outside.view.finish() };
         match self.plan(called.outcome, &turn).await.1 {
             Err(error) if error.is_processors() => {
                 Tried::Broke(masked(error_chain::whole(&error), &turn.reads))

@@ -36,7 +36,7 @@ impl Controller {
     /// Runs the version that the spec asks for. While nothing runs, the version that ran last, by
     /// the status, runs first: it is the former version of the first swap.
     ///
-    /// It has two minutes for faults that may end; then only the version of the spec is loaded.
+    /// Faults that may end have two minutes; then only the version of the spec is loaded.
     pub(super) async fn put_to_work(
         &mut self,
         newest: &Processor,
