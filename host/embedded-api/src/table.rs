@@ -14,6 +14,7 @@ mod tests;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use self::path::Path;
 use crate::{
     Failure,
     builtin::edit::{at, set, text},
@@ -77,7 +78,7 @@ fn columns(resource: &Resource) -> Value {
     match &resource.form {
         Form::BuiltIn(_) => built_in(&resource.kind),
         Form::Custom(custom) => {
-            let columns = readable(&custom.columns).map(|column| {
+            let columns = readable(&custom.columns).map(|(column, _)| {
                 let Column { name, kind, format, description, priority, .. } = column;
                 definition(name, kind, format, description, *priority)
             });
@@ -105,7 +106,8 @@ fn cells(resource: &Resource, object: &Value, now: Timestamp) -> Vec<Value> {
     match &resource.form {
         Form::BuiltIn(_) => cell::of(&resource.kind, object, now),
         Form::Custom(custom) => {
-            let cells = readable(&custom.columns).map(|column| custom_cell(column, object, now));
+            let cells = readable(&custom.columns)
+                .map(|(column, path)| custom_cell(column, &path, object, now));
             std::iter::once(name).chain(cells).collect()
         }
         Form::Untyped => {
@@ -114,14 +116,15 @@ fn cells(resource: &Resource, object: &Value, now: Timestamp) -> Vec<Value> {
     }
 }
 
-/// Returns the columns before the first one whose path cannot be read: there the table ends.
-fn readable(columns: &[Column]) -> impl Iterator<Item = &Column> {
-    columns.iter().take_while(|column| path::is_valid(&column.json_path))
+/// Returns the columns with their paths, before the first one whose path cannot be read: there the
+/// table ends.
+fn readable(columns: &[Column]) -> impl Iterator<Item = (&Column, Path)> {
+    columns.iter().map_while(|column| Some((column, Path::parse(&column.json_path)?)))
 }
 
 /// Returns the first value at the path of a column, if it has the column's type; null otherwise.
-fn custom_cell(column: &Column, object: &Value, now: Timestamp) -> Value {
-    let Some(found) = path::first(&column.json_path, object) else { return Value::Null };
+fn custom_cell(column: &Column, path: &Path, object: &Value, now: Timestamp) -> Value {
+    let Some(found) = path.first(object) else { return Value::Null };
     match (column.kind.as_str(), &found) {
         ("string", Value::Null) => "<no value>".into(),
         ("string", Value::String(_))

@@ -265,7 +265,7 @@ fn listed_bytes(items: &[Value]) -> Option<String> {
 /// Returns a time in UTC, with seconds or with microseconds. The latter must have six digits of a
 /// second.
 pub(crate) fn time(text: &str, micro: bool) -> Option<String> {
-    if time_fault(text).is_some() || (micro && fraction(text) != Some(6)) {
+    if time_fault(text, micro).is_some() {
         return None;
     }
     let time: Timestamp = text.parse().ok()?;
@@ -274,8 +274,8 @@ pub(crate) fn time(text: &str, micro: bool) -> Option<String> {
 }
 
 /// Returns the rest of a time from where Go cannot read it, and the part of its layout that should
-/// be there; `None` if all of it can be read.
-fn time_fault(text: &str) -> Option<(&str, &'static str)> {
+/// be there; `None` if all of it can be read. A time in microseconds has six digits of a second.
+fn time_fault(text: &str, micro: bool) -> Option<(&str, &'static str)> {
     let is_digit = |letter: char| letter.is_ascii_digit();
     let mut rest = text;
     for part in ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"] {
@@ -299,14 +299,11 @@ fn time_fault(text: &str) -> Option<(&str, &'static str)> {
                 .char_indices()
                 .all(|(at, letter)| if at == 2 { letter == ':' } else { is_digit(letter) })
     };
-    let fits = zone == "Z" || zone.strip_prefix(['+', '-']).is_some_and(is_offset);
-    (!fits).then_some((zone, "Z07:00"))
-}
-
-/// Returns the number of digits of a second in a time; `None` if it has no fraction.
-fn fraction(text: &str) -> Option<usize> {
-    let rest = text.get(19..)?.strip_prefix(['.', ','])?;
-    Some(rest.bytes().take_while(u8::is_ascii_digit).count())
+    if zone != "Z" && !zone.strip_prefix(['+', '-']).is_some_and(is_offset) {
+        return Some((zone, "Z07:00"));
+    }
+    let digits = fraction.map_or(0, |fraction| fraction.len() - zone.len());
+    (micro && digits != 6).then_some((rest, ".000000"))
 }
 
 /// Returns the error of Go's decoder for a value that does not fit a type.
@@ -388,8 +385,7 @@ impl Shape {
                 } else {
                     "2006-01-02T15:04:05Z07:00"
                 };
-                let imprecise = || Some((text.get(19..)?, ".000000")).filter(|_| *micro);
-                let (rest, part) = time_fault(text).or_else(imprecise).unwrap_or((text, "2006"));
+                let (rest, part) = time_fault(text, *micro).unwrap_or((text, "2006"));
                 WrongType(format!(
                     "parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}"
                 ))

@@ -42,15 +42,22 @@ struct Slice {
     is_one: bool,
 }
 
-/// Returns the first value at a path; `None` if there is none, or if a step fails.
-pub(super) fn first(path: &str, value: &Value) -> Option<Value> {
-    let steps = parse(path)?;
-    walk(&steps, value)?.first().map(|found| (*found).clone())
-}
+/// A path that has been read.
+#[derive(Debug)]
+pub(super) struct Path(Vec<Step>);
 
-/// Returns whether a path can be read.
-pub(super) fn is_valid(path: &str) -> bool {
-    parse(path).is_some()
+// === impl Path ===
+
+impl Path {
+    /// Reads a path; `None` if client-go cannot read it.
+    pub(super) fn parse(path: &str) -> Option<Self> {
+        parse(path).map(Self)
+    }
+
+    /// Returns the first value at the path; `None` if there is none, or if a step fails.
+    pub(super) fn first(&self, value: &Value) -> Option<Value> {
+        walk(&self.0, value)?.first().map(|found| (*found).clone())
+    }
 }
 
 // === Evaluation ===

@@ -1,5 +1,7 @@
 use serde_json::json;
 
+use super::Path;
+
 #[test]
 fn paths_lead_to_the_first_value() {
     let object = json!({
@@ -51,16 +53,17 @@ fn paths_lead_to_the_first_value() {
         (".spec....name", None),
     ];
     for (path, expected) in cases {
-        assert_eq!(super::first(path, &object), expected, "{path}");
+        let found = Path::parse(path).and_then(|path| path.first(&object));
+        assert_eq!(found, expected, "{path}");
     }
 }
 
 #[test]
 fn paths_that_cannot_be_read_are_known() {
     let cases = [".spec.n", ".spec..n", ".l[]", ".l[?(@.a==b)]", ".l[0,1]"];
-    assert!(cases.into_iter().all(super::is_valid));
+    assert!(cases.into_iter().all(|path| Path::parse(path).is_some()));
     let cases = [".l[x]", ".l[0", ".a{", ".a]", "..*", ".l[1:2:3:4]", ".l[?(@.a==*)]", ".l[+1]"];
     for path in cases {
-        assert!(!super::is_valid(path), "{path}");
+        assert!(Path::parse(path).is_none(), "{path}");
     }
 }
