@@ -1,8 +1,8 @@
 //! Modules in OCI registries: references, requests and the validation of answers, pulled artifacts
 //! on disk, and signatures.
 //!
-//! Every answer of a registry is hostile input: `http` checks addresses before a request, bodies are
-//! bounded, and an artifact counts as pulled only after its digest was computed.
+//! Every answer of a registry is hostile input: `http` checks addresses before a request, bodies
+//! are bounded, and an artifact counts as pulled only after its digest was computed.
 
 pub mod artifact;
 mod credentials;

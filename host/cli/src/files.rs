@@ -180,8 +180,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<Object>, Error> {
     Ok(objects)
 }
 
-/// Parses the documents of a text; YAML is read as kubectl reads it. JSON is YAML as well, but its own parser is quicker and its
-/// messages fit better.
+/// Parses the documents of a text; YAML is read as kubectl reads it. JSON is YAML as well, but its
+/// own parser is quicker and its messages fit better.
 fn documents(path: &Path, text: &str) -> Result<Vec<Value>, Error> {
     let is_json = path.extension().is_some_and(|ending| ending == "json");
     if is_json {

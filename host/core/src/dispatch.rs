@@ -118,8 +118,9 @@ impl Dispatch {
         self.queue.done(key, Done::Success { requeue: None });
     }
 
-    /// Adds reconcilers of a processor, or replaces them, and removes others. The keys of `added` are
-    /// queued for `cause`: those of the objects in the stores, and those that are known already.
+    /// Adds reconcilers of a processor, or replaces them, and removes others. The keys of `added`
+    /// are queued for `cause`: those of the objects in the stores, and those that are known
+    /// already.
     ///
     /// `swap` is called after the keys of `removed` are dropped and before the others are queued.
     /// The triggers are locked meanwhile: no run begins or ends and no change triggers keys. Of the

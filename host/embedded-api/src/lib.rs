@@ -36,7 +36,8 @@
 //! resources of more than 1.5 MiB are refused as etcd refuses them; objects of built-in kinds,
 //! whose size in etcd is not known here, are not.
 //!
-//! JSON of more than 127 levels is refused, as a client in Rust refuses it; Kubernetes takes 10,000.
+//! JSON of more than 127 levels is refused, as a client in Rust refuses it; Kubernetes takes
+//! 10,000.
 //!
 //! # Differences from kube-apiserver
 //!
@@ -108,8 +109,8 @@
 //!
 //! # Modules
 //!
-//! - `server`, `direct`, `request`, `yaml`, `answer`: HTTP; `status`, `field_error`: refusals and their
-//!   reasons
+//! - `server`, `direct`, `request`, `yaml`, `answer`: HTTP; `status`, `field_error`: refusals and
+//!   their reasons
 //! - `verbs`: one file for each operation of a request; `collect`: consequences of deletions;
 //!   `access`: RBAC
 //! - `state`, `storage`: the objects and their history; `selector`: label and field selectors;

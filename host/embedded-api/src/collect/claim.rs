@@ -1,5 +1,5 @@
-//! Volume claims and persistent volumes: a claim that is being deleted is removed when no pod uses it any more, as by the
-//! controller of Kubernetes.
+//! Deleted claims and persistent volumes: a claim is removed when no pod uses it any more, and a
+//! volume when no claim is bound to it, as by the controllers of Kubernetes.
 
 use jiff::Timestamp;
 use serde_json::Value;

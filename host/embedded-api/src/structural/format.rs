@@ -56,8 +56,8 @@ pub(crate) fn is_known_format(kind: &str, format: &str) -> bool {
     }
 }
 
-/// Returns the formats of texts in a schema that are not validated, sorted by name. Kubernetes tells
-/// of those of texts only.
+/// Returns the formats of texts in a schema that are not validated, sorted by name. Kubernetes
+/// tells of those of texts only.
 pub(crate) fn unrecognized_formats(schema: &Value) -> Vec<String> {
     let mut found = std::collections::BTreeSet::new();
     collect(schema, &mut found);

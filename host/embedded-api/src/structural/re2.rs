@@ -87,7 +87,8 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// Translates a Unicode class or a number, after its letter: `^` before a name is the other letter.
+    /// Translates a Unicode class or a number, after its letter: `^` before a name is the other
+    /// letter.
     fn braced(&mut self, letter: char) {
         if self.rest.peek() != Some(&'{') {
             self.text.extend(['\\', letter]);

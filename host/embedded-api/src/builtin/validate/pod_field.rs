@@ -66,6 +66,7 @@ const FILES: [&str; 5] = [
 ];
 /// The fields that can be named, but that nothing shows.
 const OTHERS: [&str; 3] = ["spec.restartPolicy", "spec.schedulerName", "status.phase"];
+
 /// Validates the spec of a pod.
 pub(super) fn spec(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     place::check(&RULES, spec, path, errors);
