@@ -134,7 +134,7 @@ fn validate_path(path: &str) -> Option<&'static str> {
 }
 
 /// Returns an error for the first path that an earlier path covers, for a method that both rules
-/// have.
+/// have. A rule that names a method twice conflicts with itself.
 fn validate_conflicts(rules: &[Rule]) -> Option<Failure> {
     let mut methods: Vec<&str> = Vec::new();
     for method in rules.iter().flat_map(|rule| &rule.methods) {
@@ -144,8 +144,9 @@ fn validate_conflicts(rules: &[Rule]) -> Option<Failure> {
     }
     methods.into_iter().find_map(|method| {
         let mut trie = Trie::default();
-        let mut of_method =
-            rules.iter().filter(|rule| rule.methods.iter().any(|other| other == method));
+        let mut of_method = rules.iter().flat_map(|rule| {
+            rule.methods.iter().filter(|other| *other == method).map(move |_| rule)
+        });
         let rule = of_method.find(|rule| !trie.insert(&rule.path))?;
         let message = format!(
             "Path {} with method {method} conflicts with at least one of the previous rule paths",

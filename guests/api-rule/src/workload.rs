@@ -75,7 +75,8 @@ impl<'a> Workloads<'a> {
     fn read_selector(&self, namespace: &str, name: &str) -> Result<Labels, Missing> {
         match self.host.get::<Service>(Some(namespace), name, &SERVICE_FIELDS) {
             Ok(Some(service)) => Ok(service.spec.selector),
-            Ok(None) => Err(Missing::Service(format!("services {name:?} not found"))),
+            // As the original's cache says it, which names the kind; the API server says `services`.
+            Ok(None) => Err(Missing::Service(format!("Service {name:?} not found"))),
             Err(error @ Error::Unavailable { .. }) => Err(Missing::Unavailable(error)),
             Err(error) => Err(Missing::Service(error.to_string())),
         }

@@ -225,7 +225,7 @@ fn a_missing_service_is_told_and_nothing_is_written() {
     let mut spec = spec(&[rule("/a", &json!([jwt()]))]);
     spec["service"]["name"] = "none".into();
     let failure = run(&object(&spec), &cluster("istio")).unwrap_err();
-    let text = format!("{DEPRECATED}\n\nservices \"none\" not found");
+    let text = format!("{DEPRECATED}\n\nService \"none\" not found");
     assert_eq!(status(failure.status.as_ref()), ("Error".into(), text));
     // Oathkeeper needs no workloads.
     spec["rules"] = json!([rule("/a", &noop())]);

@@ -82,7 +82,7 @@ fn each_failure_is_found() {
         (
             changed("/spec/service/name", json!("none")),
             vec![
-                ".spec.rules[0]: Failed to execute sidecar injection validation, err: services \"none\" not found",
+                ".spec.rules[0]: Failed to execute sidecar injection validation, err: Service \"none\" not found",
             ],
         ),
         (
@@ -240,6 +240,27 @@ fn authorizers_must_be_known_to_istio() {
         failures(&rule("http"), &cluster()),
         [format!("{of}: Failed to get Istio ConfigMap")]
     );
+}
+
+#[test]
+fn a_path_conflicts_with_an_earlier_one_of_the_same_method_and_rule() {
+    let rules = |of: &[(&str, &[&str])]| {
+        let rules = of
+            .iter()
+            .map(|(path, methods)| json!({"path": path, "methods": methods, "noAuth": true}));
+        failures(&changed("/spec/rules", rules.collect()), &cluster())
+    };
+    let conflict = |path, method| {
+        format!(
+            ".spec.rules: Path {path} with method {method} conflicts with at least one of the previous rule paths"
+        )
+    };
+    assert_eq!(rules(&[("/a", &["GET", "PUT"]), ("/a", &["POST"])]), [""; 0]);
+    assert_eq!(
+        rules(&[("/a", &["GET", "PUT"]), ("/a", &["POST", "PUT"])]),
+        [conflict("/a", "PUT")]
+    );
+    assert_eq!(rules(&[("/a", &["GET", "PUT", "GET"])]), [conflict("/a", "GET")]);
 }
 
 #[test]
