@@ -109,7 +109,7 @@
 //!
 //! # Modules
 //!
-//! - `server`, `direct`, `request`, `yaml`, `answer`: HTTP; `status`, `field_error`: refusals and
+//! - `server`, `direct`, `request`, `answer`: HTTP; `status`, `field_error`: refusals and
 //!   their reasons
 //! - `verbs`: one file for each operation of a request; `collect`: consequences of deletions;
 //!   `access`: RBAC
@@ -159,11 +159,10 @@ mod tests;
 mod typed;
 mod verbs;
 mod webhooks;
-pub mod yaml;
 
 pub use direct::{Change, News, Update};
 pub use fault::{Fault, Faults, Filter};
-pub use request::Verb;
+pub use request::{Verb, yaml};
 pub use selector::{LabelSelector, SelectorError};
 pub use status::{Cause, Failure};
 pub use webhooks::{Admitted, Refused, Review, Webhooks};

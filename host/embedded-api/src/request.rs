@@ -5,8 +5,9 @@ mod options;
 mod query;
 #[cfg(test)]
 mod tests;
+pub mod yaml;
 
-pub(crate) use body::{Body, Encoding, Tracked};
+pub(crate) use body::{Body, Encoding};
 pub(crate) use options::{DeleteOptions, ListOptions, Match, Propagation, WriteOptions};
 pub(crate) use query::Query;
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_saphyr::Options;
 
-use crate::request::Tracked;
+use super::body::Tracked;
 
 /// A document, or a part of one, of any type.
 #[derive(Debug, Clone, PartialEq, Default)]
