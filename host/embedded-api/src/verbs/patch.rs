@@ -75,8 +75,21 @@ impl Mechanism {
         changed.map_err(Failure::from)
     }
 
-    /// Returns the error of a patch whose result is no object of its kind. That of a strategic
-    /// patch shows the patch as Go prints it, that of others the object.
+    /// Returns what errors of a patch show: of a strategic patch the patch as Go prints it, of
+    /// others the patched object, as it is before it is decoded.
+    pub(super) fn shown(
+        self,
+        object: &Value,
+        patch: &Value,
+        call: &Call<'_>,
+    ) -> Result<String, Failure> {
+        Ok(match self {
+            Self::Strategic => Plain(patch).to_string(),
+            _ => self.change(object, patch, call)?.to_string(),
+        })
+    }
+
+    /// Returns the error of a patch whose result is no object of its kind.
     fn unreadable(
         self,
         object: &Value,
@@ -87,9 +100,10 @@ impl Mechanism {
         let prefix = call.resource.unhandled();
         let why = failure.message();
         let why = why.strip_prefix(&prefix).unwrap_or(why);
+        let shown = self.shown(object, patch, call)?;
         Ok(match self {
-            Self::Strategic => patch_fault(Plain(patch).to_string(), &unconverted(why)),
-            _ => patch_fault(self.change(object, patch, call)?.to_string(), why),
+            Self::Strategic => patch_fault(shown, &unconverted(why)),
+            _ => patch_fault(shown, why),
         })
     }
 }
@@ -141,7 +155,9 @@ pub(super) fn patch(call: &mut Call<'_>) -> Result<Answer, Failure> {
         _ => Err(failure),
     });
     let Decoded { object: mut new, unknown } = decoded?;
-    complain(call, &new, complaints(body.duplicates, unknown), options.field_validation)?;
+    let complaints = complaints(body.duplicates, unknown);
+    let shown = |call: &Call<'_>| mechanism.shown(&live.value, &body.value, call);
+    complain(call, shown, complaints, options.field_validation)?;
     call.resource.default(&mut new);
     call.fit(&mut new, true)?;
     let writer = Writer::new(&mut state, call, &options);
@@ -174,18 +190,17 @@ fn decode_applied(call: &Call<'_>, merged: Value) -> Result<Value, Failure> {
 }
 
 /// Reports errors of strict decoding: fails, or adds warnings, as `fieldValidation` demands.
+/// `shown` returns what the error shows.
 pub(super) fn complain(
     call: &mut Call<'_>,
-    new: &Value,
+    shown: impl FnOnce(&Call<'_>) -> Result<String, Failure>,
     complaints: Vec<String>,
     validation: FieldValidation,
 ) -> Result<(), Failure> {
     match validation {
         FieldValidation::Strict if !complaints.is_empty() => {
-            return Err(patch_fault(
-                new.to_string(),
-                &format!("strict decoding error: {}", complaints.join(", ")),
-            ));
+            let why = format!("strict decoding error: {}", complaints.join(", "));
+            return Err(patch_fault(shown(call)?, &why));
         }
         FieldValidation::Warn => call.warnings.extend(complaints),
         FieldValidation::Strict | FieldValidation::Ignore => {}

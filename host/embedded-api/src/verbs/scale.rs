@@ -71,7 +71,8 @@ fn patch(call: &mut Call<'_>, scale: &Scale) -> Result<Answer, Failure> {
     }
     let mechanism = if mechanism == Mechanism::Strategic { Mechanism::Merge } else { mechanism };
     let (mut sent, unknown) = Part::SCALE.read(mechanism.change(&before, &body, call)?)?;
-    complain(call, &sent, complaints(duplicates, unknown), options.field_validation)?;
+    let shown = |call: &Call<'_>| mechanism.shown(&before, &body, call);
+    complain(call, shown, complaints(duplicates, unknown), options.field_validation)?;
     call.fit(&mut sent, true)?;
     write(call, scale, &options, &sent)
 }

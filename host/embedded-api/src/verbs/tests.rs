@@ -304,3 +304,18 @@ async fn every_write_warns_of_unknown_fields_or_refuses_them() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_strict_error_shows_the_patched_object_or_a_strategic_patch() {
+    let api = furnished().await;
+    let web = "/apis/apps/v1/namespaces/n/deployments/web?fieldValidation=Strict";
+    let cases = [
+        ("application/merge-patch+json", r#"\"unknown\":1}": strict"#),
+        ("application/strategic-merge-patch+json", r#""map[unknown:1]": strict"#),
+    ];
+    for (content_type, shown) in cases {
+        let (_, status) = send_as(&api, "PATCH", web, content_type, &json!({"unknown": 1})).await;
+        let message = status["message"].as_str().unwrap();
+        assert!(message.contains(shown), "{message}");
+    }
+}
