@@ -82,8 +82,8 @@
 //!
 //! Rules that are left out, so that more is accepted than by Kubernetes:
 //!
-//! - **limits**: a `LimitRange` neither fills in nor refuses amounts, a `ResourceQuota` counts
-//!   nothing, and no `PriorityClass` is the default.
+//! - **quotas and Pod security**: a `ResourceQuota` counts nothing, and the labels of a namespace
+//!   forbid no Pods.
 //! - **parts of pods**: affinities (also of a Pod that is held by a gate), sysctls, host aliases,
 //!   names of DNS, references to amounts, several sources of a variable, fields of a
 //!   `securityContext` that exclude each other, spread over zones and paths of files are not

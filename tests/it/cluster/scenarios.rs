@@ -21,9 +21,10 @@ const ONLY: &str = "SCENARIOS";
 /// The reason why a server without controllers creates no Pod.
 const POD: &str = "a Pod needs the ServiceAccount that a controller makes in each namespace";
 /// Scenarios whose answers depend on the setup of the server, with the reason.
-const SET_UP: [(&str, &str); 4] = [
+const SET_UP: [(&str, &str); 5] = [
     ("apply-crd-itself", "the server's own field manager is named after its program"),
     ("host-network-template", POD),
+    ("limit-range", POD),
     ("pod-update-gate", POD),
     ("watch-too-old", "how far back watches go depends on what there was when the server started"),
 ];

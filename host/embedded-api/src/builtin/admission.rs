@@ -1,10 +1,10 @@
-//! The admission plugins that are on by default in Kubernetes: accounts, priorities and tolerations
-//! of new pods, the finalizers that protect claims and volumes in use, and the growth of claims.
+//! The admission plugins that are on by default in Kubernetes: amounts, accounts, priorities and
+//! tolerations of new pods, the default priority class, the finalizers that protect claims and
+//! volumes in use, and the growth of claims.
 
+mod limits;
 #[cfg(test)]
 mod tests;
-
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -14,15 +14,29 @@ use super::{
 };
 use crate::{Failure, chance::Chance, status::Named};
 
-/// Finds a stored object by group, plural name, namespace (empty for none) and name.
-pub(crate) type Find<'a> = &'a dyn Fn(&str, &str, &str, &str) -> Option<Arc<Value>>;
+/// The stored objects that admission asks for.
+pub(crate) trait Stored {
+    /// Returns an object by group, plural name, namespace (empty for none) and name.
+    fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value>;
 
-/// Admits a new object: fills in fields and validates them.
-pub(crate) fn admit(definition: &str, object: &mut Value, find: Find<'_>) -> Result<(), Failure> {
+    /// Returns all objects of a kind in a namespace (empty for all).
+    fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value>;
+}
+
+/// Admits a new object: fills in fields.
+pub(crate) fn admit(
+    definition: &str,
+    object: &mut Value,
+    stored: &dyn Stored,
+) -> Result<(), Failure> {
     match definition {
         "api.core.v1.Pod" => {
-            service_account(object, find)?;
-            priority(object, find)?;
+            let namespace = text(&object["metadata"], "namespace").to_owned();
+            for range in stored.list("", "limitranges", &namespace) {
+                limits::fill(object, &range);
+            }
+            service_account(object, stored)?;
+            priority(object, stored)?;
             tolerations(object);
             Ok(())
         }
@@ -38,15 +52,45 @@ pub(crate) fn admit(definition: &str, object: &mut Value, find: Find<'_>) -> Res
     }
 }
 
-/// Admits a changed object that is valid: a claim grows only if its storage class allows it.
-pub(crate) fn admit_update(
+/// Checks a valid object: a new one (without `old`) or a changed one.
+pub(crate) fn check(
     definition: &str,
     new: &Value,
-    old: &Value,
-    find: Find<'_>,
+    old: Option<&Value>,
+    stored: &dyn Stored,
 ) -> Result<(), Failure> {
+    match definition {
+        // The amounts of a pod do not change later.
+        "api.core.v1.Pod" if old.is_none() => check_limits(definition, "pods", new, stored),
+        "api.core.v1.PersistentVolumeClaim" => {
+            if new["metadata"].get("deletionTimestamp").is_none() {
+                check_limits(definition, "persistentvolumeclaims", new, stored)?;
+            }
+            old.map_or(Ok(()), |old| check_growth(new, old, stored))
+        }
+        "api.scheduling.v1.PriorityClass" => check_default_class(new, old, stored),
+        _ => Ok(()),
+    }
+}
+
+fn check_limits(
+    definition: &str,
+    plural: &str,
+    new: &Value,
+    stored: &dyn Stored,
+) -> Result<(), Failure> {
+    let metadata = &new["metadata"];
+    let ranges = stored.list("", "limitranges", text(metadata, "namespace"));
+    match ranges.iter().find_map(|range| limits::check(definition, new, range)) {
+        Some(why) => Err(Failure::forbidden(Named::new("", plural, text(metadata, "name")), &why)),
+        None => Ok(()),
+    }
+}
+
+/// A claim grows only if its storage class allows it.
+fn check_growth(new: &Value, old: &Value, stored: &dyn Stored) -> Result<(), Failure> {
     let size = |claim: &Value| nanos(at(claim, &["spec", "resources", "requests", "storage"]));
-    if definition != "api.core.v1.PersistentVolumeClaim" || size(new) <= size(old) {
+    if size(new) <= size(old) {
         return Ok(());
     }
     let refused = |why: &str| {
@@ -58,13 +102,42 @@ pub(crate) fn admit_update(
     }
     let class = text(&new["spec"], "storageClassName");
     let class = if class == text(&old["spec"], "storageClassName") { class } else { "" };
-    let found = find("storage.k8s.io", "storageclasses", "", class);
+    let found = stored.get("storage.k8s.io", "storageclasses", "", class);
     if found.is_some_and(|class| *at(&class, &["allowVolumeExpansion"]) == true) {
         return Ok(());
     }
     refused(
         "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
     )
+}
+
+/// There is one default priority class at most.
+fn check_default_class(
+    new: &Value,
+    old: Option<&Value>,
+    stored: &dyn Stored,
+) -> Result<(), Failure> {
+    fn name(class: &Value) -> &str {
+        text(&class["metadata"], "name")
+    }
+    let Some(other) = default_class(stored).filter(|class| {
+        new["globalDefault"] == true && (old.is_none() || name(class) != name(new))
+    }) else {
+        return Ok(());
+    };
+    let why = format!(
+        "PriorityClass {} is already marked as default. Only one default can exist",
+        name(&other)
+    );
+    let named = Named::new("scheduling.k8s.io", "priorityclasses", name(new));
+    Err(Failure::forbidden(named, &why))
+}
+
+/// Returns the default priority class; of several, one with the lowest priority.
+fn default_class(stored: &dyn Stored) -> Option<Value> {
+    let classes = stored.list("scheduling.k8s.io", "priorityclasses", "");
+    let defaults = classes.into_iter().filter(|class| class["globalDefault"] == true);
+    defaults.min_by_key(|class| class["value"].as_i64())
 }
 
 fn forbidden(pod: &Value, why: &str) -> Failure {
@@ -74,14 +147,14 @@ fn forbidden(pod: &Value, why: &str) -> Failure {
 /// Fills in the account of a pod and its image secrets, and mounts the account's token unless the
 /// pod or the account forbids it. Fails if the account does not exist, except for `default`, which
 /// no controller creates here.
-fn service_account(pod: &mut Value, find: Find<'_>) -> Result<(), Failure> {
+fn service_account(pod: &mut Value, stored: &dyn Stored) -> Result<(), Failure> {
     let namespace = text(&pod["metadata"], "namespace").to_owned();
     let uid = text(&pod["metadata"], "uid").to_owned();
     let Some(spec) = child(pod, "spec") else { return Ok(()) };
     default(spec, "serviceAccountName", "default");
     let name = text(spec, "serviceAccountName").to_owned();
     set(spec, "serviceAccount", name.clone());
-    let account = find("", "serviceaccounts", &namespace, &name);
+    let account = stored.get("", "serviceaccounts", &namespace, &name);
     if account.is_none() && name != "default" {
         let why = format!(
             "error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found"
@@ -89,7 +162,7 @@ fn service_account(pod: &mut Value, find: Find<'_>) -> Result<(), Failure> {
         return Err(forbidden(pod, &why));
     }
     let Some(spec) = child(pod, "spec") else { return Ok(()) };
-    let account = account.as_deref();
+    let account = account.as_ref();
     if is_empty(&spec["imagePullSecrets"])
         && let Some(secrets) = account.map(|account| &account["imagePullSecrets"])
         && !is_empty(secrets)
@@ -151,16 +224,16 @@ fn push(value: &mut Value, key: &str, item: Value) {
     }
 }
 
-fn priority(pod: &mut Value, find: Find<'_>) -> Result<(), Failure> {
+/// Sets the priority of a pod, and whether it preempts others, by its class or the default one.
+fn priority(pod: &mut Value, stored: &dyn Stored) -> Result<(), Failure> {
     let name = text(&pod["spec"], "priorityClassName").to_owned();
-    let (priority, policy) = match name.as_str() {
-        "" => (json!(0), json!("PreemptLowerPriority")),
-        "system-cluster-critical" => (json!(2_000_000_000), json!("PreemptLowerPriority")),
-        "system-node-critical" => (json!(2_000_001_000), json!("PreemptLowerPriority")),
-        _ => match find("scheduling.k8s.io", "priorityclasses", "", &name) {
-            Some(class) => {
-                (at(&class, &["value"]).clone(), at(&class, &["preemptionPolicy"]).clone())
-            }
+    let of_system = |priority: i64| json!({"value": priority});
+    let class = match name.as_str() {
+        "" => default_class(stored).unwrap_or_else(|| of_system(0)),
+        "system-cluster-critical" => of_system(2_000_000_000),
+        "system-node-critical" => of_system(2_000_001_000),
+        _ => match stored.get("scheduling.k8s.io", "priorityclasses", "", &name) {
+            Some(class) => class,
             None => {
                 return Err(forbidden(
                     pod,
@@ -169,16 +242,27 @@ fn priority(pod: &mut Value, find: Find<'_>) -> Result<(), Failure> {
             }
         },
     };
-    let asked = at(pod, &["spec", "priority"]);
-    if !asked.is_null() && *asked != priority {
+    let policy = at(&class, &["preemptionPolicy"]).as_str().unwrap_or("PreemptLowerPriority");
+    let (asked, computed) = (at(pod, &["spec", "priority"]), at(&class, &["value"]));
+    if !asked.is_null() && asked != computed {
         let why = format!(
-            "the integer value of priority ({asked}) must not be provided in pod spec; priority admission controller computed {priority} from the given PriorityClass name"
+            "the integer value of priority ({asked}) must not be provided in pod spec; priority admission controller computed {computed} from the given PriorityClass name"
+        );
+        return Err(forbidden(pod, &why));
+    }
+    let asked = text(&pod["spec"], "preemptionPolicy");
+    if !asked.is_empty() && asked != policy {
+        let why = format!(
+            "the string value of PreemptionPolicy ({asked}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
         );
         return Err(forbidden(pod, &why));
     }
     if let Some(spec) = child(pod, "spec") {
-        set(spec, "priority", priority);
-        default(spec, "preemptionPolicy", policy);
+        if let Some(name) = at(&class, &["metadata", "name"]).as_str() {
+            set(spec, "priorityClassName", name);
+        }
+        set(spec, "priority", computed.clone());
+        set(spec, "preemptionPolicy", policy);
     }
     Ok(())
 }

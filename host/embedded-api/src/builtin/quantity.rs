@@ -70,6 +70,12 @@ impl Quantity {
         Self { nanos: self.nanos - rest + up, ..self }
     }
 
+    /// Returns the sum, in the form of the first that is not zero.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        let form = if self.nanos == 0 { other.form } else { self.form };
+        Self { nanos: self.nanos.saturating_add(other.nanos), form }
+    }
+
     /// Returns the canonical text.
     pub(crate) fn text(self) -> String {
         if self.nanos == 0 {

@@ -114,24 +114,24 @@ impl Resource {
     pub(crate) fn admit_create(
         &self,
         object: &mut Value,
-        find: admission::Find<'_>,
+        stored: &dyn admission::Stored,
     ) -> Result<(), Failure> {
         match &self.form {
-            Form::BuiltIn(definition) => admission::admit(definition, object, find),
+            Form::BuiltIn(definition) => admission::admit(definition, object, stored),
             Form::Custom(custom) if custom.terminating => Err(self.no_creation(object)),
             Form::Custom(_) | Form::Untyped => Ok(()),
         }
     }
 
-    /// Admits a changed object that is valid.
-    pub(crate) fn admit_update(
+    /// Checks a valid object, new (without `old`) or changed, against others.
+    pub(crate) fn check_valid(
         &self,
         new: &Value,
-        old: &Value,
-        find: admission::Find<'_>,
+        old: Option<&Value>,
+        stored: &dyn admission::Stored,
     ) -> Result<(), Failure> {
         match &self.form {
-            Form::BuiltIn(definition) => admission::admit_update(definition, new, old, find),
+            Form::BuiltIn(definition) => admission::check(definition, new, old, stored),
             Form::Custom(_) | Form::Untyped => Ok(()),
         }
     }

@@ -15,6 +15,7 @@ use crate::{
     Cause, Failure,
     access::{Grant, User},
     answer::{Answer, Shown},
+    builtin::admission::Stored,
     field_error::FieldError,
     kind::{Form, Resource},
     managed_fields,
@@ -114,13 +115,16 @@ impl<'a> Writer<'a> {
         self.check_escalation(None, &object)?;
         let place = self.fill_system_fields(namespace, &mut object);
         let name = text(&object, "name");
-        resource.admit_create(&mut object, &finder(self.state))?;
+        resource.admit_create(&mut object, self.state)?;
         if subresource.is_none() {
             self.ask_webhooks(namespace, &name, &mut object, None)?;
         }
         resource.prepare_create(&mut object, subresource)?;
         let faults = resource.validate_create(&object);
         self.refuse(&name, &object, faults)?;
+        if subresource.is_none() {
+            resource.check_valid(&object, None, self.state)?;
+        }
         self.doubts.extend(resource.warnings(&object, None));
         // Storing checks the version, and a dry run stores nothing.
         if !self.by_update
@@ -256,7 +260,7 @@ impl<'a> Writer<'a> {
             resource.validate_update(&new, &live.value, subresource, found, &mut self.doubts);
         self.refuse(&name, &new, faults)?;
         if subresource.is_none() {
-            resource.admit_update(&new, &live.value, &finder(self.state))?;
+            resource.check_valid(&new, Some(&live.value), self.state)?;
         }
         if matches!(subresource, None | Some(super::scale::SCALE)) {
             self.doubts.extend(resource.warnings(&new, Some(&live.value)));
@@ -412,12 +416,18 @@ impl Tracking<'_> {
     }
 }
 
-/// Returns a function that finds stored objects, for admission.
-fn finder(state: &State) -> impl Fn(&str, &str, &str, &str) -> Option<Arc<Value>> {
-    move |group, plural, namespace, name| {
-        let resource = state.registry.stored(group, plural)?;
-        let image = state.storage.get(&State::place_of(resource, namespace, name))?;
-        Some(Arc::new(State::plain_view(resource, image)))
+impl Stored for State {
+    fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        let resource = self.registry.stored(group, plural)?;
+        let image = self.storage.get(&State::place_of(resource, namespace, name))?;
+        Some(State::plain_view(resource, image))
+    }
+
+    fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value> {
+        let Some(resource) = self.registry.stored(group, plural) else { return Vec::new() };
+        let table = self.storage.table(&State::table_of(resource));
+        let objects = table.into_iter().flat_map(|table| table.list(namespace, None));
+        objects.map(|(_, image)| State::plain_view(resource, image)).collect()
     }
 }
 
