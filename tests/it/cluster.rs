@@ -36,6 +36,7 @@ mod strict;
 mod three_versions;
 mod webhooks;
 mod whole_run;
+mod world;
 
 use axum::Router;
 use mortise::local;

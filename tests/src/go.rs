@@ -1,7 +1,7 @@
 //! Builds the Go programs in `tests/` on first use.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::tool;
@@ -89,6 +90,39 @@ pub fn validate() -> Result<Option<PathBuf>> {
 /// Panics if Go or the modules are missing, and [`tool::VARIABLE`] requires Go.
 pub fn validate_oathkeeper() -> Result<Option<PathBuf>> {
     program("validate-oathkeeper", "the tests of it::cluster::strict::oathkeeper")
+}
+
+/// Returns the folders of the modules that `go.mod` in a folder of `tests/` requires, by their
+/// paths. Returns `None` without Go. A module that cannot be had is absent, and is reported.
+///
+/// # Errors
+///
+/// Fails if Go's answer cannot be read.
+///
+/// # Panics
+///
+/// Panics if Go or a module is missing, and [`tool::VARIABLE`] requires Go.
+pub fn modules(folder: &str, tests: &str) -> Result<Option<BTreeMap<String, PathBuf>>> {
+    if !tool::is_there("go", tests) {
+        return Ok(None);
+    }
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut command = Command::new("go");
+    let output = command.args(["mod", "download", "-json"]).current_dir(sources).output();
+    let output = output.context("cannot run `go mod download`")?;
+    let mut modules = BTreeMap::new();
+    // Go prints an entry for each module, also for those that it cannot get.
+    for module in serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>() {
+        let module = module.context("`go mod download` prints no JSON")?;
+        let text = |key| module.get(key).and_then(Value::as_str).unwrap_or_default();
+        if text("Error").is_empty() {
+            modules.insert(text("Path").to_owned(), PathBuf::from(text("Dir")));
+        } else {
+            let (path, why) = (text("Path"), text("Error"));
+            tool::say("go", &format!("go cannot get {path}: part of {tests} not run\n{why}"));
+        }
+    }
+    Ok(Some(modules))
 }
 
 /// Builds the program in a folder of `tests/`, once for each state of its sources, in a folder of
