@@ -91,10 +91,11 @@
 //! - **parts of webhooks**: the URL, the path and the match conditions of a webhook, `*` beside
 //!   others in its rules, and names and versions that occur twice are not validated, nor is the
 //!   webhook of a CRD's conversion.
-//! - **parts of others**: most of `HorizontalPodAutoscaler`, `Ingress`, `PodDisruptionBudget` and
-//!   `Job`, and the time zone and the durations after `@every` of a schedule, are not validated; of
-//!   a TLS Secret only the PEM is looked at; and the types of volumes that are deprecated have no
-//!   defaults and no warnings.
+//! - **parts of others**: metrics, behaviour and `apiVersion` of a `HorizontalPodAutoscaler`;
+//!   resource backends of an `Ingress`; of a `Job` the policies for failures, success and
+//!   replacement and the limits for each index; and the time zone and the durations after `@every`
+//!   of a schedule are not validated; of a TLS Secret only the PEM is looked at; and the types of
+//!   volumes that are deprecated have no defaults and no warnings.
 //! - **addresses**: a block of a `NetworkPolicy` whose numbers begin with 0 is refused, also if it
 //!   was stored before the check.
 //!

@@ -101,6 +101,15 @@ pub(crate) fn is_subdomain(text: &str) -> Vec<String> {
     check(text, MAX_SUBDOMAIN_BYTES, &REGEX, || regex_text(what, SUBDOMAIN, &["example.com"]))
 }
 
+/// Returns the reasons for which a text is no DNS-1123 subdomain behind `*.`.
+pub(crate) fn is_wildcard_subdomain(text: &str) -> Vec<String> {
+    let pattern = &format!(r"\*\.{SUBDOMAIN}");
+    let what = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, \
+                which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
+    let regex = || regex_text(what, pattern, &["*.example.com"]);
+    check(text, MAX_SUBDOMAIN_BYTES, &whole(pattern), regex)
+}
+
 /// Returns the reasons for which a text is no segment of a path.
 pub(crate) fn is_path_segment(text: &str) -> Vec<String> {
     if matches!(text, "." | "..") {

@@ -1,5 +1,7 @@
 //! Validation of the other kinds.
 
+use std::net::IpAddr;
+
 use super::{
     FieldError, FieldPath, Shown, Value, add_invalid, at, items,
     number::{number_or_percent, port, positive},
@@ -29,6 +31,13 @@ pub(super) fn disruption_budget(object: &Value, errors: &mut Vec<FieldError>) {
         }
     }
     selector::validate(&spec["selector"], &path.child("selector"), errors);
+    let known = ["AlwaysAllow", "IfHealthyBudget"];
+    if let Some(policy) = spec["unhealthyPodEvictionPolicy"].as_str()
+        && !known.contains(&policy)
+    {
+        let path = path.child("unhealthyPodEvictionPolicy");
+        errors.push(FieldError::not_supported(path, policy, known));
+    }
 }
 
 pub(super) fn autoscaler(object: &Value, errors: &mut Vec<FieldError>) {
@@ -80,10 +89,13 @@ pub(super) fn ingress(object: &Value, errors: &mut Vec<FieldError>) {
     let path = path.child("rules");
     for (index, rule) in rules.iter().enumerate() {
         let path = path.index(index);
-        let host = text(rule, "host");
-        if !host.is_empty() {
-            let plain = host.strip_prefix("*.").unwrap_or(host);
-            add_invalid(errors, &path.child("host"), host, name::is_subdomain(plain));
+        let named = text(rule, "host");
+        if !named.is_empty() {
+            if named.parse::<IpAddr>().is_ok() {
+                let fault = "must be a DNS name, not an IP address";
+                errors.push(FieldError::invalid(path.child("host"), named, fault));
+            }
+            host(named, &path.child("host"), errors);
         }
         if rule["http"].is_null() {
             continue;
@@ -101,14 +113,22 @@ pub(super) fn ingress(object: &Value, errors: &mut Vec<FieldError>) {
     for (index, tls) in items(&spec["tls"]).iter().enumerate() {
         ingress_tls(tls, &FieldPath::new("spec.tls").index(index), errors);
     }
+    if let Some(class) = spec["ingressClassName"].as_str() {
+        let path = FieldPath::new("spec.ingressClassName");
+        add_invalid(errors, &path, class, name::is_subdomain(class));
+    }
+}
+
+fn host(named: &str, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    let is_wildcard = named.contains('*');
+    let check = if is_wildcard { name::is_wildcard_subdomain } else { name::is_subdomain };
+    add_invalid(errors, path, named, check(named));
 }
 
 fn ingress_tls(tls: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let hosts = path.child("hosts");
-    for (index, host) in items(&tls["hosts"]).iter().enumerate() {
-        let host = host.as_str().unwrap_or_default();
-        let plain = host.strip_prefix("*.").unwrap_or(host);
-        add_invalid(errors, &hosts.index(index), host, name::is_subdomain(plain));
+    for (index, named) in items(&tls["hosts"]).iter().enumerate() {
+        host(named.as_str().unwrap_or_default(), &hosts.index(index), errors);
     }
     let secret = text(tls, "secretName");
     if !secret.is_empty() {

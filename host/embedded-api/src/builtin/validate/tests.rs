@@ -445,3 +445,49 @@ fn changes_of_immutable_fields_are_refused() {
         assert!(texts.iter().any(|text| text == expected), "{texts:?}");
     }
 }
+
+#[test]
+fn hosts_and_the_class_of_an_ingress_are_names() {
+    let of = |host: &str| {
+        json!({"metadata": metadata(), "spec": {
+            "rules": [{"host": host}], "defaultBackend": {"resource": {"kind": "A", "name": "a"}},
+        }})
+    };
+    let subdomain = "a lowercase RFC 1123 subdomain must consist of";
+    let wildcard = "a wildcard DNS-1123 subdomain must start with '*.', followed by";
+    let cases = [
+        ("a.example.com", vec![]),
+        ("*.example.com", vec![]),
+        ("A.example.com", vec![subdomain]),
+        ("*.*.example.com", vec![wildcard]),
+        ("a*.example.com", vec![wildcard]),
+        ("10.0.0.1", vec!["must be a DNS name, not an IP address"]),
+        ("::1", vec!["must be a DNS name, not an IP address", subdomain]),
+    ];
+    for (host, expected) in cases {
+        let found = faults("api.networking.v1.Ingress", of(host));
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|fault| format!("spec.rules[0].host: Invalid value: \"{host}\": {fault}"))
+            .collect();
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.starts_with(&expected), "{found}");
+        }
+    }
+    let mut object = of("a");
+    object["spec"]["ingressClassName"] = "A".into();
+    object["spec"]["tls"] = json!([{"hosts": ["a*"]}]);
+    let found = faults("api.networking.v1.Ingress", object);
+    assert!(found[0].starts_with("spec.tls[0].hosts[0]: Invalid value: \"a*\": a wildcard"));
+    assert!(found[1].starts_with("spec.ingressClassName: Invalid value: \"A\": a lowercase"));
+}
+
+#[test]
+fn a_budget_knows_two_policies_for_evictions() {
+    let of = |policy: &str| json!({"metadata": metadata(), "spec": {"unhealthyPodEvictionPolicy": policy}});
+    let found = |policy| faults("api.policy.v1.PodDisruptionBudget", of(policy));
+    assert_eq!(found("AlwaysAllow"), [""; 0]);
+    let fault = "spec.unhealthyPodEvictionPolicy: Unsupported value: \"Never\": supported values: \"AlwaysAllow\", \"IfHealthyBudget\"";
+    assert_eq!(found("Never"), [fault]);
+}
