@@ -40,7 +40,7 @@ use futures::{
 use kube::Client;
 use mortise_core::{
     api::{Answer, Api, NotEstablished, Outgoing, Refusal, Unavailable},
-    contract::{Kind, bounds::text},
+    contract::{Kind, ObjectRef, bounds::text},
     grant::rights::Account,
     resource::{Kinds, Resource, api_path},
 };
@@ -146,6 +146,9 @@ impl Cluster {
     /// Returns how the cluster serves a kind; `None` if it does not, or if no cluster could serve a
     /// kind of that name.
     pub async fn resolve(&self, kind: &Kind) -> Result<Option<Arc<Resource>>, Unavailable> {
+        if let Err(other) = OtherCluster::refuse(&kind.cluster) {
+            return Err(Unavailable { kind: kind.clone(), message: other.to_string() });
+        }
         if !text::is_kind(kind) {
             return Ok(None);
         }
@@ -166,6 +169,7 @@ impl Cluster {
 
     /// Returns how the cluster serves a kind, if that is cached. Sends no request.
     pub(crate) fn known(&self, kind: &Kind) -> Option<Arc<Resource>> {
+        OtherCluster::refuse(&kind.cluster).ok()?;
         let of = GroupVersion { group: kind.group.clone(), version: kind.version.clone() };
         self.remembered(&of, &kind.kind).ok().flatten()
     }
@@ -263,9 +267,6 @@ impl OtherCluster {
 
 impl Api for Cluster {
     fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>> {
-        if let Err(other) = OtherCluster::refuse(&outgoing.cluster) {
-            return future::ready(Err(Refusal::unsendable(&other))).boxed();
-        }
         self.send(outgoing).boxed()
     }
 
@@ -273,19 +274,25 @@ impl Api for Cluster {
         &'a self,
         kind: &'a Kind,
     ) -> BoxFuture<'a, Result<Option<Arc<Resource>>, Unavailable>> {
-        if let Err(other) = OtherCluster::refuse(&kind.cluster) {
-            let unavailable = Unavailable { kind: kind.clone(), message: other.to_string() };
-            return future::ready(Err(unavailable)).boxed();
-        }
         self.resolve(kind).boxed()
     }
 
-    fn forget(&self, group: &str) {
-        self.forget(group);
+    fn forget(&self, kind: &Kind) {
+        if OtherCluster::refuse(&kind.cluster).is_ok() {
+            self.forget(&kind.group);
+        }
     }
 
-    fn established<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), NotEstablished>> {
-        self.established(name).boxed()
+    fn established<'a>(
+        &'a self,
+        definition: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<(), NotEstablished>> {
+        if let Err(other) = OtherCluster::refuse(&definition.kind.cluster) {
+            let unwatched =
+                NotEstablished::Unwatched { message: other.to_string(), forbidden: None };
+            return future::ready(Err(unwatched)).boxed();
+        }
+        self.established(&definition.name).boxed()
     }
 }
 

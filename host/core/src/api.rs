@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use crate::{
-    contract::{Kind, display_kind},
+    contract::{Kind, ObjectRef, display_kind},
     resource::Resource,
 };
 
@@ -97,11 +97,14 @@ pub trait Api: fmt::Debug + Send + Sync {
         kind: &'a Kind,
     ) -> BoxFuture<'a, Result<Option<Arc<Resource>>, Unavailable>>;
 
-    /// Drops the cached resources of a group: one of its `CustomResourceDefinition`s has changed.
-    fn forget(&self, group: &str);
+    /// Drops the cached resources of a kind's group: its `CustomResourceDefinition` has changed.
+    fn forget(&self, kind: &Kind);
 
     /// Waits until a `CustomResourceDefinition` is established, or its names are refused.
-    fn established<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), NotEstablished>>;
+    fn established<'a>(
+        &'a self,
+        definition: &'a ObjectRef,
+    ) -> BoxFuture<'a, Result<(), NotEstablished>>;
 }
 
 /// The reason why a `CustomResourceDefinition` is not established.

@@ -229,7 +229,7 @@ impl Plan {
         let heads = manifest::heads(outcome, &against.limits)?;
         for head in heads.apply.iter().filter(|head| Class::of(&head.to.kind) == Class::Definition)
         {
-            for defined in Resource::of_definition(&head.object) {
+            for defined in Resource::of_definition(&head.to.kind.cluster, &head.object) {
                 kinds.insert(defined.into());
             }
         }

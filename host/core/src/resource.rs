@@ -44,9 +44,9 @@ impl Resource {
         format!("{}/{}", self.path(namespace), encoded(name))
     }
 
-    /// Returns the resources that a `CustomResourceDefinition` defines, one for each served
-    /// version.
-    pub fn of_definition(definition: &Value) -> Vec<Self> {
+    /// Returns the resources that a cluster's `CustomResourceDefinition` defines, one for each
+    /// served version.
+    pub fn of_definition(cluster: &Arc<str>, definition: &Value) -> Vec<Self> {
         let text = |pointer: &str| {
             definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
         };
@@ -56,11 +56,14 @@ impl Resource {
             .filter(|version| version.get("served").and_then(Value::as_bool).unwrap_or_default());
         served
             .map(|version| Self {
-                kind: Kind::home(
-                    text("/spec/group"),
-                    version.get("name").and_then(Value::as_str).unwrap_or_default(),
-                    text("/spec/names/kind"),
-                ),
+                kind: Kind {
+                    cluster: Arc::clone(cluster),
+                    ..Kind::home(
+                        text("/spec/group"),
+                        version.get("name").and_then(Value::as_str).unwrap_or_default(),
+                        text("/spec/names/kind"),
+                    )
+                },
                 plural: text("/spec/names/plural"),
                 namespaced: text("/spec/scope") == "Namespaced",
                 status: version.pointer("/subresources/status").is_some(),

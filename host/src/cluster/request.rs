@@ -12,7 +12,7 @@ use mortise_core::{
 use serde_json::Value;
 use tokio::time;
 
-use super::{Cluster, guarded::SizeLimit, own::NotOwn};
+use super::{Cluster, OtherCluster, guarded::SizeLimit, own::NotOwn};
 
 /// The retries and time limits of requests.
 #[derive(Clone, Debug)]
@@ -48,6 +48,7 @@ impl Cluster {
     /// Sends a request, and retries it after a 429, a 5xx or no answer, as long as the policy
     /// allows.
     pub async fn send(&self, outgoing: &Outgoing) -> Result<Answer, Refusal> {
+        OtherCluster::refuse(&outgoing.cluster).map_err(|other| Refusal::unsendable(&other))?;
         let mut wait = self.policy.first_wait;
         let mut attempt = 1;
         loop {

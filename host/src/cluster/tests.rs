@@ -209,7 +209,7 @@ fn a_definition_lists_the_resources_of_its_served_versions() {
         "group": "x.dev", "scope": "Cluster", "names": {"kind": "Thing", "plural": "things"},
         "versions": [{"name": "v1", "served": true, "subresources": {"status": {}}}, {"name": "v2", "served": true}, {"name": "v3", "served": false}],
     }});
-    let all = Resource::of_definition(&definition);
+    let all = Resource::of_definition(&Arc::default(), &definition);
     let told: Vec<_> = all
         .iter()
         .map(|resource| {
@@ -352,4 +352,13 @@ async fn a_request_to_another_cluster_is_refused_before_it_is_sent() {
     assert!(refusal.message.starts_with("cluster `there` is not known"), "{refusal}");
     let unavailable = api.resolve(&there).await.unwrap_err();
     assert!(unavailable.message.starts_with("cluster `there` is not known"), "{unavailable}");
+    let of = ObjectRef { kind: there.clone().into(), namespace: None, name: "a.b".to_owned() };
+    let not = api.established(&of).await.unwrap_err();
+    let told = |message: &str| message.starts_with("cluster `there` is not known");
+    assert!(matches!(&not, NotEstablished::Unwatched { message, .. } if told(message)), "{not:?}");
+    // Without the trait, too.
+    assert!(told(&cluster.send(&outgoing).await.unwrap_err().message));
+    assert!(told(&cluster.resolve(&there).await.unwrap_err().message));
+    cluster.resolve(&kind("", "ConfigMap")).await.unwrap();
+    assert!(cluster.known(&there).is_none() && cluster.known(&kind("", "ConfigMap")).is_some());
 }

@@ -10,6 +10,7 @@ mod tests;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
 
 use serde_json::{Value, json};
@@ -202,6 +203,7 @@ impl Roles {
     pub fn questions(&self) -> Vec<Question> {
         let of_place = self.0.iter().flat_map(|(namespace, allowed)| {
             allowed.iter().map(move |one| Question {
+                cluster: Arc::default(),
                 group: one.group.as_str().into(),
                 resource: one.resource.as_str().into(),
                 verb: one.verb.clone(),
@@ -278,7 +280,7 @@ impl FromIterator<Question> for Roles {
     /// Collects rights, so that they can be printed as rules.
     fn from_iter<I: IntoIterator<Item = Question>>(questions: I) -> Self {
         let mut roles = Self::default();
-        for Question { group, resource, verb, namespace, name } in questions {
+        for Question { cluster: _, group, resource, verb, namespace, name } in questions {
             let (group, resource) = (group.into_string(), resource.into_string());
             let allowed = Allowed { group, resource, name: name.map(Into::into), verb };
             roles.0.entry(namespace.map(Into::into)).or_default().insert(allowed);

@@ -227,7 +227,7 @@ impl Reconciler {
     fn forbidden(&self, written: &Written) -> Vec<Denial> {
         let Some(rights) = &self.version.rights else { return Vec::new() };
         let denied = written.forbidden.iter().filter_map(|(kind, message)| {
-            let question = Question::refused(message, rights.account())?;
+            let question = Question::refused(message, rights.account(), &kind.cluster)?;
             rights.relies_on(&question);
             Some(Denial::of_right(question, kind))
         });

@@ -21,10 +21,10 @@ impl Run<'_> {
     }
 
     async fn established(&mut self, definition: &Manifest) -> Result<(), Stop> {
-        let defined = Resource::of_definition(&definition.object);
+        let defined = Resource::of_definition(&definition.to.kind.cluster, &definition.object);
         let was_sent = self.written.changes.iter().any(|change| change.of == definition.to);
         if was_sent && let Some(resource) = defined.first() {
-            self.api.forget(&resource.kind.group);
+            self.api.forget(&resource.kind);
         }
         let mut is_known = true;
         for resource in &defined {
@@ -35,14 +35,14 @@ impl Run<'_> {
         }
         self.await_established(definition).await?;
         for resource in defined {
-            self.api.forget(&resource.kind.group);
+            self.api.forget(&resource.kind);
             self.defined.insert(resource.kind.clone(), Arc::new(resource));
         }
         Ok(())
     }
 
     async fn await_established(&self, definition: &Manifest) -> Result<(), Stop> {
-        let Err(error) = self.api.established(&definition.to.name).await else { return Ok(()) };
+        let Err(error) = self.api.established(&definition.to).await else { return Ok(()) };
         let fail = |code, reason: &str, what: String| {
             Err(Stop::unsent(code, reason, format!("{} {what}", display_ref(&definition.to))))
         };

@@ -8,6 +8,7 @@
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
@@ -108,8 +109,9 @@ impl Run<'_> {
     async fn event(&mut self, event: &Event) {
         let reconciled = &self.context.reconciled.reference;
         let on = event.on.as_ref().unwrap_or(reconciled).clone();
-        let involved = self.involved(&on);
-        let source = format!("{}/{}", self.context.namespace, self.context.processor);
+        let (involved, kind) = (self.involved(&on), kind(&on.kind.cluster));
+        let source =
+            format!("{}/{}/{}", self.context.namespace, self.context.processor, kind.cluster);
         let decision = self.writer.recorder.recorded.lock().record(&source, &involved, event);
         let sent = match decision {
             Decision::Dropped => {
@@ -117,13 +119,13 @@ impl Run<'_> {
                 return;
             }
             Decision::New { key, message } => {
-                self.make_event(key, &involved, event, &message).await
+                self.make_event(&kind, key, &involved, event, &message).await
             }
             Decision::Again { key, name, count, message } => {
-                match self.count_event(key, &involved, &name, count, &message).await {
+                match self.count_event(&kind, key, &involved, &name, count, &message).await {
                     // The event has expired.
                     Err(refusal) if refusal.code == 404 => {
-                        self.make_event(key, &involved, event, &message).await
+                        self.make_event(&kind, key, &involved, event, &message).await
                     }
                     sent => sent,
                 }
@@ -131,10 +133,13 @@ impl Run<'_> {
         };
         match sent {
             Ok(Some(answer)) => {
-                let of = event_ref(
-                    &namespace_of(&involved),
-                    answer.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default(),
-                );
+                let name =
+                    answer.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+                let of = ObjectRef {
+                    kind: kind.into(),
+                    namespace: Some(namespace_of(&involved)),
+                    name: name.to_owned(),
+                };
                 self.changed(Action::Event, &of, answer);
             }
             Ok(None) => {}
@@ -173,6 +178,7 @@ impl Run<'_> {
 
     async fn make_event(
         &self,
+        kind: &Kind,
         key: u128,
         involved: &Value,
         event: &Event,
@@ -200,7 +206,7 @@ impl Run<'_> {
         });
         let path =
             format!("{}?fieldManager={}", events_path(&namespace), encoded(&self.managers.edit));
-        let sent = self.ask(Outgoing::new(Method::Post, path, Some(object)), &kind()).await;
+        let sent = self.ask(Outgoing::new(Method::Post, path, Some(object)), kind).await;
         match sent {
             Ok(answer) => {
                 recorder.recorded.lock().remember(key, name);
@@ -217,6 +223,7 @@ impl Run<'_> {
 
     async fn count_event(
         &self,
+        kind: &Kind,
         key: u128,
         involved: &Value,
         name: &str,
@@ -233,7 +240,7 @@ impl Run<'_> {
             encoded(&self.managers.edit)
         );
         let outgoing = Outgoing::new(Method::MergePatch, path, Some(counted));
-        let answer = self.ask(outgoing, &kind()).await;
+        let answer = self.ask(outgoing, kind).await;
         if answer.is_err() {
             recorder.recorded.lock().events.remove(&key);
         }
@@ -357,12 +364,8 @@ fn events_path(namespace: &str) -> String {
     format!("/api/v1/namespaces/{}/events", encoded(namespace))
 }
 
-fn kind() -> Kind {
-    Kind::home("", "v1", "Event")
-}
-
-fn event_ref(namespace: &str, name: &str) -> ObjectRef {
-    ObjectRef { kind: kind().into(), namespace: Some(namespace.to_owned()), name: name.to_owned() }
+fn kind(cluster: &Arc<str>) -> Kind {
+    Kind { cluster: Arc::clone(cluster), ..Kind::home("", "v1", "Event") }
 }
 
 /// Returns the event's name: the object's name and a hash of the event and of the time of its

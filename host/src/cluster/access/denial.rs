@@ -174,6 +174,7 @@ mod tests {
 
     fn denial(name: &str) -> Denial {
         let question = Question {
+            cluster: Arc::default(),
             group: "".into(),
             resource: "secrets".into(),
             verb: "get".into(),

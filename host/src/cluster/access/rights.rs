@@ -297,11 +297,9 @@ impl Rights {
         // The semaphore is never closed.
         let _permit = self.asking.acquire().await;
         let body = question.review(&self.account);
-        let answer = match self
-            .own
-            .send(&Outgoing::new(Method::Post, REVIEWS.into(), Some(body)))
-            .await
-        {
+        let cluster = Arc::clone(&question.cluster);
+        let asked = Outgoing { cluster, ..Outgoing::new(Method::Post, REVIEWS.into(), Some(body)) };
+        let answer = match self.own.send(&asked).await {
             Ok(answer) => match answer.body.pointer("/status/allowed").and_then(Value::as_bool) {
                 Some(true) => Answer::Allowed,
                 _ => Answer::Denied,
@@ -343,10 +341,12 @@ impl Rights {
         let resource = self.cluster.resolve(&of.kind).await;
         let resource = resource.map_err(|error| NotRead::Failed(error.to_string()))?;
         let path = resource.ok_or(NotRead::Unserved)?.path_of(of.namespace.as_deref(), &of.name);
-        match self.cluster.send(&Outgoing::get(path)).await {
+        let cluster = &of.kind.cluster;
+        let asked = Outgoing { cluster: Arc::clone(cluster), ..Outgoing::get(path) };
+        match self.cluster.send(&asked).await {
             Ok(answer) => Ok(Some(answer.body)),
             Err(refusal) if refusal.code == 404 => Ok(None),
-            Err(refusal) => match Question::refused(&refusal.message, &self.account) {
+            Err(refusal) => match Question::refused(&refusal.message, &self.account, cluster) {
                 // The right was revoked after the API server was asked about it.
                 Some(question) => {
                     self.relies_on(&question);

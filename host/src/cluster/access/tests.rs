@@ -515,7 +515,8 @@ fn a_refusal_of_the_api_server_is_parsed_into_the_missing_right() {
         (r#"pods "x" is forbidden: exceeded quota: q"#.to_owned(), None),
     ];
     for (message, expected) in cases {
-        let told = Question::refused(&message, &account()).map(|question| question.to_string());
+        let told = Question::refused(&message, &account(), &Arc::default())
+            .map(|question| question.to_string());
         assert_eq!(told.as_deref(), expected, "{message}");
     }
 }

@@ -13,7 +13,10 @@ use istio::{
     merge,
     resource::{self, DISCLAIMER, DISCLAIMER_TEXT},
 };
-use mortise_core::api::{Method, Outgoing};
+use mortise_core::{
+    api::{Api, Method, Outgoing},
+    contract::ObjectRef,
+};
 use serde_json::{Value, json};
 
 use super::{super::kind, GUESTS, ISTIO, Mesh, PROCESSOR, VERSION, injected, life::Made};
@@ -69,7 +72,8 @@ impl Mesh {
         let answer = cluster.send(&Outgoing::new(method, at, Some(object.clone()))).await;
         let answer = answer.unwrap_or_else(|refusal| panic!("{object:#}: {}", refusal.message));
         if kind.kind == "CustomResourceDefinition" {
-            mortise_core::api::Api::established(cluster, name).await.unwrap();
+            let of = ObjectRef { kind: kind.into(), namespace: None, name: name.to_owned() };
+            Api::established(cluster, &of).await.unwrap();
             cluster.forget(answer.body["spec"]["group"].as_str().unwrap());
         }
     }

@@ -131,11 +131,15 @@ impl Api for Cluster {
         Box::pin(future::ready(Ok(self.resource(kind))))
     }
 
-    fn forget(&self, _group: &str) {
+    fn forget(&self, _kind: &contract::Kind) {
         // Discovery is repeated whenever a definition has changed.
     }
 
-    fn established<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), NotEstablished>> {
+    fn established<'a>(
+        &'a self,
+        definition: &'a contract::ObjectRef,
+    ) -> BoxFuture<'a, Result<(), NotEstablished>> {
+        let name = &definition.name;
         let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
         let found = self.send(Method::Get, &path, None);
         let established = found

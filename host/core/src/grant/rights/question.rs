@@ -1,6 +1,6 @@
 //! A right of an account, as a question to the API server.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use serde_json::{Value, json};
 
@@ -10,6 +10,8 @@ use crate::resource::Resource;
 /// A right that an account may have or not: a verb on a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Question {
+    /// The cluster that is asked.
+    pub cluster: Arc<str>,
     /// The API group; empty: the core group.
     pub group: Box<str>,
     /// The name in URLs, with the subresource: `pods/eviction`.
@@ -34,6 +36,7 @@ impl Question {
         name: Option<&str>,
     ) -> Self {
         Self {
+            cluster: Arc::clone(&resource.kind.cluster),
             group: resource.kind.group.as_str().into(),
             resource: resource.plural.as_str().into(),
             verb: Cow::Borrowed(verb),
@@ -42,9 +45,11 @@ impl Question {
         }
     }
 
-    /// Returns the question whether a `ServiceAccount` may be impersonated.
+    /// Returns the question whether a `ServiceAccount` may be impersonated, which only the host's own
+    /// cluster is asked.
     pub fn impersonate(account: &Account) -> Self {
         Self {
+            cluster: Arc::default(),
             group: "".into(),
             resource: "serviceaccounts".into(),
             verb: Cow::Borrowed("impersonate"),
@@ -53,9 +58,9 @@ impl Question {
         }
     }
 
-    /// Parses the right that an account lacks from the message of a 403. `None` for a 403 with
-    /// another reason: a quota, an admission policy.
-    pub fn refused(message: &str, account: &Account) -> Option<Self> {
+    /// Parses the right that an account lacks from the message of a cluster's 403. `None` for a 403
+    /// with another reason: a quota, an admission policy.
+    pub fn refused(message: &str, account: &Account, cluster: &Arc<str>) -> Option<Self> {
         let (_, told) = message.split_once(&format!("User \"{}\" cannot ", account.user()))?;
         let (verb, told) = told.split_once(" resource \"")?;
         let (resource, told) = told.split_once('"')?;
@@ -63,6 +68,7 @@ impl Question {
         let (_, before) = message.split_once(" \"").unwrap_or_default();
         let name = before.split_once("\" is forbidden").map(|(name, _)| name);
         Some(Self {
+            cluster: Arc::clone(cluster),
             group: quoted("in API group \"").unwrap_or_default().into(),
             resource: resource.into(),
             verb: Cow::Owned(verb.to_owned()),
