@@ -117,7 +117,9 @@ impl Side {
         let lines = |text: String| text.lines().map(ToOwned::to_owned).collect();
         let more = granted::beyond(&self.description.grants, &other.description.grants);
         let kinds = |side: &Self| -> BTreeSet<String> {
-            side.description.reconcilers.iter().map(|of| display_kind(&of.of.kind)).collect()
+            // What is read and written is in the roles.
+            let (reconcilers, _reads, _writes) = side.description.declared();
+            reconcilers.iter().map(|of| display_kind(&of.of.kind)).collect()
         };
         let imports =
             |side: &Self| -> BTreeSet<String> { side.inspection.imports.iter().cloned().collect() };
