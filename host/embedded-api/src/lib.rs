@@ -82,8 +82,12 @@
 //!
 //! Rules that are left out, so that more is accepted than by Kubernetes:
 //!
-//! - **quotas and Pod security**: a `ResourceQuota` counts nothing, and the labels of a namespace
-//!   forbid no Pods.
+//! - **admission**: a `ResourceQuota` counts nothing, the labels of a namespace forbid no Pods, no
+//!   class of an Ingress or of storage is the default, the classes of the system are no objects,
+//!   and a new node has no taint. A `LimitRange` itself is not validated.
+//! - **resources of pods**: those of a pod as a whole have no defaults, are not validated and do not
+//!   count for its quality of service; huge pages and extended resources of containers are not
+//!   validated; and `pods/resize` is not served.
 //! - **parts of pods**: affinities (also of a Pod that is held by a gate), sysctls, host aliases,
 //!   names of DNS, references to amounts, several sources of a variable, fields of a
 //!   `securityContext` that exclude each other, spread over zones and paths of files are not

@@ -227,7 +227,14 @@ fn scalar(shape: &Shape, value: &Value) -> Option<Value> {
         (Shape::Quantity, Value::Number(number)) => {
             Quantity::parse(&number.to_string()).map(|quantity| quantity.text().into())
         }
-        (Shape::Integer { .. } | Shape::IntOrText, Value::Number(number)) => whole(number),
+        (Shape::Integer { long: true }, Value::Number(number)) => {
+            whole(number).filter(Value::is_i64)
+        }
+        (Shape::Integer { long: false } | Shape::IntOrText, Value::Number(number)) => {
+            let fits =
+                |value: &Value| value.as_i64().is_some_and(|value| i32::try_from(value).is_ok());
+            whole(number).filter(fits)
+        }
         (Shape::Number, Value::Number(number)) => {
             Some(whole(number).unwrap_or_else(|| value.clone()))
         }

@@ -63,6 +63,7 @@ pub(crate) fn create(definition: &str, namespaced: bool, object: &Value) -> Vec<
         "api.core.v1.Namespace" => namespace::create(object, &mut errors),
         "api.batch.v1.CronJob" => workload::cron_job_name(object, &mut errors),
         "api.scheduling.v1.PriorityClass" => other::priority_class(object, &mut errors),
+        "api.networking.v1.Ingress" => other::ingress_class_annotation(object, &mut errors),
         CRD => errors.extend(crd::validate::validate(object)),
         _ => {}
     }

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Failure,
     answer::Answer,
-    field_error::FieldError,
+    field_error::{FieldError, go_json},
     go::Plain,
     kind::{Decoded, FieldValidation},
     managed_fields,
@@ -85,7 +85,7 @@ impl Mechanism {
     ) -> Result<String, Failure> {
         Ok(match self {
             Self::Strategic => Plain(patch).to_string(),
-            _ => self.change(object, patch, call)?.to_string(),
+            _ => go_json(&self.change(object, patch, call)?),
         })
     }
 

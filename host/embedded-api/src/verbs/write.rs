@@ -122,10 +122,10 @@ impl<'a> Writer<'a> {
         resource.prepare_create(&mut object, subresource)?;
         let faults = resource.validate_create(&object);
         self.refuse(&name, &object, faults)?;
+        self.doubts.extend(resource.warnings(&object, None));
         if subresource.is_none() {
             resource.check_valid(&object, None, self.state)?;
         }
-        self.doubts.extend(resource.warnings(&object, None));
         // Storing checks the version, and a dry run stores nothing.
         if !self.by_update
             && !self.options.dry_run

@@ -25,7 +25,9 @@ struct Asked {
 /// Fills in requests and limits that a pod's containers lack, and names them in an annotation.
 pub(super) fn fill(pod: &mut Value, range: &Value) {
     let defaults = |key| -> BTreeMap<&String, &Value> {
-        limits_of(range, "Container").flat_map(|limit| members(&limit[key])).collect()
+        let limits = items(at(range, &["spec", "limits"])).iter();
+        let of_containers = limits.filter(|limit| text(limit, "type") == "Container");
+        of_containers.flat_map(|limit| members(&limit[key])).collect()
     };
     let defaults = [
         ("requests", "request", defaults("defaultRequest")),
@@ -70,21 +72,24 @@ pub(super) fn fill(pod: &mut Value, range: &Value) {
 /// Returns why a pod or a claim asks for less or more than it may; nothing for other kinds.
 pub(super) fn check(definition: &str, object: &Value, range: &Value) -> Option<String> {
     let spec = &object["spec"];
+    let containers =
+        ["containers", "initContainers"].into_iter().flat_map(|list| items(&spec[list]));
+    let containers: Vec<Asked> = containers.map(Asked::by).collect();
     let mut faults = Vec::new();
-    match definition {
-        "api.core.v1.Pod" => {
-            let containers =
-                ["containers", "initContainers"].into_iter().flat_map(|list| items(&spec[list]));
-            for asked in containers.map(Asked::by) {
-                check_limits(range, "Container", &asked, &mut faults);
+    for limit in items(at(range, &["spec", "limits"])) {
+        match (definition, text(limit, "type")) {
+            ("api.core.v1.Pod", "Container") => {
+                for asked in &containers {
+                    check_limit(limit, asked, &mut faults);
+                }
             }
-            check_limits(range, "Pod", &Asked::by_pod(spec), &mut faults);
+            ("api.core.v1.Pod", "Pod") => check_limit(limit, &Asked::by_pod(spec), &mut faults),
+            ("api.core.v1.PersistentVolumeClaim", "PersistentVolumeClaim") => {
+                let asked = Asked { limits: Amounts::new(), ..Asked::by(spec) };
+                check_limit(limit, &asked, &mut faults);
+            }
+            _ => {}
         }
-        "api.core.v1.PersistentVolumeClaim" => {
-            let asked = Asked { limits: Amounts::new(), ..Asked::by(spec) };
-            check_limits(range, "PersistentVolumeClaim", &asked, &mut faults);
-        }
-        _ => {}
     }
     match faults.as_slice() {
         [] => None,
@@ -93,14 +98,11 @@ pub(super) fn check(definition: &str, object: &Value, range: &Value) -> Option<S
     }
 }
 
-fn limits_of<'a>(range: &'a Value, kind: &str) -> impl Iterator<Item = &'a Value> {
-    items(at(range, &["spec", "limits"])).iter().filter(move |limit| limit["type"] == *kind)
-}
-
-fn check_limits(range: &Value, kind: &str, asked: &Asked, faults: &mut Vec<String>) {
+fn check_limit(limit: &Value, asked: &Asked, faults: &mut Vec<String>) {
+    let kind = text(limit, "type");
+    let is_of_claims = kind == "PersistentVolumeClaim";
     // A claim has only requests.
-    let of_max =
-        if kind == "PersistentVolumeClaim" { ["request", "limit"] } else { ["limit", "request"] };
+    let of_max = if is_of_claims { ["request", "limit"] } else { ["limit", "request"] };
     let bounds = [
         ("min", "minimum", Ordering::Less, ["request", "limit"]),
         ("max", "maximum", Ordering::Greater, of_max),
@@ -110,26 +112,22 @@ fn check_limits(range: &Value, kind: &str, asked: &Asked, faults: &mut Vec<Strin
             faults.push(fault);
         }
     };
-    for limit in limits_of(range, kind) {
-        for (key, word, beyond, names) in bounds {
-            for (resource, bound) in amounts(&limit[key]) {
-                let usage = format!("{word} {resource} usage per {kind} is {}", bound.text());
-                match asked.beyond(&resource, bound, beyond, names) {
-                    Err(absent) => add(format!("{usage}.  No {absent} is specified")),
-                    Ok(Some((name, amount))) => {
-                        add(format!("{usage}, but {name} is {}", amount.text()));
-                    }
-                    Ok(None) => {}
+    for (key, word, beyond, names) in bounds {
+        for (resource, bound) in amounts(&limit[key]) {
+            let usage = format!("{word} {resource} usage per {kind} is {}", bound.text());
+            match asked.beyond(&resource, bound, beyond, names) {
+                Err(absent) => add(format!("{usage}.  No {absent} is specified")),
+                Ok(Some((name, amount))) => {
+                    add(format!("{usage}, but {name} is {}", amount.text()));
                 }
+                Ok(None) => {}
             }
         }
-        for (resource, bound) in amounts(&limit["maxLimitRequestRatio"]) {
-            if let Some(fault) = asked.ratio_fault(&resource, bound) {
-                let text = bound.text();
-                add(format!(
-                    "{resource} max limit to request ratio per {kind} is {text}, but {fault}"
-                ));
-            }
+    }
+    for (resource, bound) in amounts(&limit["maxLimitRequestRatio"]) {
+        if let Some(fault) = asked.ratio_fault(&resource, bound).filter(|_| !is_of_claims) {
+            let text = bound.text();
+            add(format!("{resource} max limit to request ratio per {kind} is {text}, but {fault}"));
         }
     }
 }
@@ -156,7 +154,7 @@ fn raise(most: &mut Amounts, to: &Amounts) {
 }
 
 /// Returns the amounts of a pod: of all containers that run at once, where an init container runs
-/// beside the restartable ones before it; amounts of the pod itself come before these.
+/// beside the restartable ones before it; the pod's own CPU and memory come before these.
 fn of_pod(spec: &Value, list: &str) -> Amounts {
     let of = |from: &Value| amounts(at(from, &["resources", list]));
     let (mut sum, mut restartable, mut most) = (Amounts::new(), Amounts::new(), Amounts::new());
@@ -175,7 +173,7 @@ fn of_pod(spec: &Value, list: &str) -> Amounts {
         }
     }
     raise(&mut sum, &most);
-    sum.extend(of(spec));
+    sum.extend(of(spec).into_iter().filter(|(name, _)| matches!(name.as_str(), "cpu" | "memory")));
     sum
 }
 

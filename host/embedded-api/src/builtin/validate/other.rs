@@ -91,7 +91,7 @@ pub(super) fn ingress(object: &Value, errors: &mut Vec<FieldError>) {
         let path = path.index(index);
         let named = text(rule, "host");
         if !named.is_empty() {
-            if named.parse::<IpAddr>().is_ok() {
+            if is_address(named) {
                 let fault = "must be a DNS name, not an IP address";
                 errors.push(FieldError::invalid(path.child("host"), named, fault));
             }
@@ -117,6 +117,27 @@ pub(super) fn ingress(object: &Value, errors: &mut Vec<FieldError>) {
         let path = FieldPath::new("spec.ingressClassName");
         add_invalid(errors, &path, class, name::is_subdomain(class));
     }
+}
+
+/// Validates the class that the annotation of a new Ingress names beside the field.
+pub(super) fn ingress_class_annotation(object: &Value, errors: &mut Vec<FieldError>) {
+    const CLASS: &str = "kubernetes.io/ingress.class";
+    let class = at(object, &["spec", "ingressClassName"]);
+    let annotation = at(object, &["metadata", "annotations", CLASS]);
+    if let (false, Some(named)) = (class.is_null() || class == annotation, annotation.as_str()) {
+        let fault = "must match `ingressClassName` when both are specified";
+        errors.push(FieldError::invalid(format!("annotations.{CLASS}"), named, fault));
+    }
+}
+
+/// Returns whether a text is an IP address; its decimal numbers may begin with 0.
+fn is_address(text: &str) -> bool {
+    let number = |number: &str| match number.trim_start_matches('0') {
+        "" if !number.is_empty() => "0".to_owned(),
+        number => number.to_owned(),
+    };
+    let numbers: Vec<String> = text.split('.').map(number).collect();
+    numbers.join(".").parse::<IpAddr>().is_ok()
 }
 
 fn host(named: &str, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
@@ -217,12 +238,36 @@ fn backend(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
 const MAX_PRIORITY: i64 = 1_000_000_000;
 
 pub(super) fn priority_class(object: &Value, errors: &mut Vec<FieldError>) {
-    if text(&object["metadata"], "name").starts_with("system-") {
-        let fault = "priority class names with 'system-' prefix are reserved for system use only. error: not a known system priority class";
-        errors.push(FieldError::forbidden("metadata.name", fault));
-    } else if object["value"].as_i64().is_some_and(|value| value > MAX_PRIORITY) {
+    let name = text(&object["metadata"], "name");
+    let value = object["value"].as_i64().unwrap_or(0);
+    let of_system =
+        [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+    if name.starts_with("system-") {
+        let known = of_system.iter().find(|(known, _)| *known == name);
+        let fault = match known {
+            None => Some(format!("{name} is not a known system priority class")),
+            Some((_, wanted)) if value != *wanted => {
+                Some(format!("value of {name} PriorityClass must be {wanted}"))
+            }
+            Some(_) => None,
+        };
+        errors.extend(fault.map(|fault| {
+            let fault = format!(
+                "priority class names with 'system-' prefix are reserved for system use only. error: {fault}"
+            );
+            FieldError::forbidden("metadata.name", fault)
+        }));
+    } else if value > MAX_PRIORITY {
         let fault = format!("maximum allowed value of a user defined priority is {MAX_PRIORITY}");
         errors.push(FieldError::forbidden("value", fault));
+    }
+    match text(object, "preemptionPolicy") {
+        "PreemptLowerPriority" | "Never" => {}
+        "" => errors.push(FieldError::required("preemptionPolicy", "")),
+        other => {
+            let known = ["PreemptLowerPriority", "Never"];
+            errors.push(FieldError::not_supported("preemptionPolicy", other, known));
+        }
     }
 }
 

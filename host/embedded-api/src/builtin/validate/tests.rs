@@ -462,6 +462,7 @@ fn hosts_and_the_class_of_an_ingress_are_names() {
         ("*.*.example.com", vec![wildcard]),
         ("a*.example.com", vec![wildcard]),
         ("10.0.0.1", vec!["must be a DNS name, not an IP address"]),
+        ("010.0.0.1", vec!["must be a DNS name, not an IP address"]),
         ("::1", vec!["must be a DNS name, not an IP address", subdomain]),
     ];
     for (host, expected) in cases {
@@ -490,4 +491,63 @@ fn a_budget_knows_two_policies_for_evictions() {
     assert_eq!(found("AlwaysAllow"), [""; 0]);
     let fault = "spec.unhealthyPodEvictionPolicy: Unsupported value: \"Never\": supported values: \"AlwaysAllow\", \"IfHealthyBudget\"";
     assert_eq!(found("Never"), [fault]);
+}
+
+#[test]
+fn a_new_ingress_names_one_class() {
+    let mut object = json!({
+        "metadata": metadata(), "spec": {"defaultBackend": {"resource": {"kind": "A", "name": "a"}}},
+    });
+    object["metadata"]["annotations"] = json!({"kubernetes.io/ingress.class": "a"});
+    assert_eq!(faults("api.networking.v1.Ingress", object.clone()), [""; 0]);
+    object["spec"]["ingressClassName"] = "b".into();
+    let fault = "annotations.kubernetes.io/ingress.class: Invalid value: \"a\": must match `ingressClassName` when both are specified";
+    assert_eq!(faults("api.networking.v1.Ingress", object), [fault]);
+}
+
+#[test]
+fn priority_classes_of_the_system_and_policies_are_known_ones() {
+    let of = |name: &str, value: i64, policy: &str| {
+        let metadata = json!({"name": name});
+        let object = json!({"metadata": metadata, "value": value, "preemptionPolicy": policy});
+        let errors = super::create("api.scheduling.v1.PriorityClass", false, &object);
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let reserved = "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. error: ";
+    let cases = [
+        (of("a", 1, "Never"), vec![]),
+        (of("system-node-critical", 2_000_001_000, "Never"), vec![]),
+        (
+            of("system-node-critical", 1, "Never"),
+            vec![format!("{reserved}value of system-node-critical PriorityClass must be 2000001000")],
+        ),
+        (
+            of("system-x", 1, "Never"),
+            vec![format!("{reserved}system-x is not a known system priority class")],
+        ),
+        (
+            of("a", 1, "Sometimes"),
+            vec!["preemptionPolicy: Unsupported value: \"Sometimes\": supported values: \"PreemptLowerPriority\", \"Never\"".to_owned()],
+        ),
+        (of("a", 1, ""), vec!["preemptionPolicy: Required value".to_owned()]),
+    ];
+    for (found, expected) in cases {
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn integers_fit_their_types() {
+    let read = |value: Value| {
+        let object = json!({"metadata": metadata(), "spec": {"replicas": value}});
+        let definition = definition::find("api.apps.v1.Deployment").unwrap();
+        decode::object(definition, object, &mut Vec::new()).map_err(|wrong| wrong.to_string())
+    };
+    assert!(read(json!(2_147_483_647)).is_ok());
+    let refused = read(json!(3_000_000_000_u32)).unwrap_err();
+    assert!(
+        refused.contains("cannot unmarshal number 3000000000 into Go struct field"),
+        "{refused}"
+    );
+    assert!(refused.ends_with("replicas of type int32"), "{refused}");
 }

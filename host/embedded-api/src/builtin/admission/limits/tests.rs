@@ -135,11 +135,26 @@ fn a_pod_asks_for_what_runs_at_once() {
     let mut own = pod(&json!([asks("1")]), &json!([]));
     own["spec"]["resources"] = json!({"requests": {"cpu": "50m"}, "limits": {"cpu": "50m"}});
     assert_eq!(check(POD, &own, &bound), None);
+    let mut pages = pod(&json!([]), &json!([]));
+    pages["spec"]["resources"] = json!({"limits": {"hugepages-2Mi": "2Mi"}});
+    let bound = range(&json!({"type": "Pod", "max": {"hugepages-2Mi": "4Mi"}}));
+    let absent = "maximum hugepages-2Mi usage per Pod is 4Mi.  No limit is specified";
+    assert_eq!(check(POD, &pages, &bound).as_deref(), Some(absent));
+}
+
+#[test]
+fn faults_are_named_in_the_order_of_the_limits() {
+    let limits =
+        json!([{"type": "Pod", "max": {"cpu": "1"}}, {"type": "Container", "max": {"cpu": "1"}}]);
+    let asks = container(&json!({}), &json!({"cpu": "2"}));
+    let found = check(POD, &pod(&json!([asks]), &json!([])), &json!({"spec": {"limits": limits}}));
+    let expected = "[maximum cpu usage per Pod is 1, but limit is 2, maximum cpu usage per Container is 1, but limit is 2]";
+    assert_eq!(found.as_deref(), Some(expected));
 }
 
 #[test]
 fn a_claim_asks_for_storage_within_its_bounds() {
-    let bounds = json!({"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"storage": "2Gi"}});
+    let bounds = json!({"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"storage": "2Gi"}, "maxLimitRequestRatio": {"storage": "2"}});
     let cases = [
         (json!({"storage": "2Gi"}), None),
         (
