@@ -160,10 +160,14 @@ impl Webhooks {
         body: Incoming,
         (asked, ends): (Instant, Instant),
     ) -> Result<Answered, Refused> {
+        let bound = match path {
+            Path::Convert { .. } => body::CONVERSION,
+            Path::Admit { .. } => body::ADMISSION,
+        };
         // The bytes count as held until the answer is made.
-        let (body, _held) = self.shared.held.read(body, ends).await?;
+        let (body, holding) = self.shared.held.read(body, bound, ends).await?;
         match path {
-            Path::Convert { .. } => conversion::answer(hooking, body, ends).await,
+            Path::Convert { .. } => conversion::answer(hooking, body, &holding, ends).await,
             Path::Admit { hook, .. } => {
                 admission::answer(hooking, hook, &body, (asked, ends)).await
             }

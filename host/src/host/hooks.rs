@@ -15,10 +15,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use mortise_core::{
     contract::{
         Kind, Level,
+        bounds::ENTRY,
         hooks::{self, Conversion, Decision, Given, Hooks, Review, Target},
     },
     error_chain,
@@ -37,6 +38,9 @@ use crate::wasm::{self, Line, Moment, Processor};
 
 /// The maximum number of batches of one conversion that run concurrently.
 const MAX_CONCURRENT_BATCHES: usize = 4;
+/// Converted objects take at most so many times the bytes of the given ones, and these more.
+const MAX_CONVERTED_GROWTH: usize = 3;
+const SMALL_CONVERTED_BYTES: usize = 8 << 20;
 
 /// The hooks of a version of a processor. Cheap to clone.
 #[derive(Clone)]
@@ -243,7 +247,7 @@ impl Hooking {
     ///
     /// # Errors
     ///
-    /// Fails as a whole if one object cannot be converted.
+    /// Fails as a whole if one object cannot be converted, or if the answer is too large.
     pub async fn convert(
         &self,
         kind: &str,
@@ -251,25 +255,52 @@ impl Hooking {
         objects: Vec<Bytes>,
         ends: Instant,
     ) -> Result<Vec<String>, NoAnswer> {
+        self.convert_in_parts(kind, to, objects, ends)?.try_concat().await
+    }
+
+    /// Converts as [`Self::convert`] does, but returns the answer in parts, so that a caller may
+    /// count what they hold.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the version does not convert these objects.
+    pub(crate) fn convert_in_parts(
+        &self,
+        kind: &str,
+        to: &str,
+        objects: Vec<Bytes>,
+        ends: Instant,
+    ) -> Result<impl Stream<Item = Result<Vec<String>, NoAnswer>> + Send + use<>, NoAnswer> {
         Target::new(self.hooks(), kind, to).map_err(NoAnswer::NotAsked)?;
         let sizes: Vec<usize> = objects.iter().map(Bytes::len).collect();
-        let batches = hooks::batches(&sizes).into_iter();
+        let given: usize = sizes.iter().sum();
+        let most = MAX_CONVERTED_GROWTH * given + SMALL_CONVERTED_BYTES;
+        let (this, kind, to) = (self.clone(), kind.to_owned(), to.to_owned());
         // Each batch runs in a task, so that batches use several threads and a caller that
         // disconnects cancels none.
-        let tasks = batches.map(|batch| {
-            let (this, kind, to) = (self.clone(), kind.to_owned(), to.to_owned());
+        let tasks = hooks::batches(&sizes).into_iter().map(move |batch| {
+            let (this, kind, to) = (this.clone(), kind.clone(), to.clone());
             let objects = objects.get(batch).unwrap_or_default().to_vec();
             async move {
-                let task = async move { this.convert_batch(&kind, &to, &objects, ends).await };
-                match self.shared.calls.spawn(task).await {
+                let of = this.clone();
+                let task = async move { of.convert_batch(&kind, &to, &objects, ends).await };
+                match this.shared.calls.spawn(task).await {
                     Ok(converted) => converted,
                     Err(error) => Err(NoAnswer::Broken(error.to_string())),
                 }
             }
         });
-        let converted: Vec<Vec<String>> =
-            stream::iter(tasks).buffered(MAX_CONCURRENT_BATCHES).try_collect().await?;
-        Ok(converted.into_iter().flatten().collect())
+        let (name, mut all) = (self.shared.processor.name().to_owned(), 0);
+        Ok(stream::iter(tasks).buffered(MAX_CONCURRENT_BATCHES).map(move |part| {
+            let part = part?;
+            all += part.iter().map(|object| object.len() + ENTRY).sum::<usize>();
+            if all <= most {
+                return Ok(part);
+            }
+            Err(NoAnswer::Broken(format!(
+                "processor `{name}` returned more than {most} bytes for objects of {given} bytes"
+            )))
+        }))
     }
 
     async fn convert_batch(

@@ -1,4 +1,6 @@
-//! Reads the bodies of requests, within limits on their size.
+//! Reads the bodies of requests. What a request holds is one account, which is charged before
+//! anything is kept: the bytes of its body, [`ENTRY`] more for each entry of what will be parsed,
+//! and its answer.
 
 use std::{
     sync::{
@@ -8,28 +10,40 @@ use std::{
     time::Instant,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::StatusCode;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Incoming};
+use mortise_core::contract::bounds::{ENTRY, Entries};
 use tokio::time::timeout_at;
 
 use super::Refused;
 
-/// The maximum size of a body, in bytes: a list of some ten thousand objects comes as one review.
-pub(super) const MAX_BODY_BYTES: usize = 128 << 20;
-/// The maximum size of all held bodies together, in bytes.
-const MAX_HELD_BYTES: usize = 256 << 20;
+/// A bound on the account of a body.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bound {
+    bytes: usize,
+    /// The depth of the metadata's fields of an object; what is deeper is not parsed.
+    parsed_depth: usize,
+}
 
-/// The bytes that are held for requests.
+/// A list of some ten thousand objects comes as one review.
+pub(super) const CONVERSION: Bound = Bound { bytes: 128 << 20, parsed_depth: 5 };
+/// Each of the two objects has at most 3 MiB.
+pub(super) const ADMISSION: Bound = Bound { bytes: 8 << 20, parsed_depth: 4 };
+/// The maximum of all accounts together, in bytes.
+const MAX_HELD_BYTES: usize = 256 << 20;
+pub(super) const TOO_MUCH_HELD: &str = "reviews of more than 256 MiB are being answered";
+
+/// The sum of the accounts of all requests.
 #[derive(Debug, Default)]
 pub(super) struct Held(Arc<AtomicUsize>);
 
-/// A number of held bytes, released on drop.
+/// The account of one request, released on drop.
 #[derive(Debug)]
 pub(super) struct Holding {
     held: Arc<AtomicUsize>,
-    bytes: usize,
+    bytes: AtomicUsize,
 }
 
 // === impl Held ===
@@ -39,52 +53,99 @@ impl Held {
     pub(super) async fn read(
         &self,
         mut body: Incoming,
+        Bound { bytes: most, parsed_depth }: Bound,
         ends: Instant,
     ) -> Result<(Bytes, Holding), Refused> {
         let expected = body.size_hint().exact().unwrap_or_default();
-        if expected > MAX_BODY_BYTES as u64 {
-            return Err(too_large());
-        }
-        let mut holding = Holding { held: Arc::clone(&self.0), bytes: 0 };
-        let mut bytes = BytesMut::new();
+        let expected = usize::try_from(expected).ok().filter(|expected| *expected <= most);
+        let expected = expected.ok_or_else(|| too_large(most))?;
+        let holding = Holding { held: Arc::clone(&self.0), bytes: AtomicUsize::new(0) };
+        let (mut bytes, mut counted, mut entries) =
+            (Vec::new(), Entries::to_depth(parsed_depth), 0);
         loop {
             let Ok(frame) = timeout_at(ends.into(), body.frame()).await else {
                 let message = "the body did not come in time".to_owned();
                 return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, message));
             };
-            let Some(frame) = frame else { return Ok((bytes.freeze(), holding)) };
+            let Some(frame) = frame else { return Ok((bytes.into(), holding)) };
             let broken = |error| Refused::bad(format!("the body cannot be read: {error}"));
             let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
-            if bytes.len() + data.len() > MAX_BODY_BYTES {
-                return Err(too_large());
+            entries += counted.count(&data);
+            let length = bytes.len() + data.len();
+            if length + ENTRY * entries > most {
+                return Err(too_large(most));
             }
-            holding.add(data.len())?;
+            let capacity = grown(bytes.capacity(), length, expected);
+            holding.raise_to(capacity + ENTRY * entries)?;
+            bytes.reserve_exact(capacity - bytes.len());
             bytes.extend_from_slice(&data);
         }
     }
 }
 
-fn too_large() -> Refused {
-    let message = format!("a review has at most {MAX_BODY_BYTES} bytes");
+/// Returns the capacity of a buffer for this length: twice the former one, or what is expected.
+fn grown(capacity: usize, length: usize, expected: usize) -> usize {
+    if length <= capacity { capacity } else { (2 * capacity).min(expected).max(length) }
+}
+
+fn too_large(most: usize) -> Refused {
+    let message =
+        format!("a review has at most {most} bytes here, where each entry counts {ENTRY} more");
     Refused::new(StatusCode::PAYLOAD_TOO_LARGE, message)
 }
 
 // === impl Holding ===
 
 impl Holding {
-    fn add(&mut self, bytes: usize) -> Result<(), Refused> {
-        self.bytes += bytes;
-        let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if held <= MAX_HELD_BYTES {
+    /// Charges bytes, such as those of an answer. Returns false, and charges nothing, if all
+    /// accounts together would be too large.
+    pub(super) fn charge(&self, bytes: usize) -> bool {
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed);
+        if held.saturating_add(bytes) > MAX_HELD_BYTES {
+            self.held.fetch_sub(bytes, Ordering::Relaxed);
+            return false;
+        }
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        true
+    }
+
+    fn raise_to(&self, bytes: usize) -> Result<(), Refused> {
+        let more = bytes.saturating_sub(self.bytes.load(Ordering::Relaxed));
+        if self.charge(more) {
             return Ok(());
         }
-        let message = format!("reviews of more than {MAX_HELD_BYTES} bytes are being answered");
-        Err(Refused::unavailable(message))
+        Err(Refused::unavailable(TOO_MUCH_HELD.to_owned()))
     }
 }
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.held.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_are_bounded_together_and_released() {
+        let held = Held::default();
+        let account = || Holding { held: Arc::clone(&held.0), bytes: AtomicUsize::new(0) };
+        let (one, other) = (account(), account());
+        assert!(one.charge(MAX_HELD_BYTES - 10) && other.charge(10) && !other.charge(1));
+        drop(one);
+        assert!(other.charge(MAX_HELD_BYTES - 10) && !other.charge(1));
+        drop(other);
+        assert_eq!(held.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_buffer_grows_to_what_is_expected_and_not_beyond() {
+        assert_eq!(grown(0, 10, 100), 10);
+        assert_eq!(grown(10, 15, 100), 20);
+        assert_eq!(grown(64, 70, 100), 100);
+        assert_eq!(grown(100, 100, 100), 100);
+        assert_eq!(grown(100, 150, 0), 150, "no length was announced");
     }
 }

@@ -1,12 +1,18 @@
 //! Conversion reviews.
 
-use std::time::Instant;
+use std::{pin::pin, time::Instant};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use futures::TryStreamExt as _;
+use mortise_core::contract::bounds::ENTRY;
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
-use super::{Answered, Refused, review::Form};
+use super::{
+    Answered, Refused,
+    body::{Holding, TOO_MUCH_HELD},
+    review::Form,
+};
 use crate::host::{Hooking, NoAnswer};
 
 /// The API server sends `v1beta1` if the definition names no other version that it knows.
@@ -35,6 +41,7 @@ struct Kind {
 pub(super) async fn answer(
     hooking: &Hooking,
     body: Bytes,
+    holding: &Holding,
     ends: Instant,
 ) -> Result<Answered, Refused> {
     let (api_version, request): (_, Request<'_>) = REVIEW.parse(&body)?;
@@ -50,8 +57,8 @@ pub(super) async fn answer(
     let kind = kind.map_err(|error| Refused::bad(format!("an object cannot be read: {error}")))?;
     let objects = request.objects.iter().map(|object| body.slice_ref(object.get().as_bytes()));
     let objects: Vec<Bytes> = objects.collect();
-    let converted = hooking.convert(&kind, &request.desired_api_version, objects, ends).await;
-    match converted {
+    let converted = convert(hooking, &kind, &request.desired_api_version, objects, holding, ends);
+    match converted.await {
         Ok(objects) => {
             Ok(Answered { body: success(api_version, &request.uid, objects), is_refused: false })
         }
@@ -61,6 +68,28 @@ pub(super) async fn answer(
         }
         Err(error) => Err(Refused::unavailable(error.message())),
     }
+}
+
+/// Converts objects, and charges each part of the answer to the request's account.
+async fn convert(
+    hooking: &Hooking,
+    kind: &str,
+    to: &str,
+    objects: Vec<Bytes>,
+    holding: &Holding,
+    ends: Instant,
+) -> Result<Vec<String>, NoAnswer> {
+    let mut converted = Vec::new();
+    let mut parts = pin!(hooking.convert_in_parts(kind, to, objects, ends)?);
+    while let Some(part) = parts.try_next().await? {
+        // They are held once more when the answer is written.
+        let bytes: usize = part.iter().map(|object| 2 * object.len() + ENTRY).sum();
+        if !holding.charge(bytes) {
+            return Err(NoAnswer::Broken(TOO_MUCH_HELD.to_owned()));
+        }
+        converted.extend(part);
+    }
+    Ok(converted)
 }
 
 /// Writes an answer. The objects are JSON already, and are not parsed again: there may be many.

@@ -68,11 +68,15 @@ pub(crate) fn secret(of: &Issued) -> Value {
 
 impl Port {
     async fn open() -> Self {
+        Self::open_for(hooks().await).await
+    }
+
+    async fn open_for(loaded: Loaded) -> Self {
         let issued = issued_for(NAME, -1, 1);
         let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
         let cluster = super::cluster(&api);
         mortise::local::apply(&cluster, vec![secret(&issued)]).await.unwrap();
-        let host = Host::start(&cluster, vec![hooks().await], &Options::default()).unwrap();
+        let host = Host::start(&cluster, vec![loaded], &Options::default()).unwrap();
         host.drive().settled().await;
         let (host, stop) = (Arc::new(host), Stop::default());
         let place = NamespacedName::new("default", "certificate");
@@ -122,7 +126,8 @@ impl Port {
         );
         let mut stream = self.connect().await;
         stream.write_all(head.as_bytes()).await.unwrap();
-        stream.write_all(body.as_bytes()).await.unwrap();
+        // An answer may come before all of the body was taken.
+        let _ = stream.write_all(body.as_bytes()).await;
         answer(stream).await
     }
 }
@@ -143,14 +148,16 @@ pub(crate) async fn hooks() -> Loaded {
 
 /// Loads the guest `hooks` with a configuration.
 pub(crate) async fn hooks_with(config: &str) -> Loaded {
+    hooks_within(Duration::from_millis(500), config).await
+}
+
+/// Loads the guest `hooks` with a deadline of its calls.
+async fn hooks_within(deadline: Duration, config: &str) -> Loaded {
     let path = tokio::task::spawn_blocking(|| guest("tests/guests/hooks")).await.unwrap();
     let cache = mortise_tests::code_cache();
     let engine = mortise::local::engine(Some(&cache), false).unwrap();
     let module = std::fs::read(path.unwrap()).unwrap();
-    let limits = mortise_host::wasm::Limits {
-        deadline: Duration::from_millis(500),
-        ..mortise_host::wasm::Limits::default()
-    };
+    let limits = mortise_host::wasm::Limits { deadline, ..mortise_host::wasm::Limits::default() };
     let processor =
         mortise_host::wasm::Processor::load(&engine, "hooks", module.into(), limits).await.unwrap();
     let settings = Settings { name: Some("hooks".into()), ..Settings::in_namespace("default") };
@@ -398,6 +405,48 @@ async fn requests_without_a_valid_review_are_refused_with_a_reason() {
     let answer = port.send(&format!("GET {CONVERT}"), b"").await;
     assert_eq!(answer.0, 405);
     assert_eq!(port.send(&format!("POST {CONVERT}"), b"{}").await.0, 415, "no content type");
+}
+
+/// Each of them takes more memory than its text.
+#[tokio::test]
+async fn a_review_with_too_many_entries_is_refused_while_it_is_read() {
+    let port = Port::open().await;
+    let review = conversion("example.com/v2", &[rule("a", "v1", &json!({}))]);
+    let objects = format!("\"objects\":[{}", "0,".repeat(2_100_000));
+    let groups = json!(vec![""; 130_000]).to_string();
+    let deletion = admission("DELETE", &Value::Null, &rule("a", "v1", &json!({}))).to_string();
+    let cases = [
+        (CONVERT, review.replace("\"objects\":[", &objects)),
+        ("/admit/default/hooks/check", deletion.replace(r#"["people"]"#, &groups)),
+    ];
+    for (path, body) in cases {
+        let (status, message) = port.post(path, &body).await;
+        assert_eq!(status, 413, "{path}: {message}");
+        assert!(message.contains("where each entry counts 64 more"), "{path}: {message}");
+    }
+    // What is not parsed counts as text only.
+    let zeros = json!({"zeros": vec![0; 130_000]});
+    let large = admission("DELETE", &Value::Null, &rule("a", "v1", &zeros)).to_string();
+    let (status, message) = port.post("/admit/default/hooks/check", &large).await;
+    assert_eq!(status, 200, "{message}");
+}
+
+#[tokio::test]
+async fn converted_objects_are_bounded_together() {
+    let port = Port::open_for(hooks_within(Duration::from_secs(9), "").await).await;
+    let of = |at: usize| {
+        let spec = if at % 100 < 3 { json!({"do": "swell", "length": 1}) } else { json!({}) };
+        rule(&format!("r{at}"), "v2", &spec)
+    };
+    let ask = async |count: usize| {
+        let objects: Vec<Value> = (0..count).map(of).collect();
+        port.post(CONVERT, &conversion("example.com/v1", &objects)).await
+    };
+    let (status, message) = ask(100).await;
+    assert_eq!(status, 200, "{message}");
+    let (status, message) = ask(300).await;
+    let expected = "processor `hooks` returned more than 8";
+    assert!(status == 503 && message.contains(expected), "{status} {message}");
 }
 
 #[tokio::test]
