@@ -163,6 +163,6 @@ async fn a_missing_service_is_named_in_the_validation_error() {
         examples().into_iter().filter(|object| object["kind"] != "Service").collect();
     setting.fill(&without);
     let failure = setting.call("catalogue").await.outcome.unwrap().unwrap_err();
-    let expected = "Validation errors: Attribute '.spec.rules[0]': Failed to execute sidecar injection validation, err: services \"orders\" not found";
+    let expected = "Validation errors: Attribute '.spec.rules[0]': Failed to execute sidecar injection validation, err: Service \"orders\" not found";
     assert_eq!(failure.message, expected);
 }
