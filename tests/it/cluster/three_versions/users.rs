@@ -138,16 +138,30 @@ impl Gateway {
         self.host(&["--leader-elect", "--lease-namespace", HOME]).await
     }
 
-    /// Has the API server trust both authorities, and gives the hosts the new certificate.
-    async fn renew(&self, from: &Issued, to: &Issued) {
+    /// Has the API server trust both authorities, and waits until it does: a column of the same
+    /// definition shows when it has taken that.
+    async fn trust(&self, from: &Issued, to: &Issued) {
         let bundle = format!("{}{}", from.authority, to.authority);
         let mut all = self.definitions();
         let of = all.iter_mut().find(|one| one["spec"]["conversion"]["webhook"].is_object());
-        let client = &mut of.unwrap()["spec"]["conversion"]["webhook"]["clientConfig"];
-        client["caBundle"] = json!(STANDARD.encode(bundle));
+        let spec = &mut of.unwrap()["spec"];
+        spec["conversion"]["webhook"]["clientConfig"]["caBundle"] = json!(STANDARD.encode(bundle));
+        let column = json!({"name": "Trusted", "type": "string", "jsonPath": ".metadata.name"});
+        for version in spec["versions"].as_array_mut().unwrap() {
+            version["additionalPrinterColumns"] = json!([column]);
+        }
         self.plane.install(&all).await.unwrap();
-        let (_, secret) = served(to);
-        self.apply(vec![secret]).await;
+        self.until("the API server has taken the definition", async || {
+            let path = format!("/apis/{GROUP}/v2/namespaces/{NAMESPACE}/apirules?limit=1");
+            let asked = http::Request::get(path)
+                .header(http::header::ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io")
+                .body(Vec::new())
+                .unwrap();
+            let table: Value = self.cluster.client().request(asked).await.unwrap();
+            let columns = table["columnDefinitions"].as_array().unwrap();
+            columns.iter().any(|column| column["name"] == "Trusted")
+        })
+        .await;
     }
 
     /// Returns the Processor with this module, and one slot for reconciles.
@@ -238,8 +252,12 @@ async fn no_read_fails_while_hosts_components_and_certificates_are_replaced() {
     assert_eq!(reads.failed(), Vec::<String>::new(), "the component is swapped");
 
     let next = issued_for("localhost", -1, 1);
+    gateway.trust(&issued, &next).await;
+    // Reads that began before are over.
+    reads.more(100).await;
     gateway.until_busy(&[&first, &second]).await;
-    gateway.renew(&issued, &next).await;
+    let (_, secret) = served(&next);
+    gateway.apply(vec![secret]).await;
     reads.more(500).await;
     assert_eq!(reads.failed(), Vec::<String>::new(), "the certificate is renewed");
 
