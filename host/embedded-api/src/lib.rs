@@ -100,6 +100,10 @@
 //!   replacement and the limits for each index; and the time zone and the durations after `@every`
 //!   of a schedule are not validated; of a TLS Secret only the PEM is looked at; and the types of
 //!   volumes that are deprecated have no defaults and no warnings.
+//! - **words of patches**: an unknown member of a JSON patch is ignored; errors show numbers and
+//!   escapes in another spelling, and `$patch` of a strategic patch; a key that occurs twice in an
+//!   applied YAML is always refused, in other words.
+//! - **priorities of stored pods**: an update that drops them is refused.
 //! - **addresses**: a block of a `NetworkPolicy` whose numbers begin with 0 is refused, also if it
 //!   was stored before the check.
 //!
