@@ -354,6 +354,15 @@ fn push_escape(text: &mut String, character: char) {
     debug_assert!(written.is_ok(), "a String takes every text");
 }
 
+/// Returns errors as one, as Go writes an aggregate; `None` if there are none.
+pub(crate) fn aggregate(errors: &[String]) -> Option<String> {
+    match errors {
+        [] => None,
+        [only] => Some(only.clone()),
+        several => Some(format!("[{}]", several.join(", "))),
+    }
+}
+
 /// Returns compact JSON as Go writes it: sorted keys, `<`, `>` and `&` escaped.
 pub(crate) fn go_json(value: &Value) -> String {
     let mut text = String::new();

@@ -103,11 +103,11 @@ pub(crate) fn is_subdomain(text: &str) -> Vec<String> {
 
 /// Returns the reasons for which a text is no DNS-1123 subdomain behind `*.`.
 pub(crate) fn is_wildcard_subdomain(text: &str) -> Vec<String> {
-    let pattern = &format!(r"\*\.{SUBDOMAIN}");
+    static PATTERN: LazyLock<String> = LazyLock::new(|| format!(r"\*\.{SUBDOMAIN}"));
+    static REGEX: LazyLock<Regex> = LazyLock::new(|| whole(&PATTERN));
     let what = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, \
                 which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
-    let regex = || regex_text(what, pattern, &["*.example.com"]);
-    check(text, MAX_SUBDOMAIN_BYTES, &whole(pattern), regex)
+    check(text, MAX_SUBDOMAIN_BYTES, &REGEX, || regex_text(what, &PATTERN, &["*.example.com"]))
 }
 
 /// Returns the reasons for which a text is no segment of a path.

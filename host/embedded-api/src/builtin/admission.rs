@@ -120,11 +120,11 @@ fn check_default_class(
     fn name(class: &Value) -> &str {
         text(&class["metadata"], "name")
     }
-    let Some(other) = default_class(stored).filter(|class| {
-        new["globalDefault"] == true && (old.is_none() || name(class) != name(new))
-    }) else {
+    if new["globalDefault"] != true {
         return Ok(());
-    };
+    }
+    let is_other = |class: &Value| old.is_none() || name(class) != name(new);
+    let Some(other) = default_class(stored).filter(is_other) else { return Ok(()) };
     let why = format!(
         "PriorityClass {} is already marked as default. Only one default can exist",
         name(&other)
@@ -224,23 +224,26 @@ fn push(value: &mut Value, key: &str, item: Value) {
     }
 }
 
+/// Returns the priority of a class of the system.
+pub(super) fn system_priority(name: &str) -> Option<i64> {
+    match name {
+        "system-cluster-critical" => Some(2_000_000_000),
+        "system-node-critical" => Some(2_000_001_000),
+        _ => None,
+    }
+}
+
 /// Sets the priority of a pod, and whether it preempts others, by its class or the default one.
 fn priority(pod: &mut Value, stored: &dyn Stored) -> Result<(), Failure> {
     let name = text(&pod["spec"], "priorityClassName").to_owned();
-    let of_system = |priority: i64| json!({"value": priority});
-    let class = match name.as_str() {
-        "" => default_class(stored).unwrap_or_else(|| of_system(0)),
-        "system-cluster-critical" => of_system(2_000_000_000),
-        "system-node-critical" => of_system(2_000_001_000),
-        _ => match stored.get("scheduling.k8s.io", "priorityclasses", "", &name) {
-            Some(class) => class,
-            None => {
-                return Err(forbidden(
-                    pod,
-                    &format!("no PriorityClass with name {name} was found"),
-                ));
-            }
-        },
+    let of_value = |priority: i64| json!({"value": priority});
+    let class = match system_priority(&name) {
+        Some(priority) => Some(of_value(priority)),
+        None if name.is_empty() => Some(default_class(stored).unwrap_or_else(|| of_value(0))),
+        None => stored.get("scheduling.k8s.io", "priorityclasses", "", &name),
+    };
+    let Some(class) = class else {
+        return Err(forbidden(pod, &format!("no PriorityClass with name {name} was found")));
     };
     let policy = at(&class, &["preemptionPolicy"]).as_str().unwrap_or("PreemptLowerPriority");
     let (asked, computed) = (at(pod, &["spec", "priority"]), at(&class, &["value"]));

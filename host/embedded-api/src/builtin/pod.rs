@@ -10,8 +10,7 @@ use super::{
 /// Returns the quality of service: `Guaranteed` if all is limited to its requests, `BestEffort` if
 /// nothing is requested.
 pub(crate) fn quality(spec: &Value) -> &'static str {
-    let containers =
-        || ["containers", "initContainers"].into_iter().flat_map(|list| items(&spec[list]));
+    let containers = || containers(spec);
     let counted = |amounts: &Value| {
         ["cpu", "memory"].iter().any(|name| nanos(&amounts[name]).is_some_and(|nanos| nanos > 0))
     };
@@ -32,6 +31,11 @@ pub(crate) fn quality(spec: &Value) -> &'static str {
         })
     });
     if guaranteed { "Guaranteed" } else { "Burstable" }
+}
+
+/// Returns the containers and init containers of a pod.
+pub(crate) fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
+    ["containers", "initContainers"].into_iter().flat_map(|list| items(&spec[list]))
 }
 
 fn nanos(amount: &Value) -> Option<i128> {

@@ -11,6 +11,8 @@ use super::{
 use crate::{field_error::FieldPath, name};
 
 /// The lists of containers.
+/// The annotation that named the class of an Ingress before the field.
+pub(crate) const INGRESS_CLASS: &str = "kubernetes.io/ingress.class";
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// Returns the warnings about an object; those about a pod or a template only if it is new.
@@ -92,10 +94,10 @@ fn about_secret(secret: &Value) -> Vec<String> {
 
 /// Returns a warning about the annotation that named the class of an Ingress before the field.
 fn about_ingress(ingress: &Value) -> Vec<String> {
-    const CLASS: &str = "kubernetes.io/ingress.class";
-    let is_set = !at(ingress, &["metadata", "annotations", CLASS]).is_null();
-    let warning =
-        format!("annotation \"{CLASS}\" is deprecated, please use 'spec.ingressClassName' instead");
+    let is_set = !at(ingress, &["metadata", "annotations", INGRESS_CLASS]).is_null();
+    let warning = format!(
+        "annotation \"{INGRESS_CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"
+    );
     let is_useful = at(ingress, &["spec", "ingressClassName"]).is_null();
     (is_set && is_useful).then_some(warning).into_iter().collect()
 }

@@ -1,6 +1,7 @@
 //! The grammar of selectors, parsed token by token; the messages name the token that does not fit.
 
 use super::{FieldSelector, FieldTerm, LabelSelector, Operator, Requirement, SelectorError};
+use crate::field_error::aggregate;
 
 const OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
 
@@ -202,11 +203,7 @@ fn check_values(key: &str, operator: Operator, values: &[String]) -> Result<(), 
             check(&format!("values[{index}][{key}]"), value, &crate::name::is_label_value(value));
         faults.extend(found.err());
     }
-    match faults.as_slice() {
-        [] => Ok(()),
-        [only] => Err(only.clone()),
-        many => Err(format!("[{}]", many.join(", "))),
-    }
+    aggregate(&faults).map_or(Ok(()), Err)
 }
 
 fn check(field: &str, value: &str, faults: &[String]) -> Result<(), String> {

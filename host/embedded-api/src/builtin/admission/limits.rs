@@ -1,5 +1,5 @@
-//! `LimitRange`s: the amounts that containers of new pods get where they ask for none, and the least
-//! and the most that pods and claims may ask for.
+//! `LimitRange`s: the amounts that containers of new pods get where they ask for none, and the
+//! least and the most that pods and claims may ask for.
 
 #[cfg(test)]
 mod tests;
@@ -10,13 +10,15 @@ use serde_json::Value;
 
 use super::super::{
     edit::{at, child, items, items_mut, members, set, text},
+    pod::containers,
     quantity::Quantity,
 };
+use crate::field_error::aggregate;
 
 /// Quantities by the name of their resource.
 type Amounts = BTreeMap<String, Quantity>;
 
-/// What a container, a pod or a claim asks for.
+/// The requests and limits of a container, a pod or a claim.
 struct Asked {
     requests: Amounts,
     limits: Amounts,
@@ -72,9 +74,7 @@ pub(super) fn fill(pod: &mut Value, range: &Value) {
 /// Returns why a pod or a claim asks for less or more than it may; nothing for other kinds.
 pub(super) fn check(definition: &str, object: &Value, range: &Value) -> Option<String> {
     let spec = &object["spec"];
-    let containers =
-        ["containers", "initContainers"].into_iter().flat_map(|list| items(&spec[list]));
-    let containers: Vec<Asked> = containers.map(Asked::by).collect();
+    let containers: Vec<Asked> = containers(spec).map(Asked::by).collect();
     let mut faults = Vec::new();
     for limit in items(at(range, &["spec", "limits"])) {
         match (definition, text(limit, "type")) {
@@ -91,11 +91,7 @@ pub(super) fn check(definition: &str, object: &Value, range: &Value) -> Option<S
             _ => {}
         }
     }
-    match faults.as_slice() {
-        [] => None,
-        [fault] => Some(fault.clone()),
-        faults => Some(format!("[{}]", faults.join(", "))),
-    }
+    aggregate(&faults)
 }
 
 fn check_limit(limit: &Value, asked: &Asked, faults: &mut Vec<String>) {

@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 
 use super::{
+    super::{admission::system_priority, warn::INGRESS_CLASS},
     FieldError, FieldPath, Shown, Value, add_invalid, at, items,
     number::{number_or_percent, port, positive},
-    selector, shown, text,
+    one_of, selector, shown, text,
 };
 use crate::{field_error::go_json, name};
 
@@ -121,12 +122,11 @@ pub(super) fn ingress(object: &Value, errors: &mut Vec<FieldError>) {
 
 /// Validates the class that the annotation of a new Ingress names beside the field.
 pub(super) fn ingress_class_annotation(object: &Value, errors: &mut Vec<FieldError>) {
-    const CLASS: &str = "kubernetes.io/ingress.class";
     let class = at(object, &["spec", "ingressClassName"]);
-    let annotation = at(object, &["metadata", "annotations", CLASS]);
+    let annotation = at(object, &["metadata", "annotations", INGRESS_CLASS]);
     if let (false, Some(named)) = (class.is_null() || class == annotation, annotation.as_str()) {
         let fault = "must match `ingressClassName` when both are specified";
-        errors.push(FieldError::invalid(format!("annotations.{CLASS}"), named, fault));
+        errors.push(FieldError::invalid(format!("annotations.{INGRESS_CLASS}"), named, fault));
     }
 }
 
@@ -240,13 +240,10 @@ const MAX_PRIORITY: i64 = 1_000_000_000;
 pub(super) fn priority_class(object: &Value, errors: &mut Vec<FieldError>) {
     let name = text(&object["metadata"], "name");
     let value = object["value"].as_i64().unwrap_or(0);
-    let of_system =
-        [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
     if name.starts_with("system-") {
-        let known = of_system.iter().find(|(known, _)| *known == name);
-        let fault = match known {
+        let fault = match system_priority(name) {
             None => Some(format!("{name} is not a known system priority class")),
-            Some((_, wanted)) if value != *wanted => {
+            Some(wanted) if value != wanted => {
                 Some(format!("value of {name} PriorityClass must be {wanted}"))
             }
             Some(_) => None,
@@ -261,14 +258,8 @@ pub(super) fn priority_class(object: &Value, errors: &mut Vec<FieldError>) {
         let fault = format!("maximum allowed value of a user defined priority is {MAX_PRIORITY}");
         errors.push(FieldError::forbidden("value", fault));
     }
-    match text(object, "preemptionPolicy") {
-        "PreemptLowerPriority" | "Never" => {}
-        "" => errors.push(FieldError::required("preemptionPolicy", "")),
-        other => {
-            let known = ["PreemptLowerPriority", "Never"];
-            errors.push(FieldError::not_supported("preemptionPolicy", other, known));
-        }
-    }
+    let known = ["PreemptLowerPriority", "Never"];
+    one_of(&object["preemptionPolicy"], &known, &FieldPath::new("preemptionPolicy"), errors);
 }
 
 pub(super) fn priority_class_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
