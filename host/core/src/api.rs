@@ -166,6 +166,12 @@ impl Outgoing {
         Self::new(Method::Get, path, None)
     }
 
+    /// Returns the request, sent to this cluster.
+    #[must_use]
+    pub fn to(self, cluster: &Arc<str>) -> Self {
+        Self { cluster: Arc::clone(cluster), ..self }
+    }
+
     /// Returns the value of the header `Accept`.
     pub fn accept(&self) -> &'static str {
         if self.metadata_only {

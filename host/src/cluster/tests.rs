@@ -345,8 +345,7 @@ async fn an_invalid_resource_list_is_an_error_and_not_an_empty_list() {
 async fn a_request_to_another_cluster_is_refused_before_it_is_sent() {
     let (_api, cluster) = cluster();
     let there = Kind { cluster: "there".into(), ..kind("", "ConfigMap") };
-    let get = Outgoing::get("/api/v1/namespaces/default".into());
-    let outgoing = Outgoing { cluster: Arc::clone(&there.cluster), ..get };
+    let outgoing = Outgoing::get("/api/v1/namespaces/default".into()).to(&there.cluster);
     let api: &dyn Api = &cluster;
     let refusal = api.send(&outgoing).await.unwrap_err();
     assert!(refusal.message.starts_with("cluster `there` is not known"), "{refusal}");

@@ -4,7 +4,7 @@
 //! objects are listed once: from then on only this host runs keys, and knows them. The list is
 //! repeated only for identities that it contained.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, time::Duration};
 
 use serde_json::Value;
 use tokio::{sync::Mutex, time::Instant};
@@ -88,8 +88,8 @@ impl Reconciler {
                 path.push_str("&continue=");
                 path.push_str(&encoded(&token));
             }
-            let cluster = Arc::clone(&resource.kind.cluster);
-            let list = Outgoing { cluster, metadata_only: true, ..Outgoing::get(path) };
+            let list = Outgoing { metadata_only: true, ..Outgoing::get(path) };
+            let list = list.to(&resource.kind.cluster);
             let list = self.version.api.send(&list).await.ok()?.body;
             for object in list.get("items")?.as_array()? {
                 if labels.matches_object(object) || holds(object) {

@@ -63,7 +63,7 @@ impl Run<'_> {
 
     /// Sends a request that concerns objects of a kind to the kind's cluster. Records a 403.
     pub(super) async fn ask(&self, outgoing: Outgoing, kind: &Kind) -> Result<Answer, Refusal> {
-        let outgoing = Outgoing { cluster: Arc::clone(&kind.cluster), ..outgoing };
+        let outgoing = outgoing.to(&kind.cluster);
         let answer = self.api.send(&outgoing).await;
         if let Err(refusal) = &answer
             && refusal.code == 403

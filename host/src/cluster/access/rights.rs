@@ -297,8 +297,7 @@ impl Rights {
         // The semaphore is never closed.
         let _permit = self.asking.acquire().await;
         let body = question.review(&self.account);
-        let cluster = Arc::clone(&question.cluster);
-        let asked = Outgoing { cluster, ..Outgoing::new(Method::Post, REVIEWS.into(), Some(body)) };
+        let asked = Outgoing::new(Method::Post, REVIEWS.into(), Some(body)).to(&question.cluster);
         let answer = match self.own.send(&asked).await {
             Ok(answer) => match answer.body.pointer("/status/allowed").and_then(Value::as_bool) {
                 Some(true) => Answer::Allowed,
@@ -342,8 +341,7 @@ impl Rights {
         let resource = resource.map_err(|error| NotRead::Failed(error.to_string()))?;
         let path = resource.ok_or(NotRead::Unserved)?.path_of(of.namespace.as_deref(), &of.name);
         let cluster = &of.kind.cluster;
-        let asked = Outgoing { cluster: Arc::clone(cluster), ..Outgoing::get(path) };
-        match self.cluster.send(&asked).await {
+        match self.cluster.send(&Outgoing::get(path).to(cluster)).await {
             Ok(answer) => Ok(Some(answer.body)),
             Err(refusal) if refusal.code == 404 => Ok(None),
             Err(refusal) => match Question::refused(&refusal.message, &self.account, cluster) {

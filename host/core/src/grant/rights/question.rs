@@ -45,8 +45,8 @@ impl Question {
         }
     }
 
-    /// Returns the question whether a `ServiceAccount` may be impersonated, which only the host's own
-    /// cluster is asked.
+    /// Returns the question whether a `ServiceAccount` may be impersonated, which only the host's
+    /// own cluster is asked.
     pub fn impersonate(account: &Account) -> Self {
         Self {
             cluster: Arc::default(),
