@@ -165,9 +165,9 @@ impl Webhooks {
             Path::Admit { .. } => body::ADMISSION,
         };
         // The bytes count as held until the answer is made.
-        let (body, holding) = self.shared.held.read(body, bound, ends).await?;
+        let (body, mut holding) = self.shared.held.read(body, bound, ends).await?;
         match path {
-            Path::Convert { .. } => conversion::answer(hooking, body, &holding, ends).await,
+            Path::Convert { .. } => conversion::answer(hooking, body, &mut holding, ends).await,
             Path::Admit { hook, .. } => {
                 admission::answer(hooking, hook, &body, (asked, ends)).await
             }

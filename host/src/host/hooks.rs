@@ -282,9 +282,9 @@ impl Hooking {
             let (this, kind, to) = (this.clone(), kind.clone(), to.clone());
             let objects = objects.get(batch).unwrap_or_default().to_vec();
             async move {
-                let of = this.clone();
-                let task = async move { of.convert_batch(&kind, &to, &objects, ends).await };
-                match this.shared.calls.spawn(task).await {
+                let calls = this.shared.calls.clone();
+                let task = async move { this.convert_batch(&kind, &to, &objects, ends).await };
+                match calls.spawn(task).await {
                     Ok(converted) => converted,
                     Err(error) => Err(NoAnswer::Broken(error.to_string())),
                 }

@@ -43,7 +43,7 @@ pub(super) struct Held(Arc<AtomicUsize>);
 #[derive(Debug)]
 pub(super) struct Holding {
     held: Arc<AtomicUsize>,
-    bytes: AtomicUsize,
+    bytes: usize,
 }
 
 // === impl Held ===
@@ -59,7 +59,7 @@ impl Held {
         let expected = body.size_hint().exact().unwrap_or_default();
         let expected = usize::try_from(expected).ok().filter(|expected| *expected <= most);
         let expected = expected.ok_or_else(|| too_large(most))?;
-        let holding = Holding { held: Arc::clone(&self.0), bytes: AtomicUsize::new(0) };
+        let mut holding = Holding { held: Arc::clone(&self.0), bytes: 0 };
         let (mut bytes, mut counted, mut entries) =
             (Vec::new(), Entries::to_depth(parsed_depth), 0);
         loop {
@@ -99,18 +99,18 @@ fn too_large(most: usize) -> Refused {
 impl Holding {
     /// Charges bytes, such as those of an answer. Returns false, and charges nothing, if all
     /// accounts together would be too large.
-    pub(super) fn charge(&self, bytes: usize) -> bool {
+    pub(super) fn charge(&mut self, bytes: usize) -> bool {
         let held = self.held.fetch_add(bytes, Ordering::Relaxed);
         if held.saturating_add(bytes) > MAX_HELD_BYTES {
             self.held.fetch_sub(bytes, Ordering::Relaxed);
             return false;
         }
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
         true
     }
 
-    fn raise_to(&self, bytes: usize) -> Result<(), Refused> {
-        let more = bytes.saturating_sub(self.bytes.load(Ordering::Relaxed));
+    fn raise_to(&mut self, bytes: usize) -> Result<(), Refused> {
+        let more = bytes.saturating_sub(self.bytes);
         if self.charge(more) {
             return Ok(());
         }
@@ -120,7 +120,7 @@ impl Holding {
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        self.held.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
+        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -131,8 +131,8 @@ mod tests {
     #[test]
     fn accounts_are_bounded_together_and_released() {
         let held = Held::default();
-        let account = || Holding { held: Arc::clone(&held.0), bytes: AtomicUsize::new(0) };
-        let (one, other) = (account(), account());
+        let account = || Holding { held: Arc::clone(&held.0), bytes: 0 };
+        let (mut one, mut other) = (account(), account());
         assert!(one.charge(MAX_HELD_BYTES - 10) && other.charge(10) && !other.charge(1));
         drop(one);
         assert!(other.charge(MAX_HELD_BYTES - 10) && !other.charge(1));

@@ -41,7 +41,7 @@ struct Kind {
 pub(super) async fn answer(
     hooking: &Hooking,
     body: Bytes,
-    holding: &Holding,
+    holding: &mut Holding,
     ends: Instant,
 ) -> Result<Answered, Refused> {
     let (api_version, request): (_, Request<'_>) = REVIEW.parse(&body)?;
@@ -76,7 +76,7 @@ async fn convert(
     kind: &str,
     to: &str,
     objects: Vec<Bytes>,
-    holding: &Holding,
+    holding: &mut Holding,
     ends: Instant,
 ) -> Result<Vec<String>, NoAnswer> {
     let mut converted = Vec::new();
