@@ -1,6 +1,7 @@
 //! Many APIRules: the first reconcile of all of them, beside a bare client that sends the same
 //! requests to another API; resyncs; a new host; a change of a Gateway that all rules read; and a
-//! deleted or changed produced object, until it is restored. All of it on a real control plane and, by the same code, on the API in memory beside it.
+//! deleted or changed produced object, until it is restored. All of it on a real control plane and,
+//! by the same code, on the API in memory beside it.
 
 mod bare;
 mod plane;

@@ -130,12 +130,7 @@ impl Line {
     /// Writes a kubeconfig for the line into a folder.
     pub(super) fn kubeconfig(&self, folder: &Path) -> PathBuf {
         let server = format!("http://{}", self.address);
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "line",
-            "clusters": [{"name": "line", "cluster": {"server": server}}],
-            "users": [{"name": "line", "user": {}}],
-            "contexts": [{"name": "line", "context": {"cluster": "line", "user": "line"}}],
-        });
+        let config = mortise_tests::cluster::kubeconfig(&server);
         let path = folder.join(format!("kubeconfig-{}", self.address.port()));
         std::fs::write(&path, config.to_string()).unwrap();
         path

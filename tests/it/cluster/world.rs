@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::LazyLock,
+    time::{Duration, Instant},
 };
 
 use mortise_embedded_api::{EmbeddedApi, Options, yaml};
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 const TESTS: &str = "the CRDs of the world";
 const MIN_PROJECTS: usize = 5;
-const SERVED_TIMEOUT: &str = "60s";
+const SERVED_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A project, by the path of its Go module or the name of its folder of recorded cases.
 struct Project {
@@ -72,11 +73,11 @@ struct Server {
     kubeconfig: PathBuf,
     /// The files that kubectl applies, the same for each server.
     folder: PathBuf,
-    /// What kubectl knows of the server.
+    /// The discovery that kubectl keeps of the server.
     cache: TempDir,
 }
 
-/// What a server allots, in messages that quote an object.
+/// Times, uids and versions, in messages that quote an object.
 static ALLOTTED: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r#"\d{4}-\d\d-\d\dT[0-9:]+Z|[0-9a-f]{8}(-[0-9a-f]{4,12}){4}|resourceVersion\\":\\"\d+"#,
@@ -84,10 +85,10 @@ static ALLOTTED: LazyLock<Regex> = LazyLock::new(|| {
     .unwrap()
 });
 
-/// What a server makes of a project.
+/// The answers of a server to a project.
 #[derive(Default)]
 struct Made {
-    /// What kubectl prints, by command.
+    /// The output of kubectl, by command.
     printed: BTreeMap<&'static str, String>,
     /// The objects, by kind, namespace and name.
     objects: BTreeMap<String, Value>,
@@ -132,14 +133,8 @@ async fn served(folder: &Path) -> PathBuf {
     let address = listener.local_addr().unwrap();
     let api = EmbeddedApi::new(Options::default());
     tokio::spawn(async move { api.serve(listener, CancellationToken::new()).await });
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "here",
-        "clusters": [{"name": "here", "cluster": {"server": format!("http://{address}")}}],
-        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
-        "users": [{"name": "me", "user": {}}],
-    });
     let file = folder.join("kubeconfig");
-    fs::write(&file, kubeconfig.to_string()).unwrap();
+    fs::write(&file, cluster::kubeconfig(&format!("http://{address}")).to_string()).unwrap();
     file
 }
 
@@ -292,13 +287,16 @@ impl Server {
         let (_, printed) = self.kubectl("apply --server-side -f crds.json");
         made.printed.insert("apply the CRDs", printed);
         let wait = format!(
-            "wait crd {} --for condition=Established --timeout {SERVED_TIMEOUT}",
+            "wait crd {} --for condition=Established --timeout {SERVED_TIMEOUT:?}",
             kinds.replace(',', " ")
         );
         let (is_established, printed) = self.kubectl(&wait);
         assert!(is_established, "{printed}");
         // Discovery cannot be watched; it follows a moment after the condition.
-        while !self.kubectl(&format!("get {kinds} -A")).0 {}
+        let begun = Instant::now();
+        while !self.kubectl(&format!("get {kinds} -A")).0 {
+            assert!(begun.elapsed() < SERVED_TIMEOUT, "not all of {kinds} are served");
+        }
         let (are_made, printed) = self.kubectl("apply -f namespaces.json");
         assert!(are_made || printed.contains("no objects passed"), "{printed}");
         for command in ["apply the samples", "apply the samples again"] {

@@ -424,7 +424,7 @@ async fn a_review_with_too_many_entries_is_refused_while_it_is_read() {
         assert_eq!(status, 413, "{path}: {message}");
         assert!(message.contains("where each entry counts 64 more"), "{path}: {message}");
     }
-    // What is not parsed counts as text only.
+    // A field of the spec is not parsed and counts as text only.
     let zeros = json!({"zeros": vec![0; 130_000]});
     let large = admission("DELETE", &Value::Null, &rule("a", "v1", &zeros)).to_string();
     let (status, message) = port.post("/admit/default/hooks/check", &large).await;

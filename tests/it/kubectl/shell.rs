@@ -12,9 +12,9 @@ use std::{
 };
 
 use mortise_embedded_api::{EmbeddedApi, Options};
-use mortise_tests::tool;
+use mortise_tests::{cluster, tool};
 use regex::Regex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_util::sync::CancellationToken;
@@ -63,12 +63,7 @@ impl Shell {
             async move { api.serve(listener, CancellationToken::new()).await }
         });
         let shell = Self { api, folder: tempfile::tempdir().unwrap(), _serving: serving };
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "here",
-            "clusters": [{"name": "here", "cluster": {"server": format!("http://{address}")}}],
-            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me", "namespace": "default"}}],
-            "users": [{"name": "me", "user": {}}],
-        });
+        let kubeconfig = cluster::kubeconfig(&format!("http://{address}"));
         shell.write("kubeconfig", &kubeconfig.to_string());
         Some(shell)
     }

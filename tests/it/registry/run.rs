@@ -61,12 +61,7 @@ impl Place {
         });
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("modules")).unwrap();
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "here",
-            "clusters": [{"name": "here", "cluster": {"server": server}}],
-            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
-            "users": [{"name": "me", "user": {}}],
-        });
+        let kubeconfig = mortise_tests::cluster::kubeconfig(&server);
         fs::write(folder.path().join("kubeconfig"), kubeconfig.to_string()).unwrap();
         Self { api, fake, folder, _serving: serving }
     }

@@ -117,7 +117,7 @@ impl Side {
         let lines = |text: String| text.lines().map(ToOwned::to_owned).collect();
         let more = granted::beyond(&self.description.grants, &other.description.grants);
         let kinds = |side: &Self| -> BTreeSet<String> {
-            // What is read and written is in the roles.
+            // The roles compare reads and writes.
             let (reconcilers, _reads, _writes) = side.description.declared();
             reconcilers.iter().map(|of| display_kind(&of.of.kind)).collect()
         };
