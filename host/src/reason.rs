@@ -117,7 +117,9 @@ reasons! {
     ModuleUnreadable [Loaded False]
         "The file cannot be read, is not a regular file, or is outside of the folder of modules. Check its type, its mode and its links.";
     ModuleTooLarge [Loaded False]
-        "The file or artifact is larger than the message says. Build with `--release`.";
+        "The file or artifact is larger than the message says, or its tables are. Build with `--release`.";
+    ModuleMemoryLimited [Loaded False]
+        "The modules and calls of the namespace take its share of the memory. Delete Processors, or raise `--call-memory-mib`. The host retries.";
     ModuleChanging [Loaded False]
         "The file is being written. Write another file and rename it.";
     ModuleInvalid [Loaded False]

@@ -17,6 +17,7 @@ mod content;
 mod convert;
 mod engine;
 mod error;
+mod footprint;
 mod hooks;
 mod imports;
 mod library;
@@ -121,7 +122,7 @@ pub struct Called {
     pub log_dropped: u32,
     /// Inputs used other than objects of the cluster, such as the clock and random bytes.
     pub asked: Asked,
-    /// Bytes of linear memory of the instance at the end.
+    /// Bytes of memory of the instance at the end.
     pub memory: usize,
     /// Number of gets and of list pages.
     pub reads: u32,
@@ -175,7 +176,7 @@ impl Processor {
             let of = (engine.clone(), name.clone());
             let library = move || {
                 let (engine, name) = of;
-                Library::new(&engine, &interface, &name, limits, &compiled)
+                Library::new(&engine, &interface, &name, limits, compiled)
             };
             linked_libraries.push(Arc::new(elsewhere(&name, library).await?));
         }
@@ -365,7 +366,7 @@ impl Processor {
         store: &mut Store<State>,
         config: &str,
     ) -> wasmtime::Result<Result<Description, String>> {
-        let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
+        let instance = self.shared.linked.instances.instantiate(store).await?;
         let guest = self.shared.linked.exports.reconciliation.load(&mut *store, &instance)?;
         let described = guest.call_describe(store, config).await;
         Ok(described?.map(Into::into))
@@ -376,7 +377,7 @@ impl Processor {
         store: &mut Store<State>,
         request: &Request,
     ) -> wasmtime::Result<Result<Outcome, Failure>> {
-        let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
+        let instance = self.shared.linked.instances.instantiate(store).await?;
         let guest = self.shared.linked.exports.reconciliation.load(&mut *store, &instance)?;
         let answer = guest.call_reconcile(store, &request.clone().into()).await;
         Ok(answer?.map(Into::into).map_err(Into::into))
@@ -517,7 +518,8 @@ async fn compiled(
 ) -> Result<Compiled, LoadError> {
     let find = {
         let (engine, name, content) = (engine.clone(), name.to_owned(), content.clone());
-        move || component::find(&engine, &name, &content, size)
+        let namespace = tenant.map(str::to_owned);
+        move || component::find(&engine, &name, &content, size, namespace.as_deref())
     };
     let missing = match elsewhere(name, find).await? {
         Found::Compiled(compiled) => return Ok(compiled),

@@ -159,10 +159,14 @@ impl Fault {
             LoadError::LibraryInvalid { .. } => Reason::LibraryInvalid,
             LoadError::LibraryOtherTypes { .. } => Reason::LibraryOtherTypes,
             LoadError::CompileFailed { .. } => Reason::CompileFailed,
+            LoadError::TooLarge { .. } => Reason::ModuleTooLarge,
+            LoadError::OutOfMemory { .. } => Reason::ModuleMemoryLimited,
             _ => Reason::ModuleInvalid,
         };
         let passes = match error {
-            LoadError::BrokenOff { .. } | LoadError::Unreadable { .. } => true,
+            LoadError::BrokenOff { .. }
+            | LoadError::Unreadable { .. }
+            | LoadError::OutOfMemory { .. } => true,
             LoadError::CompileFailed { source, .. } => source.passes(),
             _ => false,
         };

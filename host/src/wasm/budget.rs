@@ -1,75 +1,119 @@
-//! The memory limit of all calls together.
+//! The memory limit of all calls and all loaded modules together.
 //!
-//! *Guarantees.* The linear memories of all calls together never exceed the budget, and those of
-//! one processor never exceed the memory left for all other processors: a single processor gets
-//! half, two processors get a third each, and some memory is always left for one more.
+//! *Guarantees.* The memories of all calls and loaded modules together never exceed the budget.
+//! Those of one processor's calls never exceed the memory left for all others: a single processor
+//! gets half, two processors get a third each. Those of a namespace, with its loaded modules, never
+//! exceed [`NAMESPACE_SHARES`] times as much: some memory is always left for one more.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering::Relaxed},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
+
+use parking_lot::Mutex;
 
 use super::tenant::Tenant;
 
 pub(super) struct Budget {
     limit: usize,
     used: AtomicUsize,
+    namespaces: Mutex<HashMap<Box<str>, Weak<AtomicUsize>>>,
 }
 
-/// The memory charged to one call. Returned to the budget on drop.
+/// The memory charged to one call, or to one loaded module. Returned to the budget on drop.
 pub(super) struct Charge {
     budget: Arc<Budget>,
-    tenant: Tenant,
+    /// The processor of a call; `None` for a loaded module.
+    tenant: Option<Tenant>,
+    /// The bytes of the namespace.
+    namespace: Arc<AtomicUsize>,
     bytes: usize,
 }
 
-/// The error of a call that needs more memory than the budget has left for its processor.
+/// The error of a call or a module that needs more memory than the budget has left for its
+/// processor or namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Short {
-    /// Bytes that the processor's calls would have used.
+    /// Bytes that the processor's calls, or its namespace, would have used.
     pub(super) asked: usize,
     /// The budget, in bytes.
     pub(super) limit: usize,
 }
 
+/// The memory of a namespace in parts of what is left for others: alone it gets three quarters.
+const NAMESPACE_SHARES: usize = 3;
+
 // === impl Budget ===
 
 impl Budget {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, used: AtomicUsize::new(0) }
+        Self { limit, used: AtomicUsize::new(0), namespaces: Mutex::default() }
     }
 
     /// Starts the account of a call, with no memory charged.
     pub(super) fn charge(self: &Arc<Self>, tenant: &Tenant) -> Charge {
-        Charge { budget: Arc::clone(self), tenant: tenant.clone(), bytes: 0 }
+        let namespace = Arc::clone(tenant.namespace_memory());
+        Charge { budget: Arc::clone(self), tenant: Some(tenant.clone()), namespace, bytes: 0 }
+    }
+
+    /// Starts the account of a loaded module, with no memory charged.
+    pub(super) fn charge_namespace(self: &Arc<Self>, namespace: &str) -> Charge {
+        let namespace = self.namespace(namespace);
+        Charge { budget: Arc::clone(self), tenant: None, namespace, bytes: 0 }
+    }
+
+    /// Returns the bytes that are charged to a namespace, which all of its accounts share.
+    pub(super) fn namespace(&self, name: &str) -> Arc<AtomicUsize> {
+        let mut namespaces = self.namespaces.lock();
+        if let Some(held) = namespaces.get(name).and_then(Weak::upgrade) {
+            return held;
+        }
+        namespaces.retain(|_, held| held.strong_count() > 0);
+        let new = Arc::default();
+        namespaces.insert(name.into(), Arc::downgrade(&new));
+        new
     }
 }
 
 // === impl Charge ===
 
 impl Charge {
-    /// Charges `by` more bytes to the call.
+    /// Charges `by` more bytes.
     pub(super) fn grow(&mut self, by: usize) -> Result<(), Short> {
-        let Budget { limit, used } = &*self.budget;
-        let own = self.tenant.memory();
         // Counted before the check: two concurrent calls may both be refused, but can never both
         // get memory that suffices for one.
-        let of_all = used.fetch_add(by, Relaxed).saturating_add(by);
-        let asked = own.fetch_add(by, Relaxed).saturating_add(by);
-        if asked > limit.saturating_sub(of_all) {
-            used.fetch_sub(by, Relaxed);
-            own.fetch_sub(by, Relaxed);
-            self.tenant.is_short_of_memory();
-            return Err(Short { asked, limit: *limit });
-        }
+        let add = |to: &AtomicUsize| to.fetch_add(by, Relaxed).saturating_add(by);
+        let left = self.budget.limit.saturating_sub(add(&self.budget.used));
+        let of_namespace = add(&self.namespace);
+        let of_processor = self.tenant.as_ref().map(|tenant| add(tenant.memory()));
         self.bytes += by;
-        Ok(())
+        let asked = match of_processor {
+            Some(asked) if asked > left => asked,
+            _ if of_namespace > left.saturating_mul(NAMESPACE_SHARES) => of_namespace,
+            _ => return Ok(()),
+        };
+        self.shrink(by);
+        if let Some(tenant) = &self.tenant {
+            tenant.is_short_of_memory();
+        }
+        Err(Short { asked, limit: self.budget.limit })
+    }
+
+    fn shrink(&mut self, by: usize) {
+        self.budget.used.fetch_sub(by, Relaxed);
+        self.namespace.fetch_sub(by, Relaxed);
+        if let Some(tenant) = &self.tenant {
+            tenant.memory().fetch_sub(by, Relaxed);
+        }
+        self.bytes -= by;
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.bytes, Relaxed);
-        self.tenant.memory().fetch_sub(self.bytes, Relaxed);
+        self.shrink(self.bytes);
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read as _},
+    ops::Range,
     os::{fd::AsRawFd as _, unix::fs::FileExt as _},
     sync::Arc,
 };
@@ -59,6 +60,23 @@ impl Content {
         }
     }
 
+    /// Returns the bytes of a range; fails if it is not within the content.
+    pub(super) fn part(&self, of: Range<u64>) -> io::Result<Bytes> {
+        let place = |at| usize::try_from(at).map_err(io::Error::other);
+        let (start, end) = (place(of.start)?, place(of.end)?);
+        match self {
+            Self::Memory(bytes) if start <= end && end <= bytes.len() => {
+                Ok(bytes.slice(start..end))
+            }
+            Self::Memory(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Self::File { file, .. } => {
+                let mut part = vec![0; end.saturating_sub(start)];
+                file.read_exact_at(&mut part, of.start)?;
+                Ok(part.into())
+            }
+        }
+    }
+
     /// Returns all bytes, read into memory.
     pub(super) fn bytes(&self) -> io::Result<Bytes> {
         match self {
@@ -110,6 +128,8 @@ mod tests {
             assert_eq!((content.digest(), content.length()), (digest, length));
             assert_eq!(content.start(4).unwrap(), b"\0asm");
             assert_eq!(content.start(99).unwrap(), bytes);
+            assert_eq!(content.part(1..4).unwrap(), b"asm".as_slice());
+            assert!(content.part(1..99).is_err());
             let (mut one, mut other) = (content.input().unwrap(), content.input().unwrap());
             let mut read = Vec::new();
             one.read_to_end(&mut read).unwrap();

@@ -68,7 +68,8 @@ pub struct Options {
     /// True if all random bytes are derived from the call's seed and object, so that a call can be
     /// repeated. For simulations only: such bytes are predictable.
     pub repeatable: bool,
-    /// The limit on the linear memories of all calls together, in bytes; `None`: no limit.
+    /// The limit on the memories of all calls and loaded modules together, in bytes; `None`: no
+    /// limit.
     pub call_memory: Option<usize>,
 }
 
@@ -151,6 +152,9 @@ const MAX_CONFIG_CHECKS: usize = 2;
 /// wasm32-wasip2 has 3 to 5, 1 and 2.
 const MAX_COMPONENT_PARTS: u32 = 16;
 const MAX_MODULE_MEMORIES: u32 = 2;
+/// Bytes of the context of one instance in the pool, which reserves as many; a larger one runs in the
+/// big lane.
+const MAX_CONTEXT_BYTES: usize = 1 << 20;
 /// Bytes of a slot's memory that are reset by copying instead of by system calls (design, section
 /// 10).
 const KEPT_MEMORY_BYTES: usize = 2 << 20;
@@ -207,7 +211,7 @@ impl Engine {
 
     /// Returns a new processor that holds no slot and no memory yet.
     pub(super) fn tenant(&self, name: &str) -> Tenant {
-        Tenant::new(name, &self.shared.over, &self.shared.answers)
+        Tenant::new(name, &self.shared.over, &self.shared.answers, &self.shared.budget)
     }
 
     /// Cancels all current and later calls, when the host shuts down.
@@ -387,6 +391,8 @@ fn pooling() -> InstanceAllocationStrategy {
         .max_core_instances_per_component(MAX_COMPONENT_PARTS)
         .max_memories_per_component(MAX_MODULE_MEMORIES)
         .max_tables_per_component(MAX_COMPONENT_PARTS)
+        .max_core_instance_size(MAX_CONTEXT_BYTES)
+        .max_component_instance_size(MAX_CONTEXT_BYTES)
         .max_unused_warm_slots(MAX_WARM_SLOTS)
         .linear_memory_keep_resident(KEPT_MEMORY_BYTES)
         .async_stack_keep_resident(KEPT_STACK_BYTES)

@@ -88,7 +88,7 @@ impl Processor {
     async fn conversion(&self, store: &mut Store<State>) -> wasmtime::Result<conversion::Guest> {
         let export = self.shared.linked.exports.conversion.as_ref();
         let export = export.ok_or_else(|| not_exported("conversion"))?;
-        let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
+        let instance = self.shared.linked.instances.instantiate(store).await?;
         export.load(store, &instance)
     }
 
@@ -96,7 +96,7 @@ impl Processor {
     async fn admission(&self, store: &mut Store<State>) -> wasmtime::Result<admission::Guest> {
         let export = self.shared.linked.exports.admission.as_ref();
         let export = export.ok_or_else(|| not_exported("admission"))?;
-        let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
+        let instance = self.shared.linked.instances.instantiate(store).await?;
         export.load(store, &instance)
     }
 

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::{
     Store, StoreContextMut,
     component::{
-        Component, ComponentExportIndex, InstancePre, Linker, Val,
+        Component, ComponentExportIndex, Linker, Val,
         types::{ComponentFunc, ComponentInstance, ComponentItem},
     },
 };
@@ -29,7 +29,7 @@ use wasmtime::{
 use self::answers::{Answer, Begun, Key, Landing};
 use super::{
     Digest, Line, Moment,
-    component::{Compiled, LoadError, package, quoted, split},
+    component::{Compiled, Instances, LoadError, package, quoted, split},
     copies,
     engine::{Engine, Size},
     error::{Error, Trace},
@@ -52,7 +52,7 @@ pub(super) struct Library {
     interface: Arc<str>,
     digest: Digest,
     limits: Limits,
-    pre: InstancePre<State>,
+    instances: Instances,
     functions: Vec<Function>,
 }
 
@@ -112,7 +112,7 @@ impl Library {
         interface: &str,
         module: &str,
         limits: Limits,
-        Compiled { digest, placed }: &Compiled,
+        Compiled { digest, loaded, placed }: Compiled,
     ) -> Result<Self, LoadError> {
         let invalid = |found: String| LoadError::LibraryInvalid {
             module: module.to_owned(),
@@ -127,7 +127,8 @@ impl Library {
         let unfit = |source: wasmtime::Error| invalid(format!("it cannot be linked: {source:#}"));
         let pre = lane.linker.instantiate_pre(component).map_err(unfit)?;
         component.initialize_copy_on_write_image().map_err(unfit)?;
-        Ok(Self { interface: interface.into(), digest: *digest, limits, pre, functions })
+        let instances = Instances::new(pre, loaded);
+        Ok(Self { interface: interface.into(), digest, limits, instances, functions })
     }
 
     pub(super) fn interface(&self) -> &str {
@@ -175,7 +176,7 @@ impl Library {
         store.epoch_deadline_callback(|mut context| context.data_mut().on_tick());
         let mut values = vec![Val::Bool(false); function.ty.results().len()];
         let run = async {
-            let instance = self.pre.instantiate_async(&mut store).await?;
+            let instance = self.instances.instantiate(&mut store).await?;
             let export = instance.get_func(&mut store, function.index);
             let export = export.ok_or_else(|| wasmtime::Error::msg("the function is not there"))?;
             export.call_async(&mut store, arguments, &mut values).await

@@ -6,7 +6,7 @@ use std::{
 };
 
 use mortise_core::{
-    contract::bounds::{RESOURCES, TABLE_ELEMENTS},
+    contract::bounds::{COMPONENT_INSTANCES, RESOURCES, TABLE_ELEMENTS},
     reads::record::Asked,
 };
 use parking_lot::Mutex;
@@ -105,8 +105,9 @@ impl State {
         use super::{budget::Budget, library::answers::Answers, tenant::Tenant, turns::Turns};
         let (limits, now) = (Limits::default(), Instant::now());
         let ends = tokio_util::sync::CancellationToken::new();
-        let tenant = Tenant::new("a/p", &ends, &Arc::new(Answers::new(0)));
-        let charge = Arc::new(Budget::new(usize::MAX)).charge(&tenant);
+        let budget = Arc::new(Budget::new(usize::MAX));
+        let tenant = Tenant::new("a/p", &ends, &Arc::new(Answers::new(0)), &budget);
+        let charge = budget.charge(&tenant);
         let turn = Arc::new(Turns::new(1)).begin(tenant.id(), now);
         let reading = Reading::new(Ok(super::Outside { view }), &limits);
         let (slot_of, turn_of) = (tenant.id(), tenant.id());
@@ -117,6 +118,17 @@ impl State {
     /// Returns the time left until the call's deadline.
     pub(super) fn left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Charges memory to the call: linear memory, or what an instance takes beside it.
+    pub(super) fn take_memory(&mut self, bytes: usize) -> Result<(), Exceeded> {
+        let asked = self.memory.saturating_add(bytes);
+        if asked > self.memory_limit {
+            return Err(Exceeded::Memory { asked });
+        }
+        self.charge.grow(bytes).map_err(Exceeded::HostMemory)?;
+        self.memory = asked;
+        Ok(())
     }
 
     /// Adds a library's log lines to the log of its caller.
@@ -159,12 +171,7 @@ impl ResourceLimiter for State {
         desired: usize,
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        let asked = self.memory.saturating_add(desired.saturating_sub(current));
-        if asked > self.memory_limit {
-            return Err(Exceeded::Memory { asked }.into());
-        }
-        self.charge.grow(asked.saturating_sub(self.memory)).map_err(Exceeded::HostMemory)?;
-        self.memory = asked;
+        self.take_memory(desired.saturating_sub(current))?;
         Ok(true)
     }
 
@@ -180,5 +187,17 @@ impl ResourceLimiter for State {
         }
         self.table_elements = asked;
         Ok(true)
+    }
+
+    fn instances(&self) -> usize {
+        COMPONENT_INSTANCES
+    }
+
+    fn memories(&self) -> usize {
+        COMPONENT_INSTANCES
+    }
+
+    fn tables(&self) -> usize {
+        COMPONENT_INSTANCES
     }
 }

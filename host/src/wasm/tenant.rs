@@ -14,7 +14,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::{library::answers::Answers, shares::Id};
+use super::{budget::Budget, library::answers::Answers, shares::Id};
 
 /// A processor whose versions share slots, turns and memory. Cheap to clone.
 #[derive(Clone)]
@@ -29,8 +29,10 @@ struct TenantState {
     over: CancellationToken,
     /// The token that cancels calls that begin now.
     calls: Mutex<CancellationToken>,
-    /// Bytes of linear memory of all its calls.
+    /// Bytes of memory of all its calls.
     memory: AtomicUsize,
+    /// Bytes of memory of its namespace.
+    namespace_memory: Arc<AtomicUsize>,
     /// The time at which a call was last refused memory though its own limit allowed it.
     short_of_memory: Mutex<Option<Instant>>,
     /// The cached answers of all libraries, its own among them.
@@ -48,7 +50,12 @@ const OF_NAMESPACE: Id = 1 << 63;
 
 impl Tenant {
     /// Creates an empty account. `over` is cancelled when all calls have to end.
-    pub(super) fn new(name: &str, over: &CancellationToken, answers: &Arc<Answers>) -> Self {
+    pub(super) fn new(
+        name: &str,
+        over: &CancellationToken,
+        answers: &Arc<Answers>,
+        budget: &Budget,
+    ) -> Self {
         Self(Arc::new(TenantState {
             name: name.into(),
             id: LAST_ID.fetch_add(1, Relaxed) + 1,
@@ -57,6 +64,7 @@ impl Tenant {
             over: over.clone(),
             calls: Mutex::new(over.child_token()),
             memory: AtomicUsize::new(0),
+            namespace_memory: budget.namespace(namespace_of(name)),
             short_of_memory: Mutex::new(None),
             answers: Arc::clone(answers),
         }))
@@ -124,7 +132,11 @@ impl Tenant {
         &self.0.memory
     }
 
-    /// Returns the bytes of linear memory of all its calls.
+    pub(super) fn namespace_memory(&self) -> &Arc<AtomicUsize> {
+        &self.0.namespace_memory
+    }
+
+    /// Returns the bytes of memory of all its calls.
     pub fn memory_used(&self) -> usize {
         self.0.memory.load(Relaxed)
     }
@@ -162,7 +174,11 @@ mod tests {
     };
 
     fn tenant(name: &str, over: &CancellationToken) -> Tenant {
-        Tenant::new(name, over, &Arc::new(Answers::new(0)))
+        tenant_in(name, over, &Budget::new(0))
+    }
+
+    fn tenant_in(name: &str, over: &CancellationToken, budget: &Budget) -> Tenant {
+        Tenant::new(name, over, &Arc::new(Answers::new(0)), budget)
     }
 
     #[test]
@@ -196,7 +212,7 @@ mod tests {
     fn a_processor_gets_at_most_half_of_the_memory_not_used_by_others() {
         let (over, budget) = (CancellationToken::new(), Arc::new(Budget::new(1200)));
         let [greedy, second, small] =
-            ["a/greedy", "a/second", "b/small"].map(|of| tenant(of, &over));
+            ["a/greedy", "a/second", "b/small"].map(|of| tenant_in(of, &over, &budget));
         let mut calls = [budget.charge(&greedy), budget.charge(&greedy)];
         assert_eq!(calls[0].grow(500), Ok(()));
         assert_eq!(calls[1].grow(101), Err(Short { asked: 601, limit: 1200 }));
@@ -209,5 +225,21 @@ mod tests {
         drop((calls, other));
         assert_eq!(greedy.memory_used() + second.memory_used() + small.memory_used(), 0);
         assert_eq!(budget.charge(&small).grow(600), Ok(()), "all is given back");
+    }
+
+    #[test]
+    fn a_namespace_gets_at_most_three_quarters_with_any_number_of_processors_and_modules() {
+        let (over, budget) = (CancellationToken::new(), Arc::new(Budget::new(1200)));
+        let mut modules = [(); 8].map(|()| budget.charge_namespace("a"));
+        let taken = modules.iter_mut().filter_map(|module| module.grow(150).ok()).count();
+        assert_eq!(taken, 6, "of 1200 bytes 900");
+        let asked = modules[7].grow(1);
+        assert_eq!(asked, Err(Short { asked: 901, limit: 1200 }));
+        let [same, other] = ["a/one", "b/one"].map(|of| tenant_in(of, &over, &budget));
+        assert_eq!(budget.charge(&same).grow(1), Err(Short { asked: 901, limit: 1200 }));
+        assert!(same.short_of_memory().is_some());
+        assert_eq!(budget.charge(&other).grow(150), Ok(()), "half of what is left");
+        drop(modules);
+        assert_eq!(budget.charge(&same).grow(600), Ok(()), "all is given back");
     }
 }

@@ -39,7 +39,7 @@ fn bench_prints_its_figures_as_one_json_document() {
         assert!(key["reads"].as_u64().unwrap() >= 2, "{key:#}");
         assert!(key["readBytes"].as_u64().unwrap() > 100, "{key:#}");
         let memory = key["memoryBytes"].as_u64().unwrap();
-        assert!(memory >= 1 << 20 && memory % (64 << 10) == 0, "whole pages: {key:#}");
+        assert!(memory > 1 << 20, "linear memory, and the rest of the instance: {key:#}");
     }
     let processors = std::thread::available_parallelism().unwrap().get();
     let paces = figures["paces"].as_array().unwrap();
@@ -59,7 +59,7 @@ fn two_modules_are_measured_side_by_side() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert_eq!(text.matches(module().to_str().unwrap()).count(), 2, "{text}");
-    for part in ["the second takes ", "linear memory", "outcomes are not written", "1 thread"] {
+    for part in ["the second takes ", "  memory  ", "outcomes are not written", "1 thread"] {
         assert!(text.contains(part), "{part} is missing in:\n{text}");
     }
 }

@@ -62,6 +62,17 @@ pub const RESOURCES: usize = 1_000;
 /// pointer.
 pub const TABLE_ELEMENTS: usize = 1_000_000;
 
+/// Core modules that are instantiated for one call. A guest built for wasm32-wasip2 has 3 to 5, one
+/// in Python or TypeScript up to 20.
+pub const COMPONENT_INSTANCES: usize = 64;
+/// Bytes of the contexts of all these instances and of their tables, which the host allocates
+/// before any code of the guest runs. Most guests take 100 KiB, Istio's renderer with its 50,000
+/// functions 1.7 MiB.
+pub const INSTANCE_BYTES: usize = 8 * MIB;
+/// Bytes of the types, imports, exports and functions of a loaded component in the host's tables.
+/// Most guests take 250 KiB, those in Python and TypeScript 3 MiB.
+pub const LOADED_BYTES: usize = 32 * MIB;
+
 /// Bytes of a log message; the rest is cut.
 pub const LOG_MESSAGE: usize = 8 * KIB;
 /// Named values of one log line; the rest is dropped.

@@ -55,7 +55,7 @@ pub struct Key {
     pub reads: u32,
     /// The number of bytes that the reads returned.
     pub read_bytes: usize,
-    /// The largest size of the instance's linear memory, in bytes.
+    /// The largest size of the instance, its linear memory included, in bytes.
     pub memory_bytes: usize,
     /// The error of the call, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,7 +142,7 @@ impl Figures {
             writeln!(text, "  bytes that they bring median {bytes:>9}       most {most_bytes:>9}");
         let _ = writeln!(
             text,
-            "  linear memory                            most {:>9} KiB",
+            "  memory                                   most {:>9} KiB",
             memory / 1024
         );
     }

@@ -139,7 +139,7 @@ async fn a_module_that_takes_too_much_is_refused_and_the_limit_named() {
 
 #[tokio::test]
 async fn a_module_that_is_no_component_fails_with_the_compiler_error() {
-    let message = Stage::real().refusal(b"\0asm\x0d\0\x01\0\x07\x10").await;
+    let message = Stage::real().refusal(b"\0asm\x0d\0\x01\0\x07\x01\x05").await;
     let expected = "module `m.wasm` is not a component that this host can compile: ";
     assert!(message.starts_with(expected) && message.contains("unexpected end"), "{message}");
 }
