@@ -11,6 +11,7 @@ mod beside;
 pub mod figures;
 pub mod host;
 mod look;
+mod modules;
 mod requests;
 mod tenants;
 
@@ -121,6 +122,10 @@ impl Street {
             Processor::load(&engine, name, bytes.into(), Limits::default()).await?;
         }
         std::fs::copy(self.module("hostile"), self.module("replaced"))?;
+        let hostile = std::fs::read(self.module("hostile"))?;
+        for (name, made) in modules::ADDED {
+            std::fs::write(self.module(name), made(&hostile)?)?;
+        }
         Ok(())
     }
 
@@ -387,7 +392,11 @@ impl Street {
             drop(besides);
             seen.ended = Some(self.host().await?.terminate().await?);
             self.forget_host();
+            let begun = Instant::now();
             self.host().await?;
+            let load = self.load().await?;
+            seen.back = Some(begun.elapsed());
+            self.changes += u64::try_from(load.stop(CONDITION_TIMEOUT).await?.times.len())? + 1_000;
             self.remove(&seen.attacks).await?;
         }
         Ok(())

@@ -23,6 +23,8 @@ pub struct Attack {
     pub name: &'static str,
     /// The attack's row in the table of threats.
     pub row: &'static str,
+    /// The module.
+    pub module: &'static str,
     /// The guest's action in `describe`.
     pub describe: &'static str,
     /// The guest's action in `reconcile`.
@@ -74,6 +76,7 @@ pub enum Beside {
 const PLAIN: Attack = Attack {
     name: "",
     row: "",
+    module: "hostile",
     describe: "plain",
     reconcile: "nothing",
     times: 1,
@@ -325,7 +328,12 @@ pub const ATTACKS: &[Attack] = &[
         ..PLAIN
     },
     Attack { name: "changes", row: "+", beside: Beside::Changes, ..PLAIN },
-    Attack { name: "modules", row: "+", beside: Beside::Modules, ..PLAIN },
+    Attack { name: "modules", row: "+", module: "replaced", beside: Beside::Modules, ..PLAIN },
+    Attack { name: "contexts", row: "S3", module: "contexts", says: &["ModuleTooLarge"], ..PLAIN },
+    Attack { name: "exports", row: "S8", module: "exports", says: &["ModuleTooLarge"], ..PLAIN },
+    Attack { name: "functions", row: "+", module: "functions", ..PLAIN },
+    Attack { name: "requeues", row: "+", objects: 1_000, ..PLAIN },
+    Attack { name: "ping-pong", row: "+", reconcile: "ping", objects: 2, ..PLAIN },
     Attack {
         name: "stores",
         row: "+",
@@ -389,7 +397,7 @@ impl Attack {
             "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
             "metadata": {"namespace": namespace, "name": self.name},
             "spec": {
-                "module": {"path": format!("{}.wasm", self.module())},
+                "module": {"path": format!("{}.wasm", self.module)},
                 "serviceAccountName": self.name,
                 "onDelete": "Release",
                 "limits": {
@@ -403,10 +411,5 @@ impl Attack {
                 },
             },
         })
-    }
-
-    /// Returns the name of the module, a copy of its own if the attack replaces it.
-    pub fn module(&self) -> &'static str {
-        if self.beside == Beside::Modules { "replaced" } else { "hostile" }
     }
 }

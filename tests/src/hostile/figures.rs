@@ -27,6 +27,9 @@ const MAX_REQUESTS: usize = 1_000;
 /// end.
 const MAX_END_DELAY: Duration = Duration::from_secs(5);
 
+/// The time in which a host that starts during an attack must answer benign changes.
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(30);
+
 /// Measurements of one attack, or of several at the same time.
 #[derive(Debug, Default)]
 pub struct Figures {
@@ -67,6 +70,8 @@ pub struct Figures {
     /// The time until the host ended during the attack, if that was tried; the inner `None` if it
     /// did not end.
     pub ended: Option<Option<Duration>>,
+    /// The time until a host that started during the attack answered benign changes.
+    pub back: Option<Duration>,
 }
 
 // === impl Figures ===
@@ -154,6 +159,10 @@ impl Figures {
                 self.ended.is_none_or(|ended| !is_late(ended)),
                 format!("the host ends after {:?}", self.ended),
             ),
+            (
+                self.back.is_none_or(|took| took <= MAX_RESTART_DELAY),
+                format!("a new host answers after {:?}", self.back),
+            ),
         ];
         checks.into_iter().filter(|(holds, _)| !holds).map(|(_, fault)| fault).collect()
     }
@@ -181,12 +190,13 @@ impl fmt::Display for Figures {
         let [before, series, after] = self.series;
         write!(
             f,
-            " | {} kB | {before} → {series} → {after} | {} ({} strange) | {:.1?} | {:.1?} |",
+            " | {} kB | {before} → {series} → {after} | {} ({} strange) | {:.1?} | {:.1?} | {:.1?} |",
             self.log / 1000,
             self.requests,
             self.strange.len(),
             self.removed,
             self.ended,
+            self.back,
         )?;
         f.write_str(match (&self.died, self.is_hung) {
             (Some(_), _) => " the host ended |",

@@ -114,6 +114,8 @@ enum Reconcile {
     Status,
     /// Excludes fields with paths of many brackets from an apply.
     Leave,
+    /// Changes the other one of two objects.
+    Ping,
     /// Deletes an object whose kind's group is a path with a query.
     Delete,
 }
@@ -164,6 +166,7 @@ fn attack(play: &Play, request: &Request) -> Result<Outcome, Failure> {
         Reconcile::Events => return Ok(outcomes::events(play)),
         Reconcile::Status => return Ok(outcomes::status(play, request)),
         Reconcile::Leave => return Ok(outcomes::leave(play)),
+        Reconcile::Ping => return Ok(outcomes::ping(play, request)),
         Reconcile::Delete => return Ok(outcomes::delete(play)),
     }
     Ok(outcomes::again())

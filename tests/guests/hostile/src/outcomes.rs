@@ -81,6 +81,20 @@ pub(crate) fn delete(play: &Play) -> Outcome {
     again().delete(Deletion::new(reads::strange(play)))
 }
 
+/// Counts on in the other one of the objects `-0` and `-1`.
+pub(crate) fn ping(play: &Play, request: &Request) -> Outcome {
+    let object: Value =
+        serde_json::from_str(request.object.as_deref().unwrap_or_default()).unwrap_or_default();
+    let count = object.pointer("/data/count").and_then(Value::as_str);
+    let next = count.and_then(|count| count.parse::<u64>().ok()).unwrap_or_default() + 1;
+    let other = u8::from(request.ref_.name.ends_with('0'));
+    let metadata = json!({"name": format!("{}-{other}", play.name), "namespace": play.namespace});
+    let data = json!({"count": next.to_string()});
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+    Outcome::new().apply(Manifest::json(&object))
+}
+
 /// Returns a `ConfigMap` of the namespace with an additional JSON field.
 fn text(play: &Play, name: &str, besides: &str) -> Manifest {
     let metadata = format!(r#"{{"name":"{name}","namespace":"{}"}}"#, play.namespace);
