@@ -57,7 +57,7 @@ async fn answers_are_those_recorded_from_a_native_build() {
 async fn a_component_knows_its_version_and_answers_a_panic() {
     let Some(renderer) = Renderer::of(VERSION).await else { return };
     let release = version(VERSION).unwrap().release().to_owned();
-    assert_eq!(renderer.version().await, format!("{release} of {MODULE}"));
+    assert_eq!(renderer.version().await, format!("{release}+{MODULE}"));
     let answer = renderer.render(&case::panics()).await;
     let error = answer.error().unwrap();
     assert!(error.starts_with("panic: not a map, got string"), "{error}");
@@ -85,7 +85,7 @@ async fn another_version_is_built_the_same_way() {
     let Some(first) = Renderer::of(VERSION).await else { return };
     let second = Renderer::build(second::version()).await;
     let second = second.expect("Go was there for the first one");
-    assert_eq!(second.version().await, format!("{} of {MODULE}", second::RELEASE));
+    assert_eq!(second.version().await, format!("{}+{MODULE}", second::RELEASE));
     let case = case::profile("default");
     let (before, after) = (first.render(&case).await, second.render(&case).await);
     let changes = second::changes(before.rendered().unwrap(), after.rendered().unwrap());

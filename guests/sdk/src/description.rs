@@ -11,7 +11,7 @@ impl Description {
     /// must be added.
     ///
     /// `name` is the name by which users know the processor, a DNS label; `version` is the
-    /// processor's own version.
+    /// processor's own version, a semantic one: `1.2.3`.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
             name: name.into(),

@@ -5,7 +5,10 @@ mod under_load;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use mortise_core::{queue::Cause, reconcile::Report};
+use mortise_core::{
+    queue::Cause,
+    reconcile::{Report, Version},
+};
 use mortise_embedded_api::{Fault, Filter, Verb};
 use mortise_host::{
     host::{Drive, Loaded, ProcessorStatus},
@@ -24,12 +27,12 @@ const SECRET: &str = "v1/Secret";
 const POD: &str = "v1/Pod";
 
 /// Returns a puppet that makes an object for each object labelled with its name, holding the
-/// source's sequence and the puppet's version.
+/// source's sequence and the puppet's major version, which `version` is.
 fn play(name: &str, version: &str) -> Play {
     let made = json!({"data": {"version": version, "sequence": "$(sequence)"}});
     let made = object(CONFIG_MAP, &format!("{name}-$(name)"), &made);
     Play::new(name)
-        .version(version)
+        .version(&format!("{version}.0.0"))
         .reconciles("objects", &selection(CONFIG_MAP, &format!("play={name}")))
         .writes(&selection(CONFIG_MAP, ""), &["create", "update"])
         .script(json!({"returns": outcome(&json!({"apply": [manifest(&made)]}))}))
@@ -50,11 +53,16 @@ fn reads(of: &str, fields: &[&str]) -> Value {
     of
 }
 
-/// Returns the keys that ran and their versions, in order.
+/// Returns the major version of a play.
+fn major(version: &Version) -> &str {
+    version.version.strip_suffix(".0.0").unwrap()
+}
+
+/// Returns the keys that ran and their major versions, in order.
 fn ran(reports: &[Report]) -> Vec<(String, String)> {
     let ran = |report: &Report| {
         let version = report.version.as_ref().unwrap();
-        (report.key.name().to_owned(), version.version.clone())
+        (report.key.name().to_owned(), major(version).to_owned())
     };
     reports.iter().map(ran).collect()
 }
@@ -114,7 +122,7 @@ async fn every_key_runs_once_on_a_new_version_and_changed_keys_run_first() {
     let made = made.map(|(of, seen)| (format!("puppet-{of}"), ("2".to_owned(), seen.to_owned())));
     assert_eq!(stage.made("puppet"), made.into());
     let status = stage.status("puppet").unwrap();
-    assert_eq!((status.version.version.as_str(), status.runs, status.failures), ("2", 3, 0));
+    assert_eq!((major(&status.version), status.runs, status.failures), ("2", 3, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +143,7 @@ async fn a_run_that_is_on_its_way_ends_on_the_former_version_and_its_key_waits_f
     stage.edit(CONFIG_MAP, "a", json!({"data": {"sequence": "2"}})).await;
     let status = stage.status("puppet").unwrap();
     assert_eq!((status.running, status.on_former, status.runs), (1, 1, 0));
-    assert_eq!(status.version.version, "2");
+    assert_eq!(major(&status.version), "2");
     assert_eq!(stage.made("puppet")["puppet-a"], ("1".into(), "0".into()), "it is on its way");
     let reports = stage.rest().await;
     let own = |version: &str| ("a".to_owned(), version.to_owned());
@@ -209,7 +217,7 @@ async fn a_kind_of_which_more_is_read_is_listed_beside_the_store_that_serves() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         stage.edit(POD, "p", json!({"metadata": {"labels": {"app": "two"}}})).await;
         let report = timeout(TIMEOUT, stage.host.next_report()).await.unwrap().unwrap();
-        (report.version.clone().unwrap().version.clone(), format!("{:?}", report.log))
+        (major(report.version.as_ref().unwrap()).to_owned(), format!("{:?}", report.log))
     };
     let (swapped, (version, log)) = tokio::join!(stage.host.swap(second), meanwhile);
     swapped.unwrap();
@@ -247,7 +255,7 @@ async fn a_version_that_is_not_valid_leaves_the_former_one_at_work() {
         assert_eq!(stage.ready().await.len(), 0, "{case}");
         assert_eq!(stage.host.watches().len(), 1, "{case}");
     }
-    assert_eq!(stage.status("puppet").unwrap().version.version, "1");
+    assert_eq!(major(&stage.status("puppet").unwrap().version), "1");
     stage.edit(CONFIG_MAP, "a", json!({"data": {"sequence": "1"}})).await;
     stage.settle().await;
     assert_eq!(stage.made("puppet")["puppet-a"], ("1".into(), "1".into()));
@@ -264,7 +272,7 @@ async fn a_swap_that_is_given_up_exchanges_nothing() {
     assert!(given_up.is_err());
     assert_eq!(stage.host.watches().len(), 1, "what it opened is closed");
     assert_eq!(stage.rest().await.len(), 0);
-    assert_eq!(stage.status("puppet").unwrap().version.version, "1");
+    assert_eq!(major(&stage.status("puppet").unwrap().version), "1");
     stage.host.swap(second).await.unwrap();
     assert_eq!(ran(&stage.rest().await), [("a".to_owned(), "2".to_owned())]);
 }
@@ -320,7 +328,7 @@ async fn reconcilers_come_and_go_with_versions_and_selections_change() {
             .writes(&selection(CONFIG_MAP, ""), &["create", "update"])
     };
     let of = |label: &str| selection(CONFIG_MAP, &format!("play={label}"));
-    let first = base("1").reconciles("ones", &of("one")).reconciles("twos", &of("two"));
+    let first = base("1.0.0").reconciles("ones", &of("one")).reconciles("twos", &of("two"));
     let scene = Scene::of_play(&first).await;
     for label in ["one", "two", "three"] {
         scene.load(&source(label, label));
@@ -333,7 +341,7 @@ async fn reconcilers_come_and_go_with_versions_and_selections_change() {
     assert!(first_runs.iter().all(|report| stage.host.record(&report.key).is_some()));
 
     // `ones` is gone, `twos` selects other objects, `threes` is new.
-    let second = base("2").reconciles("twos", &of("one")).reconciles("threes", &of("three"));
+    let second = base("2.0.0").reconciles("twos", &of("one")).reconciles("threes", &of("three"));
     stage.edit(CONFIG_MAP, "one", json!({"data": {"sequence": "1"}})).await;
     stage.host.swap(second.load().await).await.unwrap();
     for report in &first_runs {
@@ -360,9 +368,9 @@ async fn the_new_versions_intervals_count() {
         let own = selection(CONFIG_MAP, "play=puppet");
         Play::new("puppet").version(version).reconciles_with("objects", &own, &rest)
     };
-    let stage = with_sources(&with("1", json!({})), &["a"], Drive::Host).await;
+    let stage = with_sources(&with("1.0.0", json!({})), &["a"], Drive::Host).await;
     stage.rest().await;
-    let second = with("2", json!({"resync": 60_000, "min_interval": 5_000}));
+    let second = with("2.0.0", json!({"resync": 60_000, "min_interval": 5_000}));
     stage.host.swap(second.load().await).await.unwrap();
     let report = timeout(TIMEOUT, stage.host.next_report()).await.unwrap().unwrap();
     assert_eq!(report.again, Some(Duration::from_mins(1)));
@@ -373,7 +381,7 @@ async fn the_new_versions_intervals_count() {
     assert!(waited > Duration::from_secs(4) && waited < Duration::from_secs(6), "{waited:?}");
     let report = timeout(TIMEOUT, stage.host.next_report()).await.unwrap().unwrap();
     assert_eq!(report.causes, [Cause::Resync]);
-    stage.host.swap(with("3", json!({})).load().await).await.unwrap();
+    stage.host.swap(with("3.0.0", json!({})).load().await).await.unwrap();
     let reports = stage.rest().await;
     assert_eq!(reports.len(), 1, "there is no resync any more: {reports:#?}");
 }
@@ -496,7 +504,7 @@ async fn no_change_is_lost_and_no_key_runs_twice_at_once_whatever_is_swapped_whe
         }
         let mut last: BTreeMap<&str, u64> = BTreeMap::new();
         for report in &reports {
-            let ran: u64 = report.version.as_ref().unwrap().version.parse().unwrap();
+            let ran: u64 = major(report.version.as_ref().unwrap()).parse().unwrap();
             let before = last.insert(report.key.name(), ran).unwrap_or_default();
             assert!(before <= ran, "seed {seed}: {} ran on {before}, then on {ran}", report.key);
         }

@@ -283,7 +283,7 @@ fn arguments_of_reads_are_bounded_in_number_and_size() {
 
 fn described(change: impl FnOnce(&mut Description)) -> Option<String> {
     let mut of = description(all("Rule"), vec![all("Thing")]);
-    of.name = "p".into();
+    (of.name, of.version) = ("p".into(), "1.0.0".into());
     of.reconcilers[0].name = "rules".into();
     change(&mut of);
     check_description(&of).err()
@@ -299,7 +299,8 @@ fn a_description_is_no_larger_than_the_host_keeps() {
     assert_eq!(described(|_| ()), None);
     let cases: Vec<(Option<String>, &str)> = vec![
         (described(|of| of.version = long()), "`version`: `xxx"),
-        (described(|of| of.version = "1\n2".into()), "control characters"),
+        (described(|of| of.version = "1".into()), "`version`: `1`: a version is semantic"),
+        (described(|of| of.version = format!("1.0.0+{}", "a".repeat(59))), "at most 64 bytes"),
         (described(|of| of.name = "A b".into()), "`name`: `A b`: a name is a DNS label"),
         (described(|of| of.reads = many(4000)), "`reads` has 4000 entries, at most 256"),
         (described(|of| of.writes = rules(257)), "`writes` has 257 entries, at most 256"),

@@ -54,7 +54,7 @@ impl Processor for Renders {
     fn describe(_: &Config) -> Result<Description, String> {
         let all = Selection::of::<ConfigMap>().labels("render=yes");
         let wit::IstioVersion { release, module } = Renderer::version();
-        Ok(Description::new("render", format!("{release} of {module}"))
+        Ok(Description::new("render", format!("{release}+{module}"))
             .reconciles(Reconciler::new("renders", all)))
     }
 

@@ -16,8 +16,10 @@ pub fn check(of: &Description) -> Result<(), String> {
     if !text::is_label(name) {
         return Err(wrong("name", name, &label()));
     }
-    if version.len() > VERSION || version.chars().any(char::is_control) {
-        let accepted = format!("a version has at most {VERSION} bytes and no control characters");
+    if version.len() > VERSION || semver::Version::parse(version).is_err() {
+        let accepted = format!(
+            "a version is semantic, such as `1.2.3-rc.1+build`, with at most {VERSION} bytes"
+        );
         return Err(wrong("version", version, &accepted));
     }
     check_count("reconcilers", reconcilers.len(), RECONCILERS)?;
