@@ -17,6 +17,7 @@ use anstream::{AutoStream, ColorChoice, adapter::strip_str};
 use anstyle::{AnsiColor, Style};
 use anyhow::Context as _;
 use clap::ValueEnum;
+use mortise_core::contract::bounds::text::escaped_lines;
 use parking_lot::Mutex;
 use tracing::{Subscriber, level_filters::LevelFilter, warn};
 use tracing_subscriber::{
@@ -45,8 +46,6 @@ mod output;
 #[cfg(test)]
 mod tests;
 mod text;
-
-pub use escape::escaped;
 
 type Take = Box<dyn Fn(String) + Send>;
 
@@ -119,7 +118,9 @@ pub fn take_panics() {
 pub fn write_error(error: &anyhow::Error, format: LogFormat) {
     let mut line = match format {
         LogFormat::Json => json::line("ERROR", "mortise", &format!("{error:#}")),
-        LogFormat::Text => format!("{RED}error:{RED:#} {error:#}"),
+        LogFormat::Text => {
+            format!("{RED}error:{RED:#} {}", escaped_lines(&format!("{error:#}")))
+        }
     };
     line.push('\n');
     if AutoStream::choice(&io::stderr()) == ColorChoice::Never {

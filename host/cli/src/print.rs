@@ -8,12 +8,16 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use anstyle::{AnsiColor, Style};
 use mortise_core::{
-    contract::{Kind, display_kind},
+    contract::{
+        Kind,
+        bounds::text::{escaped, escaped_json, escaped_lines, is_unsafe},
+        display_kind,
+    },
     reads::record::Digest,
     reconcile::Report,
     write::{Action, Change},
 };
-use mortise_host::telemetry::escaped;
+use serde::Serialize;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
@@ -188,9 +192,24 @@ fn readable(object: &Value) -> Value {
     object
 }
 
-/// Formats an object as YAML.
+/// Formats an object as YAML. If a text has characters that a terminal or another reader of YAML
+/// may not take as text, the object is written as JSON, where they are escaped.
 pub fn yaml(object: &Value) -> String {
-    serde_saphyr::to_string(object).unwrap_or_else(|error| format!("(no YAML: {error})\n"))
+    let text = serde_saphyr::to_string(object);
+    let text = text.unwrap_or_else(|error| format!("(no YAML: {error})\n"));
+    if text.contains(|character| character != '\n' && is_unsafe(character)) {
+        return escaped_json(format!("{object:#}\n"));
+    }
+    text
+}
+
+/// Formats a value as JSON.
+///
+/// # Errors
+///
+/// Fails for a value that JSON cannot hold.
+pub fn json(value: &impl Serialize) -> serde_json::Result<String> {
+    Ok(escaped_json(serde_json::to_string_pretty(value)? + "\n"))
 }
 
 /// Formats an event in a few words.
@@ -201,9 +220,9 @@ pub fn event(event: &Value) -> String {
     format!(
         "{} {} on {}: {}",
         text("type").unwrap_or_default(),
-        text("reason").unwrap_or_default(),
+        escaped(text("reason").unwrap_or_default()),
         named(&kind_of(on), of("namespace"), of("name").unwrap_or_default()),
-        text("note").or_else(|| text("message")).unwrap_or_default()
+        guest_text(text("note").or_else(|| text("message")).unwrap_or_default())
     )
 }
 
@@ -240,21 +259,15 @@ pub fn report(report: &Report) -> String {
 }
 
 /// Formats a guest's text below its first line. No line of the result can look like ours.
-fn guest_text(text: &str) -> String {
-    let lines: Vec<_> = text.trim_end().split('\n').map(escaped).collect();
-    lines.join("\n    ")
-}
-
-/// Indents the further lines of a text.
-pub(crate) fn indented(text: &str) -> String {
-    text.trim_end().replace('\n', "\n    ")
+pub(crate) fn guest_text(text: &str) -> String {
+    escaped_lines(text.trim_end()).replace('\n', "\n    ")
 }
 
 /// Formats a write in a few words; an event by its reason.
 fn change(change: &Change) -> String {
     if change.action == Action::Event {
         let text = |name: &str| change.object.get(name).and_then(Value::as_str);
-        return format!("event {}", text("reason").unwrap_or_default());
+        return format!("event {}", escaped(text("reason").unwrap_or_default()));
     }
     let of = &change.of;
     format!("{} {}", change.action, named(&of.kind, of.namespace.as_deref(), &of.name))

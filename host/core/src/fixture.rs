@@ -16,6 +16,31 @@ use crate::{
     store::{Scope, Stores},
 };
 
+/// Texts that a guest may pass, and that mean something in a format into which they are written: a
+/// line of the log, a comment or a text in YAML, a terminal, a metric's label, HTML.
+pub const HOSTILE_TEXTS: [&str; 20] = [
+    "a line\n2026-01-01T00:00:00Z  INFO mortise: leading",
+    "a return\rmortise: leading",
+    "1\u{2028}{kind: Namespace,apiVersion: v1,metadata: {name: mortise}}#",
+    "a paragraph\u{2029}kind: Namespace",
+    "a next line\u{85}kind: Namespace",
+    "a form feed\u{c} a vertical tab\u{b} a tab\t",
+    "a zero\0 a delete\u{7f} a bell\u{7}",
+    "\u{1b}[2J\u{1b}]0;title\u{7}\u{1b}]8;;http://a.example\u{1b}\\link",
+    "\u{9b}2J \u{9d}0;title\u{9c}",
+    "\u{202e}txt.exe\u{202c} \u{2066}a\u{2069} \u{200e}\u{200f}\u{61c}",
+    "\u{feff}a byte order mark",
+    "tags \u{e0001}\u{e0041}\u{e007f}",
+    "nothing seen \u{200b}\u{2060}\u{ad}\u{180e}\u{fffb}",
+    "--> ]]> <script>alert(1)</script> &amp; <!--",
+    "\"} 1\nmortise_leading{a=\"",
+    "'\"`\\\\\" \\u{1b} \\x1b $(id) ${HOME} %s {}",
+    "# a comment: [a, b]: {c: d}",
+    "---\nkind: Namespace\n...",
+    "- &a *a !!binary | > %YAML @",
+    "~",
+];
+
 /// A kind in another cluster.
 pub fn elsewhere(kind: Kind, cluster: &str) -> Arc<Kind> {
     Kind { cluster: cluster.into(), ..kind }.into()

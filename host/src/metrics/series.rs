@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use mortise_core::contract::bounds::text::escaped;
 use parking_lot::Mutex;
 use prometheus_client::{
     encoding::EncodeMetric,
@@ -50,9 +51,9 @@ pub(super) struct Builder {
     pub(super) described: Vec<(String, String)>,
 }
 
-/// Returns labels of a series.
+/// Returns labels of a series. Of a text, the format itself escapes quotes, `\` and line ends.
 pub(super) fn labels<const N: usize>(labels: [(&'static str, &str); N]) -> Labels {
-    labels.map(|(name, value)| (name, value.to_owned())).into()
+    labels.map(|(name, value)| (name, escaped(value).into_owned())).into()
 }
 
 // === impl Series ===

@@ -1,46 +1,14 @@
 //! Escapes and truncates untrusted texts for a line of the log.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
+
+use mortise_core::contract::bounds::text::{escape, is_unsafe};
 
 /// The maximum length of one value in a line, in bytes as written: the same as a guest's longest
 /// message.
 const MAX_VALUE_BYTES: usize = 16 * 1024;
 /// The maximum length of all values of a line together.
 pub(super) const MAX_LINE_BYTES: usize = 32 * 1024;
-
-/// Escapes the control characters of a text: line ends, terminal escape sequences, bidirectional
-/// marks. Printed, the text stays on its line and affects no other part of the screen.
-pub fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_unsafe) {
-        return Cow::Borrowed(text);
-    }
-    let mut to = String::with_capacity(text.len() + 16);
-    for character in text.chars() {
-        if is_unsafe(character) {
-            to.extend(escape(character));
-        } else {
-            to.push(character);
-        }
-    }
-    Cow::Owned(to)
-}
-
-/// Returns whether a character, printed unescaped, could end a line or change how others are shown:
-/// C0, C1, bidirectional marks, and Unicode's line and paragraph separators.
-pub(super) fn is_unsafe(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-        )
-}
-
-/// Escapes a character: `\n`, `\r`, `\t`, else `\u{1b}`.
-fn escape(character: char) -> impl Iterator<Item = char> {
-    let short = matches!(character, '\n' | '\r' | '\t').then(|| character.escape_default());
-    let long = short.is_none().then(|| character.escape_unicode());
-    short.into_iter().flatten().chain(long.into_iter().flatten())
-}
 
 /// The bytes left in a line.
 #[derive(Clone, Copy, Debug)]
@@ -97,8 +65,8 @@ impl<'a, W: fmt::Write> Bounded<'a, W> {
     fn size(&self, character: char) -> usize {
         match (self.form, character) {
             (Form::Text, of) if is_unsafe(of) => escape(of).count(),
-            // `\u001b`
-            (Form::Json, of) if is_unsafe(of) => 6,
+            // `\u001b`, or two of them
+            (Form::Json, of) if is_unsafe(of) => 6 * of.len_utf16(),
             (Form::Json, '"' | '\\') => 2,
             (_, of) => of.len_utf8(),
         }
@@ -122,25 +90,6 @@ mod tests {
     use std::fmt::Write as _;
 
     use super::*;
-
-    #[test]
-    fn control_characters_separators_and_bidi_marks_are_escaped() {
-        let cases = [
-            ("plain, größer, 日本", "plain, größer, 日本"),
-            ("one\r\ntwo\tthree", r"one\r\ntwo\tthree"),
-            ("\u{1b}[2Jgone", r"\u{1b}[2Jgone"),
-            ("c1 \u{9b}1m \u{85}", r"c1 \u{9b}1m \u{85}"),
-            ("\u{202e}txt\u{2069}", r"\u{202e}txt\u{2069}"),
-            ("a\u{2028}b\u{2029}", r"a\u{2028}b\u{2029}"),
-            ("\0\u{7f}", r"\u{0}\u{7f}"),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(escaped(text), expected);
-            let (mut to, mut room) = (String::new(), Room::of_line());
-            Bounded::new(&mut to, &mut room, Form::Text).write_str(text).unwrap();
-            assert_eq!(to, expected);
-        }
-    }
 
     #[test]
     fn values_and_lines_are_cut() {

@@ -9,6 +9,7 @@ use std::{
     fmt::{self, Write as _},
 };
 
+use mortise_core::contract::bounds::text::escaped_json;
 use serde_json::{Map, Value};
 use tracing::{
     Event, Subscriber,
@@ -19,7 +20,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use super::escape::{Bounded, Form, Room, is_unsafe};
+use super::escape::{Bounded, Form, Room};
 
 /// Formats each event as one line with a JSON object; the fields of spans must be formatted as
 /// JSON, too.
@@ -38,24 +39,9 @@ pub(super) fn line(level: &str, target: &str, message: &str) -> String {
     written(line)
 }
 
-/// Formats an object as a line. JSON escapes the usual line ends; other characters that some
-/// readers take for a line end, and terminals for commands, are escaped here.
+/// Formats an object as a line.
 fn written(line: Map<String, Value>) -> String {
-    let line = Value::Object(line).to_string();
-    if !line.contains(is_unsafe) {
-        return line;
-    }
-    // Unsafe characters occur only in strings, and all are in the Basic Multilingual Plane.
-    let mut escaped = String::with_capacity(line.len() + 16);
-    for character in line.chars() {
-        if is_unsafe(character) {
-            // Writing to a string does not fail.
-            let _ = write!(escaped, "\\u{:04x}", u32::from(character));
-        } else {
-            escaped.push(character);
-        }
-    }
-    escaped
+    escaped_json(Value::Object(line).to_string())
 }
 
 fn head(level: &str, target: &str) -> Map<String, Value> {

@@ -1,9 +1,14 @@
 use std::sync::mpsc;
 
+use mortise_core::{
+    contract::bounds::text::{is_unsafe, quoted},
+    fixture::HOSTILE_TEXTS,
+};
 use serde_json::Value;
 use tracing::{error, info, info_span};
 
 use super::*;
+use crate::metrics::{HookRequest, Metrics, Sample};
 
 /// Collects the text that is written.
 #[derive(Clone, Default)]
@@ -35,25 +40,36 @@ fn logged(format: LogFormat, say: impl FnOnce()) -> Vec<String> {
     written.lines()
 }
 
-/// A text with a forged line of the host, and many characters that affect a terminal and a reader.
-const FORGED: &str = "x\n2026-01-01T00:00:00Z  INFO mortise: leading\r\u{1b}[2J\u{9b}2J\u{85}\u{2028}\u{2029}\u{202e}\u{2066}\0";
-
-fn say_forged() {
-    let _span = info_span!("reconcile", processor = %FORGED, name = FORGED).entered();
-    info!(fields = %FORGED, note = FORGED, also = ?FORGED, "{FORGED}");
-}
-
+/// The same table is walked for the formats of the program `mortise`, in its package.
 #[test]
-fn no_text_leaves_its_line() {
-    for format in [LogFormat::Text, LogFormat::Json] {
-        let lines = logged(format, say_forged);
-        assert_eq!(lines.len(), 1, "{lines:#?}");
-        let unsafe_one = lines[0].chars().find(|character| escape::is_unsafe(*character));
-        assert_eq!(unsafe_one, None, "{}", lines[0]);
-    }
-    let line: Value = serde_json::from_str(&logged(LogFormat::Json, say_forged)[0]).unwrap();
-    for value in [&line["message"], &line["fields"], &line["note"], &line["span"]["processor"]] {
-        assert_eq!(value, FORGED, "JSON means what was said");
+fn a_hostile_text_stays_in_its_place_in_the_log_in_metrics_and_in_messages() {
+    for hostile in HOSTILE_TEXTS {
+        let say = || {
+            let _span = info_span!("reconcile", processor = %hostile, name = hostile).entered();
+            info!(fields = %hostile, note = hostile, also = ?hostile, "{hostile}");
+        };
+        let mut lines: Vec<String> = Vec::new();
+        for format in [LogFormat::Text, LogFormat::Json] {
+            let logged = logged(format, say);
+            assert_eq!(logged.len(), 1, "{logged:#?}");
+            lines.extend(logged);
+        }
+        let line: Value = serde_json::from_str(&lines[1]).unwrap();
+        for value in [&line["message"], &line["fields"], &line["note"], &line["span"]["processor"]]
+        {
+            assert_eq!(value, hostile, "JSON means what was said");
+        }
+        let metrics = Metrics::new();
+        metrics.hooked("p", HookRequest::Admit(hostile), "success", Duration::ZERO);
+        let text = metrics.text(&Sample::default()).unwrap();
+        let series = text.split('\n').filter(|line| line.contains("hook=\""));
+        let series: Vec<&str> = series.filter(|line| line.contains("_requests_total{")).collect();
+        let [only] = series[..] else { panic!("{hostile:?}: {series:#?}") };
+        assert!(only.ends_with("\",result=\"success\"} 1"), "{only}");
+        lines.extend([only.to_owned(), quoted(hostile)]);
+        for line in lines {
+            assert_eq!(line.chars().find(|character| is_unsafe(*character)), None, "{line:?}");
+        }
     }
 }
 

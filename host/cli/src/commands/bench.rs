@@ -33,6 +33,7 @@ use crate::{
     files,
     guest::Source,
     local::{self, Parts},
+    print,
 };
 
 /// The exit code if a reconcile failed.
@@ -86,13 +87,13 @@ pub async fn run(args: &BenchArgs, cache: Option<&Path>) -> anyhow::Result<ExitC
     }
     let table = measure(&callees, Duration::from_secs(args.seconds.into())).await?;
     let text = match args.output {
-        Some(Output::Json) => serde_json::to_string_pretty(&table)? + "\n",
+        Some(Output::Json) => print::json(&table)?,
         None => table.for_people(),
     };
     anstream::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
     for failure in table.failures() {
         // There is nowhere to report a closed standard error.
-        let _ = writeln!(std::io::stderr(), "failed: {failure}");
+        let _ = writeln!(std::io::stderr(), "failed: {}", print::guest_text(&failure));
     }
     Ok(if table.failures().next().is_none() {
         ExitCode::SUCCESS

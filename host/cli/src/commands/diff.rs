@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, path::Path, pr
 
 use anyhow::Context as _;
 use mortise_core::{
-    contract::{Description, display_kind},
+    contract::{Description, bounds::text::escaped, display_kind},
     grant::{granted, role::Roles},
 };
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::{
     args::DiffArgs,
     files,
     local::{self, Parts},
-    print::{BOLD, DIM, GREEN, RED},
+    print::{self, BOLD, DIM, GREEN, RED},
     registry::Subject,
 };
 
@@ -80,7 +80,7 @@ pub async fn run(args: &DiffArgs, cache: Option<&Path>) -> anyhow::Result<ExitCo
     let after = Side::open(&args.after, args, cache).await?;
     let difference = Difference::of(&before, &after);
     let text = match args.output {
-        Some(_) => serde_json::to_string_pretty(&difference)? + "\n",
+        Some(_) => print::json(&difference)?,
         None => difference.for_people(),
     };
     anstream::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
@@ -164,7 +164,7 @@ impl Difference {
             }
             for (sign, style, lines) in [("-", RED, less), ("+", GREEN, more)] {
                 for line in lines {
-                    let _ = writeln!(text, "{style}{sign} {line}{style:#}");
+                    let _ = writeln!(text, "{style}{sign} {}{style:#}", escaped(line));
                 }
             }
         }

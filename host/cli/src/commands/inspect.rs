@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use mortise_core::{
     contract::{
         Description, GrantedRule, Kind, Reconciler, Selection, WriteRule, api_version,
-        display_kind, hooks::Hooks,
+        bounds::text::escaped, display_kind, hooks::Hooks,
     },
     grant::{granted, rights::Account, role::Roles, verb_names},
     resource::Kinds,
@@ -230,7 +230,7 @@ fn in_seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> 
 /// Formats a value as one document.
 fn document(value: &Value, format: Structured) -> anyhow::Result<String> {
     Ok(match format {
-        Structured::Json => serde_json::to_string_pretty(value)? + "\n",
+        Structured::Json => print::json(value)?,
         Structured::Yaml => print::yaml(value),
     })
 }
@@ -298,7 +298,8 @@ fn manifest<'a>(
     account: Option<&Account>,
     unknown: impl Iterator<Item = &'a Kind>,
 ) -> String {
-    let mut text = format!("# What `{}` {} declares.\n", description.name, description.version);
+    let (name, version) = (escaped(&description.name), escaped(&description.version));
+    let mut text = format!("# What `{name}` {version} declares.\n");
     if account.is_none() {
         text.push_str("# --service-account NAMESPACE/NAME adds the bindings.\n");
     }

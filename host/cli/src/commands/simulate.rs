@@ -39,7 +39,7 @@ use crate::{
     files,
     guest::Source,
     local::{self, Parts},
-    print::Secrets,
+    print::{self, Secrets},
 };
 
 /// The exit code if a reconcile failed.
@@ -109,10 +109,7 @@ pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<Ex
     }
     let secrets = Secrets::from(args.show_secrets);
     let text = match args.output {
-        Some(Output::Json) => {
-            serde_json::to_string_pretty(&end.printable(secrets)).context("the end is no JSON")?
-                + "\n"
-        }
+        Some(Output::Json) => print::json(&end.printable(secrets)).context("the end is no JSON")?,
         None => end.for_people(secrets),
     };
     anstream::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;

@@ -26,7 +26,7 @@ use axum::{
     routing::get,
 };
 use mortise_core::{
-    contract::display_kind,
+    contract::{bounds::text::escaped_json, display_kind},
     queue::{self, Key},
 };
 use serde::Serialize;
@@ -202,7 +202,10 @@ const KEY: &str = "a key is PROCESSOR/RECONCILER:NAMESPACE/NAME, as /keys tells 
 
 fn answer(answer: Answer) -> Response {
     match answer {
-        Ok(value) => ([(CONTENT_TYPE, "application/json")], format!("{value:#}\n")).into_response(),
+        Ok(value) => {
+            let body = escaped_json(format!("{value:#}\n"));
+            ([(CONTENT_TYPE, "application/json")], body).into_response()
+        }
         Err((status, message)) => (status, message + "\n").into_response(),
     }
 }

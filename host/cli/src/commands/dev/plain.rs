@@ -102,7 +102,7 @@ fn text(scene: &Scene, message: &Message) -> Option<String> {
             Some(format!(
                 "{RED}{}:{RED:#} {} {DIM}({advice}){DIM:#}",
                 guest(of),
-                print::indented(message)
+                print::guest_text(message)
             ))
         }
         Message::Unchanged(of) => Some(format!("{DIM}{} is unchanged{DIM:#}", guest(of))),

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use mortise_host::telemetry::escaped;
+use mortise_core::contract::bounds::text::escaped;
 
 use super::{
     ImageEntry, Inspection, LibraryEntry, ReconcilerEntry, Selected, WriteEntry,
@@ -92,7 +92,7 @@ impl LibraryInspection {
 impl ImageEntry {
     fn rows(&self) -> Vec<(&'static str, Vec<String>)> {
         let annotations = self.annotations.iter().map(|(key, value)| format!("{key}: {value}"));
-        let annotations: Vec<String> = annotations.map(|line| escaped(&line).into()).collect();
+        let annotations: Vec<String> = annotations.collect();
         let mut rows = vec![("image", vec![self.reference.clone()])];
         if !annotations.is_empty() {
             rows.push(("annotations", annotations));
@@ -227,7 +227,7 @@ fn aligned(table: &Table) -> String {
     let count = table.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
         let cells = table.iter().filter_map(|row| row.get(column)).flatten();
-        cells.map(|line| line.chars().count()).max().unwrap_or_default()
+        cells.map(|line| escaped(line).chars().count()).max().unwrap_or_default()
     };
     let widths: Vec<usize> = (0..count).map(width).collect();
     let mut text = String::new();
@@ -235,7 +235,7 @@ fn aligned(table: &Table) -> String {
         for line in 0..row.iter().map(Vec::len).max().unwrap_or_default() {
             let mut written = String::new();
             for (cell, width) in row.iter().zip(&widths) {
-                let held = cell.get(line).map_or("", String::as_str);
+                let held = escaped(cell.get(line).map_or("", String::as_str));
                 let _ = write!(written, "  {held:width$}");
             }
             text.push_str(written.trim_end());

@@ -1,3 +1,8 @@
+use mortise_core::{
+    contract::bounds::text::{escaped, is_unsafe},
+    fixture::{HOSTILE_TEXTS, all, description},
+};
+
 use super::*;
 
 fn selected(kind: &str) -> Selected {
@@ -109,5 +114,34 @@ fn absent_parts_of_an_inspection_are_stated() {
     let page = anstream::adapter::strip_str(&bare.for_people()).to_string();
     for part in ["imports   nothing", "reads\n  nothing", "no schema: it takes none"] {
         assert!(page.contains(part), "{part} is missing in:\n{page}");
+    }
+}
+
+/// The same table is walked for the formats of the host, in its package.
+#[test]
+fn a_hostile_text_stays_in_its_place_in_yaml_and_on_a_terminal() {
+    let is_odd = |character: char| character != '\n' && is_unsafe(character);
+    for hostile in HOSTILE_TEXTS {
+        let (name, version) = (hostile.to_owned(), hostile.to_owned());
+        let description = Description { name, version, ..description(all("Rule"), vec![]) };
+        let comments = manifest(&description, &[], None, std::iter::empty());
+        let lines = comments.trim_end().split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']);
+        assert!(lines.clone().all(|line| line.starts_with('#')), "{comments}");
+
+        let object = json!({"kind": hostile, "data": {hostile: [hostile]}});
+        let yaml = print::yaml(&object);
+        assert_eq!(serde_saphyr::from_str::<Value>(&yaml).unwrap(), object, "{yaml}");
+
+        let mut inspection = inspection();
+        inspection.reads[0].fields = vec![hostile.to_owned()];
+        inspection.grants = vec![json!({"nonResourceURLs": [hostile]})];
+        inspection.config_schema = Some(object);
+        let page = anstream::adapter::strip_str(&inspection.for_people()).to_string();
+        assert!(page.contains(&*escaped(hostile)), "{page}");
+
+        let failure = print::guest_text(hostile);
+        for text in [comments, yaml, page, failure] {
+            assert!(!text.contains(is_odd), "{text:?}");
+        }
     }
 }

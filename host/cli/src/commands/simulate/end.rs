@@ -203,8 +203,8 @@ impl End {
             );
         }
         for failed in &self.failures {
-            let _ =
-                writeln!(text, "{RED}failed{RED:#} {}: {}", short(&failed.object), failed.message);
+            let message = print::guest_text(&failed.message);
+            let _ = writeln!(text, "{RED}failed{RED:#} {}: {message}", short(&failed.object));
         }
         let _ = writeln!(
             text,

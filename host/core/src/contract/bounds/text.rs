@@ -1,4 +1,7 @@
-//! Forms of names, by Kubernetes' own rules, and shortened texts of guests for messages.
+//! Forms of names, by Kubernetes' own rules, and texts of guests for messages, logs, terminals and
+//! files: shortened, and escaped.
+
+use std::{borrow::Cow, fmt::Write as _};
 
 use crate::contract::Kind;
 
@@ -44,6 +47,67 @@ pub fn quoted(text: &str) -> String {
     } else {
         format!("`{start}`")
     }
+}
+
+/// Returns whether a character, written as it is, could end a line, command a terminal, or hide or
+/// reorder other text: C0, C1, Unicode's separators, marks of direction, and invisible characters.
+pub fn is_unsafe(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// Escapes a character: `\n`, `\r`, `\t`, else `\u{1b}`.
+pub fn escape(character: char) -> impl Iterator<Item = char> {
+    let short = matches!(character, '\n' | '\r' | '\t').then(|| character.escape_default());
+    let long = short.is_none().then(|| character.escape_unicode());
+    short.into_iter().flatten().chain(long.into_iter().flatten())
+}
+
+/// Escapes the [unsafe](is_unsafe) characters of a text for a line of a log, of a terminal, of a
+/// comment, or for a label: written, it stays on its line and affects no other part of it.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut to = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        if is_unsafe(character) {
+            to.extend(escape(character));
+        } else {
+            to.push(character);
+        }
+    }
+    Cow::Owned(to)
+}
+
+/// Escapes each line of a text.
+pub fn escaped_lines(text: &str) -> String {
+    text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
+}
+
+/// Escapes the unsafe characters of a document in JSON, whose own lines may end: JSON itself
+/// escapes no more than C0 in texts.
+pub fn escaped_json(json: String) -> String {
+    let is_unsafe = |character: char| character != '\n' && is_unsafe(character);
+    if !json.contains(is_unsafe) {
+        return json;
+    }
+    let mut to = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        if is_unsafe(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                // Writing to a string does not fail.
+                let _ = write!(to, "\\u{unit:04x}");
+            }
+        } else {
+            to.push(character);
+        }
+    }
+    to
 }
 
 /// Returns whether a text is a DNS label (RFC 1123): lower-case letters, digits and `-`.
@@ -103,4 +167,37 @@ fn is_word(text: &str, is_inner: impl Fn(u8) -> bool) -> bool {
     let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
     is_end(bytes.first()) && is_end(bytes.last()) && bytes.iter().all(|byte| is_inner(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::HOSTILE_TEXTS;
+
+    #[test]
+    fn characters_that_are_no_text_are_escaped_and_no_others() {
+        let cases = [
+            ("plain, größer, 日本, \"a\" \\ #", "plain, größer, 日本, \"a\" \\ #"),
+            ("one\r\ntwo\tthree", r"one\r\ntwo\tthree"),
+            ("\u{1b}[2Jgone", r"\u{1b}[2Jgone"),
+            ("c1 \u{9b}1m \u{85}", r"c1 \u{9b}1m \u{85}"),
+            ("\u{202e}txt\u{2069}\u{200f}", r"\u{202e}txt\u{2069}\u{200f}"),
+            ("a\u{2028}b\u{2029}", r"a\u{2028}b\u{2029}"),
+            ("\u{feff}\u{200b}\u{ad}", r"\u{feff}\u{200b}\u{ad}"),
+            ("\0\u{7f}\u{e0041}", r"\u{0}\u{7f}\u{e0041}"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(escaped(text), expected);
+        }
+        assert_eq!(escaped_lines("a\r\nb\u{1b}"), "a\\r\nb\\u{1b}");
+    }
+
+    #[test]
+    fn escaped_json_means_the_same() {
+        for hostile in HOSTILE_TEXTS {
+            let json = escaped_json(serde_json::json!([hostile]).to_string());
+            assert!(!json.contains(is_unsafe), "{json}");
+            assert_eq!(serde_json::from_str::<[String; 1]>(&json).unwrap(), [hostile]);
+        }
+    }
 }

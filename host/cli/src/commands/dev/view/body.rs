@@ -1,6 +1,6 @@
 //! The part below the tabs: the reconciles, one reconcile in detail, the logs, or the builds.
 
-use mortise_core::contract::{Level, display_kind};
+use mortise_core::contract::{Level, bounds::text::escaped, display_kind};
 use ratatui::{
     Frame,
     layout::{Constraint, Rect},
@@ -117,7 +117,7 @@ fn reconcile<'a>(model: &Model, ran: &'a Ran, is_wide: bool) -> Row<'a> {
         return Row::new([Cell::from(since), Cell::from(who), Cell::from(wrote)]);
     }
     let why = match &report.failure {
-        Some(failure) => Span::styled(failure.lines().next().unwrap_or_default(), RED),
+        Some(failure) => Span::styled(escaped(failure.lines().next().unwrap_or_default()), RED),
         None => Span::styled(causes(ran), DIM),
     };
     Row::new([
@@ -163,13 +163,14 @@ fn in_detail(detail: &Detail) -> Vec<Line<'static>> {
         lines.push(field("again in", short(again)));
     }
     let failure = report.failure.iter().flat_map(|failure| failure.lines());
-    lines.extend(failure.map(|line| Line::styled(line.to_owned(), RED)));
+    lines.extend(failure.map(|line| Line::styled(escaped(line).into_owned(), RED)));
     let notes = report.notes.iter().flat_map(|note| note.lines());
-    lines.extend(notes.map(|line| Line::styled(line.to_owned(), YELLOW)));
+    lines.extend(notes.map(|line| Line::styled(escaped(line).into_owned(), YELLOW)));
     for line in &report.log {
         let fields = line.fields.iter().map(|(name, value)| format!(" {name}={value}"));
         let text = line.message.clone() + &fields.collect::<String>();
-        lines.extend(text.lines().map(|text| Line::from(format!("{:?}: {text}", line.level))));
+        let texts = text.lines().map(escaped);
+        lines.extend(texts.map(|text| Line::from(format!("{:?}: {text}", line.level))));
     }
     lines.push(Line::default());
     if detail.difference.is_empty() {
@@ -195,11 +196,11 @@ fn logged(model: &Model, line: &Logged) -> Vec<Line<'static>> {
         Some(Level::Debug | Level::Trace) | None => DIM,
     };
     let since = format!("{:<4} ", short(age(line.at, model.now)));
-    let mut texts = line.text.lines();
+    let mut texts = line.text.lines().map(escaped);
     let first = Line::from(vec![
         Span::styled(since, DIM),
         Span::styled(format!("{} ", line.of), BOLD),
-        Span::styled(texts.next().unwrap_or_default().to_owned(), style),
+        Span::styled(texts.next().unwrap_or_default().into_owned(), style),
     ]);
     let further = texts.map(|text| Line::styled(format!("     {text}"), style));
     std::iter::once(first).chain(further).collect()

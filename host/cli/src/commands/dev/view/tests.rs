@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use mortise_core::{
-    contract::{Kind, Level, ObjectRef},
+    contract::{Kind, Level, ObjectRef, bounds::text::escaped},
+    fixture::HOSTILE_TEXTS,
     queue::{Cause, Key, Run},
     reconcile::Report,
     write::{Action, Change},
@@ -287,4 +288,18 @@ fn the_oldest_reconciles_are_dropped_and_the_rest_keep_their_numbers() {
     assert_eq!(model.visible().len(), 2000);
     assert!(model.reconcile(0).is_none());
     assert_eq!(model.reconcile(1).unwrap().report.key.name(), "1");
+}
+
+#[test]
+fn a_hostile_text_is_shown_escaped() {
+    for hostile in HOSTILE_TEXTS {
+        let mut model = model(&["greeter"]);
+        let mut failed = ran("a");
+        failed.report.failure = Some(hostile.to_owned());
+        show(&mut model, [running(None), Message::Ran(Box::new(failed))]);
+        let first = escaped(hostile.lines().next().unwrap());
+        assert!(screen(&mut model, 200, 8).contains(&*first), "{first}");
+        press(&mut model, KeyCode::Enter);
+        assert!(screen(&mut model, 200, 40).contains(&*first), "{first}");
+    }
 }
