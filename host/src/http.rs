@@ -1,7 +1,8 @@
-//! HTTP below the parts that use it: serving connections within a limit, and requests to addresses
-//! that are checked.
+//! HTTP below the parts that use it: serving connections within a limit, the check of callers, and
+//! requests to addresses that are checked.
 
 mod address;
+pub mod caller;
 mod connect;
 mod resolve;
 pub(crate) mod server;

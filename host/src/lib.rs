@@ -23,7 +23,7 @@ pub mod debounce;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod host;
-mod http;
+pub mod http;
 pub mod metrics;
 pub mod oci;
 pub mod operator;

@@ -171,7 +171,7 @@ impl Server {
             server.serve_webhooks(listener, secret, paths);
         }
         server.spawn(operator, lease);
-        server.serve(ports, home.about());
+        server.serve(ports, home.about(), args.admin_host.clone().into());
         Ok(server)
     }
 
@@ -231,8 +231,8 @@ impl Server {
         }
     }
 
-    /// Serves both ports.
-    fn serve(&mut self, ports: Ports, about: Map<String, Value>) {
+    /// Serves both ports; `names` are those of the admin port.
+    fn serve(&mut self, ports: Ports, about: Map<String, Value>, names: Arc<[String]>) {
         let public = Admin { also: self.readiness(), ..Admin::of(&self.host) }.router();
         let objects = Objects {
             host: Arc::clone(&self.host),
@@ -240,7 +240,8 @@ impl Server {
             lease: self.lease.clone(),
             about,
         };
-        for (router, listener) in [(public, ports.public), (objects.router(), ports.admin)] {
+        let objects = admin::without_pages(objects.router(), names);
+        for (router, listener) in [(public, ports.public), (objects, ports.admin)] {
             let served = admin::serve(router, listener, self.stop_after.clone());
             self.after.spawn(async move {
                 served.await;
@@ -443,6 +444,11 @@ impl Ports {
         let of = |listener: &TcpListener| listener.local_addr().context("a port has no address");
         info!(listen = %of(&public)?, admin = %of(&admin)?, "listening");
         let webhooks = match args.webhooks {
+        anyhow::ensure!(
+            args.admin_host.is_empty() || !args.admin.ip().is_loopback(),
+            "`--admin-host` names a host that leads to `--admin {}`: an address that is not loopback is expected there",
+            args.admin
+        );
             Some(address) => Some(listen(address, "--webhooks").await?),
             None => None,
         };

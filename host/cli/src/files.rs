@@ -5,6 +5,9 @@
 mod tests;
 
 use std::{
+    fs::{OpenOptions, Permissions},
+    io::Write as _,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -15,6 +18,9 @@ use walkdir::{DirEntry, WalkDir};
 
 /// The extensions of the names of files that hold objects.
 pub(crate) const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// The mode of a file that only its owner can read.
+const PRIVATE: u32 = 0o600;
 
 /// The reason why a file gave no objects.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +122,15 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
         }
     }
     Ok(files)
+}
+
+/// Writes a file that only its owner can read, because it may hold credentials.
+pub(crate) fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(PRIVATE).open(path)?;
+    // One that was there has a mode already.
+    file.set_permissions(Permissions::from_mode(PRIVATE))?;
+    file.write_all(text.as_bytes())
 }
 
 fn read(path: &Path) -> Result<String, Error> {

@@ -200,7 +200,12 @@ pub struct Options {
     pub namespaces: Vec<String>,
     /// The seed of uids and generated names; `None` for the operating system's random numbers.
     pub seed: Option<u64>,
+    /// The check of each request that [`EmbeddedApi::serve`] receives, if any.
+    pub check: Option<Check>,
 }
+
+/// Fails for a request that is to be refused with 403 and a text.
+pub type Check = fn(&http::request::Parts) -> Result<(), String>;
 
 /// A Kubernetes API in memory. Clones share one state.
 #[derive(Clone)]
@@ -231,6 +236,7 @@ pub(crate) struct Shared {
     /// Ends all watches when cancelled.
     pub(crate) stop: CancellationToken,
     pub(crate) now: Mutex<Clock>,
+    pub(crate) check: Option<Check>,
 }
 
 // === impl Options ===
@@ -243,6 +249,7 @@ impl Default for Options {
             history: 10_000,
             namespaces: namespaces.map(str::to_owned).into(),
             seed: None,
+            check: None,
         }
     }
 }
@@ -292,6 +299,7 @@ impl EmbeddedApi {
             lines: verbs::Lines::default(),
             stop: CancellationToken::new(),
             now: Mutex::new(options.now),
+            check: options.check,
         };
         Self { shared: Arc::new(shared) }
     }

@@ -50,7 +50,18 @@ pub(crate) async fn serve(
         shutdown.cancelled().await;
         stop.cancel();
     };
-    axum::serve(Tolerant(prompt(listener)), router(shared)).with_graceful_shutdown(end).await
+    let check = shared.check;
+    let checked = Router::new().fallback(move |request: http::Request<Body>| {
+        let shared = shared.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            if let Some(Err(refusal)) = check.map(|check| check(&parts)) {
+                return respond(403, "text/plain; charset=utf-8", Body::from(refusal + "\n"));
+            }
+            answer(shared, http::Request::from_parts(parts, body)).await
+        }
+    });
+    axum::serve(Tolerant(prompt(listener)), checked).with_graceful_shutdown(end).await
 }
 
 /// Sets `TCP_NODELAY` on connections: otherwise an event could wait until the client acknowledges

@@ -66,6 +66,10 @@ pub struct RunArgs {
     /// `/reports`, `/records` and `/watches`. Everyone who reaches this address can read them.
     #[arg(long, env = "MORTISE_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8081", value_parser = value::address)]
     pub admin: SocketAddr,
+    /// A name by which clients reach --admin, such as that of a Service; may be repeated. Requests
+    /// to other hosts are refused, except to IP addresses and `localhost`, and those of web pages.
+    #[arg(long, env = "MORTISE_ADMIN_HOST", value_name = "NAME", value_delimiter = ',', value_parser = value::host)]
+    pub admin_host: Vec<String>,
     /// The address of the webhooks for conversion and admission, over TLS; port 0: a free one. Not
     /// served if absent.
     #[arg(long, env = "MORTISE_WEBHOOKS", value_name = "ADDR", value_parser = value::address, requires = "webhook_certificate")]

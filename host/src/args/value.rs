@@ -20,6 +20,12 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "ADDRESS:PORT is expected, as `127.0.0.1:9090`".to_owned())
 }
 
+/// Parses the name of a host.
+pub fn host(text: &str) -> Result<String, String> {
+    let is_one = mortise_core::contract::bounds::text::is_subdomain(text);
+    is_one.then(|| text.to_owned()).ok_or_else(|| "a DNS name is expected, without port".to_owned())
+}
+
 /// Parses a time.
 pub fn time(text: &str) -> Result<jiff::Timestamp, String> {
     text.parse().map_err(|_| "a time is expected, as `2026-01-31T12:00:00Z`".to_owned())

@@ -14,8 +14,9 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    extract::State,
+    extract::{Request, State},
     http::{StatusCode, header::CONTENT_TYPE},
+    middleware::{Next, from_fn},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cluster::{Reach, lease::Guard, watch::Watch},
     host::{Host, Source, is_converted},
+    http::caller,
     metrics::{MEDIA_TYPE, Metrics, Sample},
 };
 
@@ -100,9 +102,9 @@ impl Admin {
             .with_state(Served { admin: self, metrics: Arc::default() })
     }
 
-    /// Serves requests until `stop` is cancelled.
+    /// Serves requests that no web page sent, until `stop` is cancelled.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
-        serve(self.router(), listener, stop).await;
+        serve(without_pages(self.router(), Arc::default()), listener, stop).await;
     }
 
     /// Returns the kinds whose first lists are not complete.
@@ -121,6 +123,20 @@ impl Admin {
             leads: self.lease.is_held(),
         }
     }
+}
+
+/// Refuses requests that a web page may have sent; see [`caller::check`] for `names`.
+pub fn without_pages(router: Router, names: Arc<[String]>) -> Router {
+    router.layer(from_fn(move |request: Request, next: Next| {
+        let names = Arc::clone(&names);
+        async move {
+            let (parts, body) = request.into_parts();
+            match caller::check(&parts, &names) {
+                Ok(()) => next.run(Request::from_parts(parts, body)).await,
+                Err(refusal) => (StatusCode::FORBIDDEN, refusal + "\n").into_response(),
+            }
+        }
+    }))
 }
 
 /// Serves requests until `stop` is cancelled.

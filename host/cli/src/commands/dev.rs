@@ -25,7 +25,7 @@ use std::{
 
 use anyhow::Context as _;
 use mortise_embedded_api::EmbeddedApi;
-use mortise_host::telemetry;
+use mortise_host::{http::caller, telemetry};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -69,7 +69,11 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
     let attended = std::io::stdout().is_terminal();
     let (messages, inbox) = mpsc::unbounded_channel();
     let (stop, stop_api) = (CancellationToken::new(), CancellationToken::new());
-    let api = Arc::new(EmbeddedApi::new(mortise_embedded_api::Options::default()));
+    let options = mortise_embedded_api::Options {
+        check: Some(|request| caller::check(request, &[])),
+        ..mortise_embedded_api::Options::default()
+    };
+    let api = Arc::new(EmbeddedApi::new(options));
     let session = Session {
         input,
         api: Arc::clone(&api),

@@ -18,6 +18,7 @@ use serde_json::json;
 use crate::{
     greeter::{Greeter, with_target},
     mortise,
+    run::ask,
 };
 
 /// Long enough for a build of the guest; what hangs shall not hang the tests.
@@ -232,6 +233,35 @@ async fn dev_asks_the_hooks_of_the_processor_as_an_api_server_does() {
         "admission webhook \"check.hooks.default.mortise.dev\" denied the request: spec.size is at most 10"
     );
     assert!(dev.interrupt().success());
+}
+
+/// Neither a page that asks an address, nor one whose own name leads to it.
+#[tokio::test]
+async fn dev_answers_no_web_page() {
+    let dev = Dev::start(&["--api-only"]);
+    let kubeconfig = Kubeconfig::read_from(&dev.kubeconfig).unwrap();
+    let server = kubeconfig.clusters[0].cluster.as_ref().unwrap().server.clone().unwrap();
+    let address = server.strip_prefix("http://").unwrap();
+    let evil = "Host: evil.example:6443";
+    let own = format!("Host: {address}");
+    let page = format!("{own}\r\nOrigin: http://evil.example");
+    let post = "POST /api/v1/namespaces/default/configmaps";
+    let cases = [
+        ("GET /version", own.as_str(), 200),
+        ("GET /version", "Host: localhost:1", 200),
+        ("GET /", evil, 403),
+        ("GET /api/v1/secrets", evil, 403),
+        ("GET /api/v1/secrets", &page, 403),
+        (post, &page, 403),
+        (post, &format!("{page}\r\nUpgrade: websocket"), 403),
+        (&format!("GET http://evil.example{}", "/version"), &own, 403),
+    ];
+    for (line, headers, status) in cases {
+        let head = format!("{line} HTTP/1.1\r\n{headers}");
+        let answer = ask(address, &head).await;
+        assert_eq!(answer.0, status, "{head}: {}", answer.1);
+        assert!(status == 200 || answer.1.contains("answered"), "{}", answer.1);
+    }
 }
 
 #[tokio::test]

@@ -12,6 +12,8 @@ use anyhow::Context as _;
 use kube::config;
 use serde_json::json;
 
+use crate::files;
+
 /// The name of our cluster, user and context, which identifies a file of ours.
 const NAME: &str = "mortise";
 
@@ -43,7 +45,7 @@ impl Kubeconfig {
             "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": "default"}}],
             "current-context": NAME,
         });
-        std::fs::write(&path, crate::print::yaml(&text)).with_context(|| {
+        files::write_private(&path, &crate::print::yaml(&text)).with_context(|| {
             format!(
                 "cannot write the kubeconfig `{}`: name another with --kubeconfig",
                 path.display()

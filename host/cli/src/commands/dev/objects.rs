@@ -10,8 +10,6 @@ mod tests;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
-    io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -115,7 +113,7 @@ pub(super) fn save(api: &EmbeddedApi, folder: &Path, secrets: Secrets) -> anyhow
         std::fs::remove_file(former).with_context(cannot)?;
     }
     for (file, text) in kinds {
-        write(&file, &text).with_context(cannot)?;
+        files::write_private(&file, &text).with_context(cannot)?;
     }
     let mut note = format!("{saved} objects saved in {}", folder.display());
     if not_saved > 0 {
@@ -125,18 +123,6 @@ pub(super) fn save(api: &EmbeddedApi, folder: &Path, secrets: Secrets) -> anyhow
         );
     }
     Ok(note)
-}
-
-/// Writes a file that only its owner can read, because it may hold credentials.
-fn write(file: &Path, text: &str) -> std::io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(file)?
-        .write_all(text.as_bytes())
 }
 
 /// Returns the files of objects directly in a folder.

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 
 use serde_json::{Value, json};
 
-use super::{Api, Run, bare, command, get};
+use super::{Api, Run, ask, bare, command, get};
 use crate::root;
 
 /// Runs it to its end: the code is 1, and the last line is an error, the only one. What it says.
@@ -57,6 +57,33 @@ async fn a_host_says_where_it_listens_and_ends_when_it_is_told_to() {
         let (status, said) = run.wait();
         assert_eq!(status.code(), Some(0), "{said}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_admin_port_answers_no_web_page_and_its_own_names() {
+    let api = Api::start().await;
+    let mut given = bare();
+    given.arg("run").arg("--kubeconfig").arg(api.kubeconfig());
+    given.arg("--modules").arg(api.modules()).args(["--listen", "127.0.0.1:0"]);
+    given.args(["--admin", "0.0.0.0:0", "--admin-host", "admin.mortise", "--log-format", "json"]);
+    let run = Run::spawn(&mut given);
+    let ports = run.event("listening");
+    let (_, port) = ports["admin"].as_str().unwrap().split_once(':').unwrap();
+    let address = format!("127.0.0.1:{port}");
+    let cases = [
+        ("Host: admin.mortise:80", 200),
+        ("Host: localhost", 200),
+        ("Host: evil.example", 403),
+        ("Host: localhost\r\nOrigin: http://localhost", 403),
+    ];
+    for (headers, status) in cases {
+        let answer = ask(&address, &format!("GET /processors HTTP/1.1\r\n{headers}")).await;
+        assert_eq!(answer.0, status, "{headers}: {}", answer.1);
+    }
+    assert_eq!(get(ports["listen"].as_str().unwrap(), "/livez").await.0, 200);
+    run.terminate();
+    let said = refused(command(&api).args(["--admin-host", "admin.mortise"]));
+    holds(&said, &["`--admin-host`", "an address that is not loopback"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,3 +1,5 @@
+use std::{fs::Permissions, os::unix::fs::PermissionsExt as _};
+
 use super::*;
 
 const ADDRESS: &str = "127.0.0.1:6443";
@@ -20,6 +22,18 @@ fn a_file_that_is_new_empty_or_ours_is_written() {
         let (written, text) = write(Some(present));
         written.unwrap();
         assert_eq!(text.as_deref(), Some(&*ours));
+    }
+}
+
+#[test]
+fn only_its_owner_can_read_a_kubeconfig() {
+    let folder = tempfile::tempdir().unwrap();
+    let present = folder.path().join("present");
+    std::fs::write(&present, "").unwrap();
+    std::fs::set_permissions(&present, Permissions::from_mode(0o644)).unwrap();
+    for path in [present, folder.path().join("new")] {
+        Kubeconfig::write(Some(&path), ADDRESS.parse().unwrap()).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }
 
