@@ -22,6 +22,7 @@ use super::{
     child_permits::ChildPermits,
     compiler::{CompileError, Compiler},
     config::ValidConfigs,
+    hooks::HookSlots,
     imports,
     library::answers::{Answers, MAX_ANSWERS_BYTES},
     shares::{Bounds, Id, OwnedSlot, Shares, Waiting},
@@ -102,7 +103,7 @@ struct EngineState {
     /// Slots for calls of libraries. Separate from the lanes: a call that holds a lane's slot must
     /// not wait for another slot of that lane.
     library_slots: Arc<Shares>,
-    hook_slots: Shares,
+    hook_slots: HookSlots,
     /// The calls of libraries: they outlive their caller. Each ends at its deadline, or when calls
     /// are cancelled.
     library_calls: TaskTracker,
@@ -135,8 +136,9 @@ const MAX_SMALL_CALLS: u32 = 128;
 /// Concurrent calls in the big lane, each of which may take its memory limit: one processor gets 7
 /// at most, 2 are reserved.
 const MAX_BIG_CALLS: u32 = 16;
-/// Concurrent calls of hooks, in both lanes together: one processor gets 7 at most, 2 are reserved.
-/// Separate from all others: a write of a call may wait for a hook.
+/// Concurrent calls of hooks, in both lanes together: one namespace gets 7 at most, of which one
+/// processor gets 6; 2 are reserved. Separate from all others: a write of a call may wait for a
+/// hook.
 const MAX_HOOK_CALLS: u32 = 16;
 /// Instances in the pool.
 const POOL_SIZE: u32 = MAX_SMALL_CALLS + MAX_HOOK_CALLS;
@@ -202,7 +204,7 @@ impl Engine {
             budget: Arc::new(Budget::new(call_memory.unwrap_or(usize::MAX))),
             answers: Arc::new(Answers::new(MAX_ANSWERS_BYTES)),
             library_slots: Arc::new(Shares::new(Bounds::of_total(MAX_LIBRARY_CALLS))),
-            hook_slots: Shares::new(Bounds::of_total(MAX_HOOK_CALLS as usize)),
+            hook_slots: HookSlots::new(MAX_HOOK_CALLS as usize),
             library_calls: TaskTracker::new(),
             delays: latest::Sender::new(0),
         };
@@ -254,7 +256,7 @@ impl Engine {
         slot
     }
 
-    pub(super) fn hook_slots(&self) -> &Shares {
+    pub(super) fn hook_slots(&self) -> &HookSlots {
         &self.shared.hook_slots
     }
 

@@ -21,9 +21,17 @@ use super::{
     CLOSED, Error, LONG_WAIT, Limits, Line, Moment, Outside, Processor, State,
     bindings::exports::mortise::host::{admission, conversion},
     library::Caller,
-    shares::Slot,
+    shares::{Bounds, Granted, Shares, Slot},
+    tenant::Tenant,
     until,
 };
+
+/// The slots for calls of hooks. A call takes two: of the few that one processor may have, so that
+/// it leaves some of its namespace's share to others there, and of those that namespaces share.
+pub(super) struct HookSlots {
+    of_processors: Shares,
+    of_namespaces: Shares,
+}
 
 /// The result of the call of a hook.
 pub struct Hooked<T> {
@@ -32,6 +40,32 @@ pub struct Hooked<T> {
     /// The lines that the guest logged.
     pub log: Vec<Line>,
 }
+
+// === impl HookSlots ===
+
+impl HookSlots {
+    pub(super) fn new(total: usize) -> Self {
+        let bounds = Bounds::of_total(total);
+        let of_one = Bounds { total: usize::MAX, reserve: 0, share: bounds.share - 1 };
+        Self { of_processors: Shares::new(of_one), of_namespaces: Shares::new(bounds) }
+    }
+
+    /// Waits for the slots of a call; `delayed` is called after a long wait.
+    async fn take(&self, tenant: &Tenant, delayed: impl Fn()) -> [Slot<'_>; 2] {
+        let granted = async |(slot, granted)| {
+            let Some(mut granted): Option<Granted> = granted else { return slot };
+            if tokio::time::timeout(LONG_WAIT, &mut granted).await.is_err() {
+                delayed();
+                granted.await.expect("a waiter stays in the queue until its slot is granted");
+            }
+            slot
+        };
+        let own = granted(self.of_processors.slot(tenant.hook_id())).await;
+        [own, granted(self.of_namespaces.slot(tenant.setup_id())).await]
+    }
+}
+
+// === impl Processor ===
 
 impl Processor {
     /// Asks the processor for its conversions and hooks, under a configuration. A component that
@@ -164,9 +198,11 @@ impl Processor {
         call: impl AsyncFnOnce(&mut Store<State>) -> wasmtime::Result<Result<T, String>>,
     ) -> Hooked<T> {
         let asked = Instant::now();
-        let slot = timeout_at(ends.into(), self.hook_slot()).await;
+        let engine = &self.shared.engine;
+        let slots = engine.hook_slots().take(&self.tenant, || engine.delayed());
+        let slots = timeout_at(ends.into(), slots).await;
         let start = Instant::now();
-        let (Ok(_slot), false) = (slot, start >= ends) else {
+        let (Ok(_slots), false) = (slots, start >= ends) else {
             let limit = ends.saturating_duration_since(asked);
             let error = Error::Crowded { processor: self.name().to_owned(), limit };
             return Hooked { answer: Err(error), log: Vec::new() };
@@ -199,20 +235,6 @@ impl Processor {
         Limits { deadline: limits.deadline.min(left), outcome: HOOK_ANSWER, ..limits }
     }
 
-    /// Waits for a slot for the call of a hook.
-    async fn hook_slot(&self) -> Slot<'_> {
-        let engine = &self.shared.engine;
-        let (slot, granted) = engine.hook_slots().slot(self.tenant.hook_id());
-        if let Some(mut granted) = granted {
-            if tokio::time::timeout(LONG_WAIT, &mut granted).await.is_ok() {
-                return slot;
-            }
-            engine.delayed();
-            granted.await.expect("a waiter stays in the queue until its slot is granted");
-        }
-        slot
-    }
-
     fn check_answer(&self, size: usize) -> Result<(), Error> {
         if size <= HOOK_ANSWER {
             return Ok(());
@@ -237,4 +259,39 @@ fn answer_size(answer: &Answer) -> usize {
             Verdict::Deny(denial) => denial.message.len(),
             Verdict::Change(object) => object.len(),
         }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures::FutureExt as _;
+
+    use super::{
+        super::{budget::Budget, library::answers::Answers},
+        *,
+    };
+
+    #[tokio::test]
+    async fn no_namespace_takes_the_last_slots_and_no_processor_those_of_its_namespace() {
+        let (slots, over) = (HookSlots::new(16), CancellationToken::new());
+        let tenant =
+            |name: &str| Tenant::new(name, &over, &Arc::new(Answers::new(0)), &Budget::new(0));
+        let take = |name: &str| slots.take(&tenant(name), || ()).now_or_never();
+        let processors: Vec<Tenant> = (0..16).map(|at| tenant(&format!("hostile/p{at}"))).collect();
+        let greedy = &processors[0];
+        let mut held = Vec::new();
+        while let Some(taken) = slots.take(greedy, || ()).now_or_never() {
+            held.push(taken);
+        }
+        assert_eq!(held.len(), 6);
+        let of_others = processors[1..].iter();
+        held.extend(of_others.filter_map(|of| slots.take(of, || ()).now_or_never()));
+        assert_eq!(held.len(), 7, "the share of the namespace");
+        let mut others = ["a/p", "b/p", "c/p", "d/p"].map(take);
+        assert!(others.iter().all(Option::is_some));
+        others[0] = None;
+        held.pop();
+        assert!(slots.take(&processors[1], || ()).now_or_never().is_some(), "one was given back");
+    }
 }
