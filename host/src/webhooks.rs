@@ -26,6 +26,7 @@ pub use certificate::{Certificate, Served};
 pub use listener::Stop;
 pub use path::{Alias, Paths};
 
+pub(crate) use body::MAX_HELD_BYTES;
 use std::{
     sync::Arc,
     time::{Duration, Instant},

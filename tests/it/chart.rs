@@ -260,6 +260,8 @@ fn the_limit_of_memory_holds_the_host_two_compilers_and_the_calls() {
     assert_eq!(limit(&[]), ("--compile-memory-mib=768".into(), "2Gi".into()));
     let values = ["memoryMib.compile=1024", "memoryMib.host=300", "memoryMib.calls=100"];
     assert_eq!(limit(&values), ("--compile-memory-mib=1024".into(), "2448Mi".into()));
+    let values = ["webhooks.enabled=true", "webhooks.certificate=a/b"];
+    assert_eq!(limit(&values), ("--compile-memory-mib=768".into(), "2304Mi".into()));
 }
 
 #[test]

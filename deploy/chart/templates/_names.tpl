@@ -16,10 +16,12 @@ labels:
 {{- end }}
 {{- end }}
 
-{{- /* The memory limit: host + 2 × compile + calls, as a canonical quantity, as the API server writes it. */ -}}
+{{- /* The memory limit: host + 2 × compile + calls, and the reviews that the host holds at most, as a canonical quantity, as the API
+server writes it. */ -}}
 {{- define "mortise.memory" -}}
+{{- $reviews := .Values.webhooks.enabled | ternary 256 0 -}}
 {{- with .Values.memoryMib -}}
-{{- $sum := add .host .compile .compile .calls -}}
+{{- $sum := add .host .compile .compile .calls $reviews -}}
 {{ eq (mod $sum 1024) 0 | ternary (printf "%dGi" (div $sum 1024)) (printf "%dMi" $sum) }}
 {{- end }}
 {{- end }}

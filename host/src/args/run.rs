@@ -156,8 +156,9 @@ pub struct RunArgs {
     pub max_store_mib: u32,
     /// The memory of all calls and of the tables of all loaded modules together, in MiB. The calls of
     /// one processor get no more of it than is left for others, those of a namespace three times as
-    /// much. If absent: the memory limit of the container, minus that of two compilers and 320 MiB
-    /// for the host itself, at least 256; 1024 if the container has no limit.
+    /// much. If absent: the memory limit of the container, minus that of two compilers, 320 MiB for
+    /// the host itself and with --webhooks 256 MiB for reviews, at least 256; 1024 if the container
+    /// has no limit.
     #[arg(
         long,
         env = "MORTISE_CALL_MEMORY_MIB",

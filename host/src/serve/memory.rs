@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::args::RunArgs;
+use crate::{args::RunArgs, webhooks::MAX_HELD_BYTES};
 
 /// The number of modules that are compiled at the same time, each in a process that may take
 /// `--compile-memory-mib`.
@@ -38,7 +38,8 @@ struct Limits {
 pub(super) fn of_calls(args: &RunArgs) -> usize {
     let asked = args.call_memory_mib.map(|mebibytes| u64::from(mebibytes) * MIB);
     let compilers = MAX_COMPILERS * u64::from(args.compile_memory_mib) * MIB;
-    let bytes = asked.unwrap_or_else(|| Limits::read().left(compilers));
+    let webhooks = args.webhooks.map_or(0, |_| MAX_HELD_BYTES as u64);
+    let bytes = asked.unwrap_or_else(|| Limits::read().left(compilers, HOST_BYTES + webhooks));
     tracing::info!(mebibytes = bytes / MIB, "memory for calls");
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
@@ -55,11 +56,11 @@ impl Limits {
         }
     }
 
-    fn left(self, compilers: u64) -> u64 {
+    /// Returns what is left for calls beside the compilers and the `host`.
+    fn left(self, compilers: u64, host: u64) -> u64 {
         let in_container = self.container.map(|all| all.saturating_sub(compilers));
         let least = [in_container, self.process].into_iter().flatten().min();
-        least
-            .map_or(UNLIMITED_CALL_BYTES, |all| all.saturating_sub(HOST_BYTES).max(MIN_CALL_MEMORY))
+        least.map_or(UNLIMITED_CALL_BYTES, |all| all.saturating_sub(host).max(MIN_CALL_MEMORY))
     }
 }
 
@@ -84,8 +85,12 @@ mod tests {
             ("both", Limits { container: Some(8 * gib), process: Some(gib) }, 2048, 704),
         ];
         for (case, limits, compilers, expected) in cases {
-            assert_eq!(limits.left(compilers * MIB), expected * MIB, "{case}");
+            let left = limits.left(compilers * MIB, HOST_BYTES);
+            assert_eq!(left, expected * MIB, "{case}");
         }
+        let container = Limits { container: Some(4 * gib), process: None };
+        let with_webhooks = HOST_BYTES + MAX_HELD_BYTES as u64;
+        assert_eq!(container.left(2048 * MIB, with_webhooks), 1472 * MIB);
     }
 
     #[test]

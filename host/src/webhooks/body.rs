@@ -32,7 +32,7 @@ pub(super) const CONVERSION: Bound = Bound { bytes: 128 << 20, parsed_depth: 5 }
 /// Each of the two objects has at most 3 MiB.
 pub(super) const ADMISSION: Bound = Bound { bytes: 8 << 20, parsed_depth: 4 };
 /// The maximum of all accounts together, in bytes.
-const MAX_HELD_BYTES: usize = 256 << 20;
+pub(crate) const MAX_HELD_BYTES: usize = 256 << 20;
 pub(super) const TOO_MUCH_HELD: &str = "reviews of more than 256 MiB are being answered";
 
 /// The sum of the accounts of all requests.
@@ -56,7 +56,7 @@ impl Held {
         Bound { bytes: most, parsed_depth }: Bound,
         ends: Instant,
     ) -> Result<(Bytes, Holding), Refused> {
-        let expected = body.size_hint().exact().unwrap_or_default();
+        let expected = body.size_hint().exact().unwrap_or(most as u64);
         let expected = usize::try_from(expected).ok().filter(|expected| *expected <= most);
         let expected = expected.ok_or_else(|| too_large(most))?;
         let mut holding = Holding { held: Arc::clone(&self.0), bytes: 0 };
@@ -75,9 +75,12 @@ impl Held {
             if length + ENTRY * entries > most {
                 return Err(too_large(most));
             }
-            let capacity = grown(bytes.capacity(), length, expected);
-            holding.raise_to(capacity + ENTRY * entries)?;
+            let (former, capacity) = (bytes.capacity(), grown(bytes.capacity(), length, expected));
+            // While a buffer grows, it may be there twice.
+            let both = if capacity > former { former + capacity } else { capacity };
+            holding.set(both + ENTRY * entries)?;
             bytes.reserve_exact(capacity - bytes.len());
+            holding.set(capacity + ENTRY * entries)?;
             bytes.extend_from_slice(&data);
         }
     }
@@ -109,9 +112,11 @@ impl Holding {
         true
     }
 
-    fn raise_to(&mut self, bytes: usize) -> Result<(), Refused> {
-        let more = bytes.saturating_sub(self.bytes);
-        if self.charge(more) {
+    fn set(&mut self, bytes: usize) -> Result<(), Refused> {
+        let less = self.bytes.saturating_sub(bytes);
+        self.held.fetch_sub(less, Ordering::Relaxed);
+        self.bytes -= less;
+        if self.charge(bytes - self.bytes) {
             return Ok(());
         }
         Err(Refused::unavailable(TOO_MUCH_HELD.to_owned()))
@@ -135,6 +140,8 @@ mod tests {
         let (mut one, mut other) = (account(), account());
         assert!(one.charge(MAX_HELD_BYTES - 10) && other.charge(10) && !other.charge(1));
         drop(one);
+        other.set(20).unwrap();
+        other.set(10).unwrap();
         assert!(other.charge(MAX_HELD_BYTES - 10) && !other.charge(1));
         drop(other);
         assert_eq!(held.0.load(Ordering::Relaxed), 0);
@@ -146,6 +153,6 @@ mod tests {
         assert_eq!(grown(10, 15, 100), 20);
         assert_eq!(grown(64, 70, 100), 100);
         assert_eq!(grown(100, 100, 100), 100);
-        assert_eq!(grown(100, 150, 0), 150, "no length was announced");
+        assert_eq!(grown(100, 150, 1 << 20), 200, "no length was announced");
     }
 }
