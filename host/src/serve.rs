@@ -25,6 +25,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use futures::future::OptionFuture;
 use kube::api::ApiResource;
 use mortise_core::{contract::Kind, key::NamespacedName};
 use serde_json::{Map, Value};
@@ -52,7 +53,7 @@ use crate::{
         api::Processor,
     },
     wasm::{self, Compiler, Engine},
-    webhooks::{Certificate, Paths, Stop, Webhooks},
+    webhooks::{Certificate, Clients, Paths, Stop, Webhooks},
 };
 
 /// The exit code if a reconcile failed or a Processor is not running.
@@ -168,7 +169,8 @@ impl Server {
         let operator = Operator::open(&cluster, &engine, &host, operator).await?;
         let mut server = Self::around(engine, host, guard, operator.progress());
         if let (Some(listener), Some(secret)) = (ports.webhooks.take(), home.certificate.clone()) {
-            server.serve_webhooks(listener, secret, paths);
+            let clients = args.webhook_client_ca.clone().map(Clients::open).transpose()?;
+            server.serve_webhooks(listener, secret, paths, clients);
         }
         server.spawn(operator, lease);
         server.serve(ports, home.about(), args.admin_host.clone().into());
@@ -203,9 +205,11 @@ impl Server {
         listener: TcpListener,
         (client, secret): (kube::Client, NamespacedName),
         paths: Paths,
+        clients: Option<(Clients, impl Future<Output = ()> + Send + 'static)>,
     ) {
         let (certificate, kept) = Certificate::watch(client, secret);
-        let webhooks = Webhooks::new(&self.host, paths);
+        let (clients, reread) = clients.unzip();
+        let webhooks = Webhooks::new(&self.host, paths, clients);
         let (told, current) = (webhooks.clone(), certificate.clone());
         let stop = self.stop_webhooks.clone();
         self.webhooks.spawn(async move {
@@ -213,6 +217,7 @@ impl Server {
                 () = stop.closed.cancelled() => Ok(()),
                 ended = kept => ended,
                 () = told.report_state(current) => Ok(()),
+                Some(()) = OptionFuture::from(reread) => Ok(()),
             }
         });
         let served = webhooks.serve(listener, certificate.source(), self.stop_webhooks.clone());
@@ -439,16 +444,16 @@ fn needs(args: &RunArgs, lease_namespace: &str) -> Vec<Need> {
 
 impl Ports {
     async fn open(args: &RunArgs) -> anyhow::Result<Self> {
-        let public = listen(args.listen, "--listen").await?;
-        let admin = listen(args.admin, "--admin").await?;
-        let of = |listener: &TcpListener| listener.local_addr().context("a port has no address");
-        info!(listen = %of(&public)?, admin = %of(&admin)?, "listening");
-        let webhooks = match args.webhooks {
         anyhow::ensure!(
             args.admin_host.is_empty() || !args.admin.ip().is_loopback(),
             "`--admin-host` names a host that leads to `--admin {}`: an address that is not loopback is expected there",
             args.admin
         );
+        let public = listen(args.listen, "--listen").await?;
+        let admin = listen(args.admin, "--admin").await?;
+        let of = |listener: &TcpListener| listener.local_addr().context("a port has no address");
+        info!(listen = %of(&public)?, admin = %of(&admin)?, "listening");
+        let webhooks = match args.webhooks {
             Some(address) => Some(listen(address, "--webhooks").await?),
             None => None,
         };

@@ -1,9 +1,10 @@
 //! The port of `--webhooks`: answers conversions and admissions of the API server with the hooks of
 //! processors, over TLS.
 //!
-//! Requests are not authenticated: hooks write nothing, and get their objects from the request. So
-//! the cost of requests is bounded: connections, bytes of bodies, time, and slots for calls (see
-//! [`wasm`](crate::wasm)).
+//! The API server authenticates to no conversion hook, and to admission hooks only if it is told
+//! to ([`Clients`]). Hooks write nothing, and get their objects from the request. The cost of
+//! requests is bounded: connections, the rate of each caller, bytes of bodies, time, and
+//! slots for calls (see [`wasm`](crate::wasm)).
 //!
 //! | path | answers |
 //! | --- | --- |
@@ -14,38 +15,50 @@ mod admission;
 mod body;
 mod certificate;
 mod client_config;
+mod clients;
 mod conversion;
 mod listener;
 mod path;
+mod rate;
 mod review;
 mod serving;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use body::MAX_HELD_BYTES;
 pub use certificate::{Certificate, Served};
+pub use clients::Clients;
 pub use listener::Stop;
 pub use path::{Alias, Paths};
 
-pub(crate) use body::MAX_HELD_BYTES;
 use std::{
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header, request::Parts};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::net::TcpListener;
 use tracing::{debug, warn};
 
-use self::{body::Held, path::Path};
+use self::{
+    body::Held,
+    path::Path,
+    rate::{REQUESTS_A_SECOND, Rates},
+};
 use crate::host::{Hooking, Host, Source};
 
 /// The timeout of a request without the parameter `timeout`: that of a conversion.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The part of a caller's timeout that is reserved for sending the response.
 const RESPONSE_TIME: Duration = Duration::from_millis(100);
+/// The delay after which a client of Kubernetes repeats a request that came too early, in seconds.
+const RETRY_AFTER_SECONDS: u16 = 1;
+const NO_CERTIFICATE: &str = "admissions are answered only to callers with a certificate of `--webhook-client-ca`: \
+    kube-apiserver sends the one that its AdmissionConfiguration names";
 /// The longest path that is parsed, in bytes: enough for the longest names.
 const MAX_PATH_BYTES: usize = 1024;
 
@@ -59,6 +72,17 @@ struct State {
     host: Arc<Host>,
     paths: Paths,
     held: Held,
+    rates: Rates,
+    /// The authorities of callers of admission hooks; `None` if anyone may call them.
+    clients: Option<Clients>,
+}
+
+/// The sender of the requests of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Caller {
+    address: IpAddr,
+    /// True if it has a certificate of an authority of clients.
+    is_known: bool,
 }
 
 /// The answer to a review.
@@ -78,9 +102,11 @@ struct Refused {
 // === impl Webhooks ===
 
 impl Webhooks {
-    /// Creates the port of a host; `paths` are served beside its own.
-    pub fn new(host: &Arc<Host>, paths: Paths) -> Self {
-        let state = State { host: Arc::clone(host), paths, held: Held::default() };
+    /// Creates the port of a host; `paths` are served beside its own. With `clients`, admissions
+    /// are answered to those only.
+    pub fn new(host: &Arc<Host>, paths: Paths, clients: Option<Clients>) -> Self {
+        let (held, rates) = (Held::default(), Rates::default());
+        let state = State { host: Arc::clone(host), paths, held, rates, clients };
         Self { shared: Arc::new(state) }
     }
 
@@ -104,30 +130,40 @@ impl Webhooks {
         serving::report(&self.shared.host, &self.shared.paths, certificate).await;
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: Request<Incoming>, from: Caller) -> Response<Full<Bytes>> {
         let path: String = request.uri().path().chars().take(MAX_PATH_BYTES).collect();
-        let (status, kind, body) = match self.ask(request).await {
-            Ok(body) => (StatusCode::OK, "application/json", body),
-            Err(Refused { status, message }) => {
-                if status.is_server_error() {
-                    warn!(path, message, "a webhook gave no answer");
-                } else {
-                    debug!(path, message, %status, "a request is refused");
-                }
-                (status, "text/plain; charset=utf-8", (message + "\n").into())
-            }
-        };
-        let mut response = Response::new(Full::new(body));
-        *response.status_mut() = status;
-        let kind = http::HeaderValue::from_static(kind);
-        response.headers_mut().insert(header::CONTENT_TYPE, kind);
-        response
+        let answered = self.ask(request, from).await;
+        if let Err(refused) = &answered {
+            self.log(&path, from, refused);
+        }
+        response(answered)
     }
 
-    async fn ask(&self, request: Request<Incoming>) -> Result<Bytes, Refused> {
+    /// Logs a refusal. Lines use the allowance of the processor only if it is loaded: callers choose
+    /// the paths.
+    fn log(&self, path: &str, from: Caller, Refused { status, message }: &Refused) {
+        let caller = from.address;
+        let processor = self.shared.paths.resolve(path).ok().map(|path| path.processor());
+        let processor = processor.filter(|name| self.shared.host.hooking(name).is_some());
+        match processor {
+            _ if *status == StatusCode::UNAUTHORIZED => {
+                warn!(path, %caller, "an admission without a certificate is refused");
+            }
+            _ if !status.is_server_error() => {
+                debug!(path, %caller, message, %status, "a request is refused");
+            }
+            Some(processor) => warn!(processor, path, %caller, message, "a webhook gave no answer"),
+            None => warn!(path, %caller, "a webhook of no loaded processor is called"),
+        }
+    }
+
+    async fn ask(&self, request: Request<Incoming>, from: Caller) -> Result<Bytes, Refused> {
         let asked = Instant::now();
         let (parts, body) = request.into_parts();
         let path = self.shared.paths.resolve(parts.uri.path())?;
+        if matches!(path, Path::Admit { .. }) && self.shared.clients.is_some() && !from.is_known {
+            return Err(Refused::new(StatusCode::UNAUTHORIZED, NO_CERTIFICATE.to_owned()));
+        }
         if parts.method != Method::POST {
             let message = format!("{} is not answered here, POST is", parts.method);
             return Err(Refused::new(StatusCode::METHOD_NOT_ALLOWED, message));
@@ -139,6 +175,12 @@ impl Webhooks {
             let message = format!("no version of processor `{processor}` with hooks is loaded");
             return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, message));
         };
+        if !self.shared.rates.admit(from.address, hooking.name(), asked) {
+            let message = format!(
+                "a caller may send {REQUESTS_A_SECOND} requests a second for one processor"
+            );
+            return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, message));
+        }
         let answered = self.ask_hook(&hooking, &path, body, (asked, ends)).await;
         // The metrics of a processor that was removed meanwhile must not be created again.
         if self.shared.host.hooking(&processor).is_some() {
@@ -174,6 +216,23 @@ impl Webhooks {
             }
         }
     }
+}
+
+fn response(answered: Result<Bytes, Refused>) -> Response<Full<Bytes>> {
+    let (status, kind, body) = match answered {
+        Ok(body) => (StatusCode::OK, "application/json", body),
+        Err(Refused { status, message }) => {
+            (status, "text/plain; charset=utf-8", (message + "\n").into())
+        }
+    };
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        headers.insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS.into());
+    }
+    response
 }
 
 /// Refuses a request whose content type is not JSON.

@@ -260,7 +260,7 @@ fn the_limit_of_memory_holds_the_host_two_compilers_and_the_calls() {
     assert_eq!(limit(&[]), ("--compile-memory-mib=768".into(), "2Gi".into()));
     let values = ["memoryMib.compile=1024", "memoryMib.host=300", "memoryMib.calls=100"];
     assert_eq!(limit(&values), ("--compile-memory-mib=1024".into(), "2448Mi".into()));
-    let values = ["webhooks.enabled=true", "webhooks.certificate=a/b"];
+    let values = ["webhooks.enabled=true", "webhooks.certificate=\"a/b\""];
     assert_eq!(limit(&values), ("--compile-memory-mib=768".into(), "2304Mi".into()));
 }
 
@@ -378,24 +378,28 @@ fn a_host_writes_to_its_volumes_only_and_has_no_privileges() {
 #[test]
 fn files_of_the_host_are_mounted_and_others_start_it_anew() {
     let Some(helm) = Helm::open() else { return };
-    let render = |value: &str| {
-        let objects = helm.objects(HOST, &[], &[value]);
+    let render = |values: &[&str]| {
+        let objects = helm.objects(HOST, &[], values);
         let hosts = one(&objects, "Deployment").clone();
         (one(&objects, "ConfigMap")["data"].clone(), hosts)
     };
     let digest = |hosts: &Value| {
         hosts["spec"]["template"]["metadata"]["annotations"]["mortise.dev/files"].clone()
     };
-    let (data, first) = render("registryCa=\"-----BEGIN CERTIFICATE-----\\n\"");
+    let (data, first) = render(&["registryCa=\"-----BEGIN CERTIFICATE-----\\n\""]);
     assert_eq!(data, json!({"registry-ca.pem": "-----BEGIN CERTIFICATE-----\n"}));
     assert!(arguments(&first).contains(&"--registry-ca=/files/registry-ca.pem"));
 
     let rules = json!([{"prefix": "/modules/try-out", "unsigned": true}]);
-    let (data, second) = render(&format!("requireSignatures={rules}"));
+    let (data, second) = render(&[&format!("requireSignatures={rules}")]);
     let policy: Value = serde_saphyr::from_str(data["signatures.yaml"].as_str().unwrap()).unwrap();
     assert_eq!(policy, json!({"rules": rules}));
     assert!(arguments(&second).contains(&"--require-signatures=/files/signatures.yaml"));
     assert_ne!(digest(&first), digest(&second));
+    let clients = "webhooks.clientCa=\"-----BEGIN CERTIFICATE-----\"";
+    let (data, third) = render(&["webhooks.enabled=true", "webhooks.certificate=\"a/b\"", clients]);
+    assert_eq!(data, json!({"webhook-client-ca.pem": "-----BEGIN CERTIFICATE-----"}));
+    assert!(arguments(&third).contains(&"--webhook-client-ca=/files/webhook-client-ca.pem"));
     let mounts = container(&second)["volumeMounts"].as_array().unwrap();
     assert!(mounts.iter().any(|mount| mount["mountPath"] == "/files"), "{mounts:?}");
 }

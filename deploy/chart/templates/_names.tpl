@@ -26,15 +26,19 @@ server writes it. */ -}}
 {{- end }}
 {{- end }}
 
+{{- define "mortise.clientCa" -}}
+{{- if .Values.webhooks.enabled }}{{ .Values.webhooks.clientCa }}{{ end }}
+{{- end }}
+
 {{- define "mortise.hasFiles" -}}
-{{- if or .Values.registryCa .Values.requireSignatures }}true{{ end }}
+{{- if or .Values.registryCa .Values.requireSignatures (include "mortise.clientCa" .) }}true{{ end }}
 {{- end }}
 
 {{- /* An option of `mortise run`. Arguments: its name and its value. Helm passes numbers as floats. */ -}}
 {{- define "mortise.option" -}}
 {{- $name := index . 0 }}
 {{- $value := index . 1 }}
-{{- if has $name (splitList " " "admin cache compile-memory-mib context kubeconfig leader-elect lease-name lease-namespace listen log-format modules once registry-ca require-signatures webhook-certificate webhook-path webhooks") }}
+{{- if has $name (splitList " " "admin admin-host cache compile-memory-mib context kubeconfig leader-elect lease-name lease-namespace listen log-format modules once registry-ca require-signatures webhook-certificate webhook-client-ca webhook-path webhooks") }}
 {{- fail (printf "options.%s: not accepted, since the chart sets it, or no Pod of it can use it" $name) }}
 {{- end }}
 {{- if kindIs "string" $value }}

@@ -84,6 +84,12 @@ pub struct RunArgs {
         requires = "webhooks"
     )]
     pub webhook_certificate: Option<NamespacedName>,
+    /// A file with certificates of authorities, in PEM, read again when it changes. If given,
+    /// admissions are answered only to callers with a certificate of one of them, which
+    /// kube-apiserver sends if its --admission-control-config-file names one. With conversions it
+    /// sends none.
+    #[arg(long, env = "MORTISE_WEBHOOK_CLIENT_CA", value_name = "FILE", requires = "webhooks")]
+    pub webhook_client_ca: Option<PathBuf>,
     /// Serves the path OLD, which stored configurations name, as the path NEW of this host:
     /// `/convert=/convert/kyma-system/api-rule`; may be repeated.
     #[arg(

@@ -237,6 +237,11 @@ impl Hooking {
         Ok(Self { shared: Arc::new(version) })
     }
 
+    /// Returns the name of the processor, as the host knows it.
+    pub fn name(&self) -> &Arc<str> {
+        self.shared.processor.tenant().name()
+    }
+
     /// Returns the conversions and the admission hooks of the version.
     pub fn hooks(&self) -> &Hooks {
         &self.shared.hooks

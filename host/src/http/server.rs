@@ -1,9 +1,13 @@
 //! Accepts connections, with a limit on open ones.
 //!
-//! If all slots are taken, a new connection closes the oldest idle one, or else the oldest one: so
-//! clients that hold connections lose them to clients that send requests.
+//! If all slots are taken, a new connection closes one of the address that has most of them: the
+//! oldest idle one, or else the oldest one. So clients that hold connections lose them to clients
+//! that send requests, and no address takes the connections of others.
 
 use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -26,8 +30,9 @@ pub(crate) const MAX_HEADER_BYTES: usize = 16 * 1024;
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// The slot of an open connection.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Slot {
+    caller: IpAddr,
     /// True while a request is read completely and not yet answered.
     is_busy: Arc<AtomicBool>,
     /// Cancelled when another connection needs the slot.
@@ -56,8 +61,8 @@ pub(crate) async fn serve<F: Future<Output = ()> + Send + 'static>(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
-                let (slot, open) = (open.enter(max), Arc::clone(&open));
+            Ok((stream, caller)) => {
+                let (slot, open) = (open.enter(max, caller.ip()), Arc::clone(&open));
                 let connection = serve(stream, slot.clone());
                 served.spawn(async move {
                     tokio::select! {
@@ -83,6 +88,15 @@ pub(crate) async fn serve<F: Future<Output = ()> + Send + 'static>(
 // === impl Slot ===
 
 impl Slot {
+    fn new(caller: IpAddr) -> Self {
+        Self { caller, is_busy: Arc::default(), over: CancellationToken::new() }
+    }
+
+    /// Returns the address of the client.
+    pub(crate) fn caller(&self) -> IpAddr {
+        self.caller
+    }
+
     /// Marks the connection as busy or idle.
     pub(crate) fn set_busy(&self, is_busy: bool) {
         self.is_busy.store(is_busy, Ordering::Relaxed);
@@ -92,13 +106,17 @@ impl Slot {
 // === impl Open ===
 
 impl Open {
-    fn enter(&self, max: usize) -> Slot {
-        let slot = Slot::default();
+    fn enter(&self, max: usize, caller: IpAddr) -> Slot {
+        let slot = Slot::new(caller);
         let mut open = self.0.lock();
         if open.len() >= max {
-            let is_idle = |held: &Slot| !held.is_busy.load(Ordering::Relaxed);
-            let oldest = open.iter().position(is_idle).unwrap_or(0);
-            open.remove(oldest).over.cancel();
+            let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+            open.iter().for_each(|held| *counts.entry(held.caller).or_default() += 1);
+            let rank =
+                |held: &Slot| (counts.get(&held.caller), !held.is_busy.load(Ordering::Relaxed));
+            let ranks = open.iter().enumerate().map(|(at, held)| (rank(held), Reverse(at)));
+            let closed = ranks.max().map_or(0, |(_, Reverse(at))| at);
+            open.remove(closed).over.cancel();
         }
         open.push(slot.clone());
         slot
@@ -106,5 +124,26 @@ impl Open {
 
     fn leave(&self, slot: &Slot) {
         self.0.lock().retain(|held| !Arc::ptr_eq(&held.is_busy, &slot.is_busy));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_of_the_address_with_most_of_them_is_closed_for_another() {
+        let open = Open::default();
+        let [one, other, third] = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
+        let idle = open.enter(4, one);
+        let flood: Vec<Slot> = (0..3).map(|_| open.enter(4, other)).collect();
+        flood[0].set_busy(true);
+        let newer = open.enter(4, third);
+        let over = |of: &[Slot]| of.iter().map(|of| of.over.is_cancelled()).collect::<Vec<_>>();
+        assert_eq!(over(&flood), [false, true, false], "the oldest idle one of the flood");
+        flood[2].set_busy(true);
+        open.enter(4, other);
+        assert_eq!(over(&flood), [true, true, false], "without an idle one the oldest");
+        assert_eq!(over(&[idle, newer]), [false, false]);
     }
 }

@@ -13,7 +13,7 @@ use hyper::{
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::{
     ServerConfig,
-    server::{ClientHello, ResolvesServerCert},
+    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert},
     sign::CertifiedKey,
 };
 use tokio::{
@@ -22,9 +22,9 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
+use tracing::{debug, warn};
 
-use super::{Served, Webhooks};
+use super::{Caller, Clients, Served, Webhooks};
 use crate::{
     host::Source,
     http::server::{self, MAX_HEADER_BYTES, Slot},
@@ -60,7 +60,8 @@ pub(super) async fn serve(
     certificate: Source<Option<Served>>,
     stop: Stop,
 ) -> anyhow::Result<()> {
-    let acceptor = acceptor(certificate)?;
+    let config = config(certificate, webhooks.shared.clients.as_ref())?;
+    let acceptor = TlsAcceptor::from(Arc::new(config));
     let answer = |stream, slot| {
         let (acceptor, webhooks, stop) = (acceptor.clone(), webhooks.clone(), stop.clone());
         async move { answer(stream, &slot, &acceptor, &webhooks, &stop).await }
@@ -69,14 +70,23 @@ pub(super) async fn serve(
     Ok(())
 }
 
-fn acceptor(certificate: Source<Option<Served>>) -> anyhow::Result<TlsAcceptor> {
+fn config(
+    certificate: Source<Option<Served>>,
+    clients: Option<&Clients>,
+) -> anyhow::Result<ServerConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(Current(certificate)));
+    let config =
+        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let config = match clients {
+        Some(clients) => config.with_client_cert_verifier(Arc::new(clients.clone())),
+        None => config.with_no_client_auth(),
+    };
+    let mut config = config.with_cert_resolver(Arc::new(Current(certificate)));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    // A resumed session would keep a certificate whose authority does not count any longer.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
 }
 
 async fn answer(
@@ -86,19 +96,30 @@ async fn answer(
     webhooks: &Webhooks,
     stop: &Stop,
 ) {
+    let mut authorities = webhooks.shared.clients.as_ref().map(Clients::changes);
+    if let Some(authorities) = &mut authorities {
+        authorities.mark_unchanged();
+    }
     let stream = tokio::select! {
         () = stop.closed.cancelled() => return,
         stream = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => stream,
     };
     let stream = match stream {
         Ok(Ok(stream)) => stream,
+        Ok(Err(error)) if is_of_certificate(&error) => {
+            return warn!(caller = %slot.caller(), %error, "a client certificate is refused");
+        }
         Ok(Err(error)) => return debug!(%error, "a connection is refused"),
         Err(_) => return debug!("a handshake did not end in time"),
     };
+    let is_known = stream.get_ref().1.peer_certificates().is_some();
+    let caller = Caller { address: slot.caller(), is_known };
+    let is_outdated =
+        || authorities.as_ref().is_some_and(|current| current.has_changed().unwrap_or(true));
     let service = service_fn(async |request| {
         slot.set_busy(true);
-        let mut response = webhooks.answer(request).await;
-        if stop.leaving.is_cancelled() {
+        let mut response = webhooks.answer(request, caller).await;
+        if stop.leaving.is_cancelled() || is_outdated() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         slot.set_busy(false);
@@ -115,6 +136,12 @@ async fn answer(
     }
     served.as_mut().graceful_shutdown();
     let _ = served.await;
+}
+
+/// Returns whether a handshake failed because of the certificate of the client.
+fn is_of_certificate(error: &std::io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+    matches!(error, Some(rustls::Error::InvalidCertificate(_)))
 }
 
 // === impl Current ===

@@ -36,3 +36,11 @@ fn the_caller_says_how_long_it_waits() {
         assert!(of(Some(text)).unwrap_err().contains("a duration such as `10s`"), "{text}");
     }
 }
+
+#[test]
+fn a_request_that_comes_too_early_is_to_be_repeated() {
+    let early = Refused::new(StatusCode::TOO_MANY_REQUESTS, String::new());
+    assert_eq!(response(Err(early)).headers()[header::RETRY_AFTER], "1");
+    let bad = response(Err(Refused::bad(String::new())));
+    assert!(!bad.headers().contains_key(header::RETRY_AFTER));
+}

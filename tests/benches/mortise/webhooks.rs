@@ -135,7 +135,7 @@ async fn open(
     }
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let port = Port { address: listener.local_addr()?, connector: connector(&issued.authority)? };
-    let webhooks = Webhooks::new(&host, Paths::default());
+    let webhooks = Webhooks::new(&host, Paths::default(), None);
     tasks.spawn(webhooks.serve(listener, certificate.source(), stop.clone()));
     Ok((port, tasks, host))
 }

@@ -351,7 +351,7 @@ impl Converter {
         let is_served = timeout(TIMEOUT, served).await.is_ok();
         assert!(is_served, "the certificate is not served: {:?}", certificate.problem());
         let aliases = aliases().iter().map(|alias| alias.parse().unwrap()).collect();
-        let webhooks = Webhooks::new(&host, Paths::new(aliases).unwrap());
+        let webhooks = Webhooks::new(&host, Paths::new(aliases).unwrap(), None);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tasks.spawn(webhooks.serve(listener, certificate.source(), stop.clone()));

@@ -130,7 +130,7 @@ impl Place {
         let place = NamespacedName::new("default", "certificate");
         let (certificate, kept) = Certificate::watch(self.cluster.client().clone(), place);
         tasks.spawn(kept);
-        let webhooks = Webhooks::new(&host, Paths::default());
+        let webhooks = Webhooks::new(&host, Paths::default(), None);
         let listener = TcpListener::bind(("127.0.0.1", self.port)).await.unwrap();
         tasks.spawn(webhooks.serve(listener, certificate.source(), stop.clone()));
         Running { host, stop, tasks }

@@ -16,12 +16,12 @@ use mortise_host::{
     host::{Host, Loaded, Options, Settings},
     metrics::Sample,
     reason::Reason,
-    webhooks::{Alias, Certificate, Paths, Stop, Webhooks},
+    webhooks::{Alias, Certificate, Clients, Paths, Stop, Webhooks},
 };
 use mortise_tests::guest;
 use rustls::{
     ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -72,6 +72,11 @@ impl Port {
     }
 
     async fn open_for(loaded: Loaded) -> Self {
+        Self::open_to(loaded, None).await
+    }
+
+    /// Opens a port that answers admissions to these clients only.
+    async fn open_to(loaded: Loaded, clients: Option<Clients>) -> Self {
         let issued = issued_for(NAME, -1, 1);
         let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
         let cluster = super::cluster(&api);
@@ -87,7 +92,7 @@ impl Port {
             certificate.changed().await;
         }
         let alias: Alias = format!("/old={CONVERT}").parse().unwrap();
-        let webhooks = Webhooks::new(&host, Paths::new(vec![alias]).unwrap());
+        let webhooks = Webhooks::new(&host, Paths::new(vec![alias]).unwrap(), clients);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tasks.spawn(webhooks.serve(listener, certificate.source(), stop.clone()));
@@ -95,17 +100,38 @@ impl Port {
     }
 
     async fn connect(&self) -> TlsStream<TcpStream> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let name = ServerName::try_from(NAME).unwrap();
+        TlsConnector::from(self.client(None)).connect(name, stream).await.unwrap()
+    }
+
+    /// Returns the settings of a client, with a certificate and its key in PEM.
+    fn client(&self, certificate: Option<&str>) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.authority.as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        Arc::new(match certificate {
+            None => config.with_no_client_auth(),
+            Some(pem) => {
+                let of = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+                let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap();
+                config.with_client_auth_cert(vec![of], key).unwrap()
+            }
+        })
+    }
+
+    /// Sends a review with a certificate of the client. Returns `None` if it is refused.
+    async fn post_as(&self, certificate: &str, path: &str, body: &str) -> Option<Answer> {
         let stream = TcpStream::connect(self.address).await.unwrap();
-        let name = ServerName::try_from(NAME).unwrap();
-        TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+        let (config, name) = (self.client(Some(certificate)), ServerName::try_from(NAME).unwrap());
+        let mut stream = TlsConnector::from(config).connect(name, stream).await.ok()?;
+        // A client learns that its certificate is refused when it reads.
+        let _ = stream.write_all(request(path, body).as_bytes()).await;
+        Some(answer(stream).await).filter(|answer| answer.0 != 0)
     }
 
     /// Sends a request and returns its answer.
@@ -120,16 +146,18 @@ impl Port {
     }
 
     async fn post(&self, path: &str, body: &str) -> Answer {
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        );
         let mut stream = self.connect().await;
-        stream.write_all(head.as_bytes()).await.unwrap();
         // An answer may come before all of the body was taken.
-        let _ = stream.write_all(body.as_bytes()).await;
+        let _ = stream.write_all(request(path, body).as_bytes()).await;
         answer(stream).await
     }
+}
+
+fn request(path: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 async fn answer(mut stream: TlsStream<TcpStream>) -> Answer {
@@ -247,7 +275,7 @@ async fn callers_that_do_not_accept_the_certificate_are_told() {
     let host = Arc::new(Host::start(&cluster, vec![hooks().await], &Options::default()).unwrap());
     let place = NamespacedName::new("default", "certificate");
     let (certificate, kept) = Certificate::watch(cluster.client().clone(), place);
-    let webhooks = Webhooks::new(&host, Paths::default());
+    let webhooks = Webhooks::new(&host, Paths::default(), None);
     let mut tasks = JoinSet::new();
     tasks.spawn(kept);
     tasks.spawn(async move {
@@ -585,6 +613,57 @@ async fn held_connections_keep_nobody_out() {
     let good = conversion("example.com/v2", &[rule("a", "v1", &json!({}))]);
     let answer = timeout(Duration::from_secs(10), port.post(CONVERT, &good)).await.unwrap();
     assert_eq!(answer.0, 200);
+}
+
+/// Clients whose handshakes the server has computed, and that never end them.
+#[tokio::test]
+async fn handshakes_that_do_not_end_keep_nobody_out() {
+    let port = Port::open().await;
+    let mut hello = Vec::new();
+    let name = ServerName::try_from(NAME).unwrap();
+    let mut client = rustls::ClientConnection::new(port.client(None), name).unwrap();
+    client.write_tls(&mut hello).unwrap();
+    let mut held = Vec::new();
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(port.address).await.unwrap();
+        stream.write_all(&hello).await.unwrap();
+        held.push(stream);
+    }
+    let good = conversion("example.com/v2", &[rule("a", "v1", &json!({}))]);
+    let answer = timeout(Duration::from_secs(4), port.post(CONVERT, &good)).await.unwrap();
+    assert_eq!(answer.0, 200);
+}
+
+#[tokio::test]
+async fn admissions_are_answered_to_clients_with_a_certificate_and_conversions_to_all() {
+    const KNOWN: &str = include_str!("webhooks/known-client.pem");
+    const OTHER: &str = include_str!("webhooks/other-client.pem");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("authorities.pem");
+    std::fs::write(&file, include_str!("webhooks/known-authority.pem")).unwrap();
+    let (clients, watch) = Clients::open(file.clone()).unwrap();
+    let mut port = Port::open_to(hooks().await, Some(clients)).await;
+    port.tasks.spawn(async move {
+        watch.await;
+        Ok(())
+    });
+    let good = conversion("example.com/v2", &[rule("a", "v1", &json!({}))]);
+    let path = "/admit/default/hooks/check";
+    let deletion = admission("DELETE", &Value::Null, &rule("a", "v1", &json!({}))).to_string();
+    assert_eq!(port.post(CONVERT, &good).await.0, 200, "kube-apiserver sends none");
+    for path in [path, "/admit/default/none/check"] {
+        let refused = port.post(path, &deletion).await;
+        assert!(refused.0 == 401 && refused.1.contains("--webhook-client-ca"), "{refused:?}");
+    }
+    assert_eq!(port.post_as(KNOWN, path, &deletion).await.unwrap().0, 200);
+    assert_eq!(port.post_as(KNOWN, CONVERT, &good).await.unwrap().0, 200);
+    assert_eq!(port.post_as(OTHER, path, &deletion).await, None);
+
+    // Until the file is read again, the former authority counts.
+    std::fs::write(&file, include_str!("webhooks/other-authority.pem")).unwrap();
+    let changed = async { while port.post_as(OTHER, path, &deletion).await.is_none() {} };
+    timeout(Duration::from_mins(1), changed).await.unwrap();
+    assert_eq!(port.post_as(KNOWN, path, &deletion).await, None);
 }
 
 #[tokio::test]
