@@ -10,6 +10,7 @@
 //! text gets into a path, and the cache is bounded by the kinds that the server serves.
 
 pub mod access;
+mod bounded;
 mod definition;
 mod guarded;
 mod impersonate;
@@ -21,7 +22,7 @@ mod request;
 mod tests;
 pub mod watch;
 
-pub(crate) use guarded::{TooMuch, guarded};
+pub(crate) use guarded::Guarded;
 pub use own::{is_own, only_own, only_secret, secret_name};
 pub use reach::Reach;
 pub use request::Policy;

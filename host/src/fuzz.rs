@@ -9,7 +9,6 @@ mod tests;
 
 use std::sync::Arc;
 
-use kube::api::DynamicObject;
 use mortise_core::{
     contract::{Description, Kind, ObjectRef, Selection, Verbs, WriteRule},
     grant::Grant,
@@ -165,9 +164,7 @@ fn processor_spec(input: &[u8]) {
     if let Some(fields) = object.as_object_mut() {
         fields.extend(parts.into_iter().filter(|(name, _)| name == "spec" || name == "status"));
     }
-    if let Ok(object) = serde_json::from_value::<DynamicObject>(object) {
-        operator::check_stored(object);
-    }
+    operator::check_stored(&object.to_string());
 }
 
 /// Reads what a registry, or whoever names one, may hand over: references, manifests, credentials,

@@ -9,7 +9,12 @@ mod series;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use mortise_core::{
     contract::Kind, grant::rights::Denial, queue, reads::record::Ending, reconcile::Report,
@@ -48,6 +53,9 @@ const COMPILE_BUCKETS: u16 = 14;
 /// The number of kinds whose restarts are counted separately: descriptions can name any number of
 /// kinds.
 const MAX_RESTARTED_KINDS: usize = 512;
+
+/// The number of objects that counted as absent. Watches belong to a process, not to a host.
+pub(crate) static OBJECTS_TOO_LARGE: LazyLock<Counter> = LazyLock::new(Counter::default);
 
 /// The metrics of a host. Clones share their state.
 #[derive(Clone)]
@@ -308,6 +316,11 @@ impl All {
             "log_lines_lost",
             "Other log lines that were dropped: standard error was blocked, or one line came too often",
             dropped_lines::LOST.clone(),
+        );
+        of.metric(
+            "objects_too_large",
+            "Objects that counted as absent, since they are too large for the host; the log names them",
+            OBJECTS_TOO_LARGE.clone(),
         );
         Self {
             reconciles: of.counters(

@@ -23,27 +23,28 @@ mod recipe;
 mod resource;
 mod source;
 pub mod status;
+mod stored;
 
 pub use fault::{Fault, Former};
 pub use images::{Away, Options as ImageOptions};
 pub use progress::Progress;
 pub use recipe::{Largest, limits_of_call};
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use futures::StreamExt as _;
 use kube::{
-    Api, ResourceExt as _,
-    api::{ApiResource, DynamicObject},
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Event},
-    },
+    ResourceExt as _,
+    api::ApiResource,
+    runtime::watcher::{self, Event},
 };
 use mortise_core::write::Clock;
-use serde::Deserialize as _;
-use serde_json::Value;
 use tokio::{sync::watch as latest, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -55,11 +56,16 @@ use self::{
     module::Modules,
     owners::Owners,
     progress::{Phase, Phases},
+    stored::Shares,
 };
 use crate::{
-    cluster::{Cluster, lease::Guard},
+    cluster::{
+        Cluster,
+        lease::Guard,
+        watch::{self, lean::LeanObject},
+    },
     host::Host,
-    operator::api::{Processor, ProcessorSpec},
+    operator::api::Processor,
     wasm::Engine,
 };
 
@@ -98,7 +104,8 @@ pub struct Operator {
     /// The senders of the newest state of each Processor to its controller.
     senders: BTreeMap<Arc<str>, latest::Sender<Newest>>,
     /// The Processors of the list that the watch is delivering.
-    coming: Vec<Arc<str>>,
+    coming: BTreeSet<Arc<str>>,
+    shares: Shares,
     is_listed: bool,
 }
 
@@ -155,7 +162,8 @@ impl Operator {
             namespace: options.namespace,
             tasks: JoinSet::new(),
             senders: BTreeMap::new(),
-            coming: Vec::new(),
+            coming: BTreeSet::new(),
+            shares: Shares::default(),
             is_listed: false,
         })
     }
@@ -197,14 +205,9 @@ impl Operator {
     async fn follow(&mut self) -> anyhow::Result<()> {
         self.shared.accounts.listed().await;
         let resource = ApiResource::erase::<Processor>(&());
-        let client = crate::cluster::guarded(self.shared.cluster.client());
         // Untyped: in a typed list, one Processor that fails to deserialize would hide all others.
-        let api: Api<DynamicObject> = match &self.namespace {
-            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-            None => Api::all_with(client, &resource),
-        };
         let mut events =
-            watcher::watcher(api, watcher::Config::default()).default_backoff().boxed();
+            watch::all::<true>(&self.shared.cluster, &resource, self.namespace.as_deref());
         loop {
             tokio::select! {
                 event = events.next() => match event.context("the watch of Processors ended")? {
@@ -213,40 +216,47 @@ impl Operator {
                 },
                 Some(ended) = self.tasks.join_next() => {
                     let name = ended.context("the controller of a Processor failed")?;
-                    self.senders.retain(|of, sender| *of != name || !sender.is_closed());
+                    if self.senders.get(&name).is_some_and(latest::Sender::is_closed) {
+                        self.senders.remove(&name);
+                    }
                 }
             }
         }
     }
 
-    fn take(&mut self, event: Event<DynamicObject>) {
+    fn take(&mut self, event: Event<LeanObject>) {
         match event {
             Event::Init => self.coming.clear(),
             Event::InitApply(object) => {
-                self.coming.push(name_of(&object));
+                self.coming.insert(name_of(&object));
                 self.upsert(object);
             }
             Event::Apply(object) => self.upsert(object),
             Event::InitDone => {
                 let coming = std::mem::take(&mut self.coming);
-                let gone = self.senders.iter().filter(|(name, _)| !coming.contains(name));
-                gone.for_each(|(_, sender)| drop(sender.send_replace(None)));
+                let known: Vec<Arc<str>> = self.senders.keys().cloned().collect();
+                known.iter().filter(|name| !coming.contains(*name)).for_each(|name| self.end(name));
                 self.is_listed = true;
                 self.shared.claims.all_recorded();
                 self.shared.images.all_recorded();
                 self.shared.progress.listed();
             }
-            Event::Delete(object) => {
-                if let Some(sender) = self.senders.get(&name_of(&object)) {
-                    sender.send_replace(None);
-                }
-            }
+            Event::Delete(object) => self.end(&name_of(&object)),
         }
     }
 
-    fn upsert(&mut self, object: DynamicObject) {
+    /// Ends the controller of a Processor that is gone.
+    fn end(&mut self, name: &Arc<str>) {
+        let namespace = name.split_once('/').map_or("", |(namespace, _)| namespace);
+        self.shares.release(namespace, name);
+        if let Some(sender) = self.senders.get(name) {
+            sender.send_replace(None);
+        }
+    }
+
+    fn upsert(&mut self, object: LeanObject) {
         let name = name_of(&object);
-        let processor = Arc::new(read(object));
+        let processor = Arc::new(self.shares.read(&name, object));
         self.shared.claims.record(&name, &processor);
         self.shared.images.record(&name, &processor);
         // A Processor whose controller is about to end gets a new controller, which starts after
@@ -273,30 +283,15 @@ impl Operator {
     }
 }
 
-fn name_of(object: &DynamicObject) -> Arc<str> {
+fn name_of(object: &LeanObject) -> Arc<str> {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any()).into()
-}
-
-/// Parses a stored Processor. If it was stored under another version of the CRD and does not
-/// deserialize, its status becomes `None`, or its spec holds the error in `unreadable`.
-fn read(object: DynamicObject) -> Processor {
-    let metadata = object.metadata.clone();
-    let mut value = object.data;
-    let field =
-        |value: &mut Value, name: &str| value.get_mut(name).map_or(Value::Null, Value::take);
-    let status = serde_json::from_value(field(&mut value, "status")).unwrap_or_default();
-    let spec = field(&mut value, "spec");
-    let spec = ProcessorSpec::deserialize(&spec).unwrap_or_else(|error| ProcessorSpec {
-        unreadable: Some(unreadable(&spec, &error)),
-        ..ProcessorSpec::default()
-    });
-    Processor { metadata, spec, status }
 }
 
 /// Parses a stored Processor, and builds the recipe and settings of its spec.
 #[cfg(any(test, fuzzing))]
-pub(crate) fn check_stored(object: DynamicObject) {
-    let processor = read(object);
+pub(crate) fn check_stored(object: &str) {
+    let Ok(object) = serde_json::from_str::<LeanObject>(object) else { return };
+    let processor = Shares::default().read(&name_of(&object), object);
     let spec = &processor.spec;
     let account = Account { namespace: "a".to_owned(), name: spec.service_account_name.clone() };
     let library = crate::wasm::Digest::of(b"");
@@ -310,19 +305,6 @@ pub(crate) fn check_stored(object: DynamicObject) {
     {
         recipe.settings("p", Pace::new(spec, false, &Largest::default()));
     }
-}
-
-/// Adds to a deserialization error the field that causes it: without that field, the error is a
-/// different one. Names the whole spec if there is no such field.
-fn unreadable(spec: &Value, fault: &serde_json::Error) -> String {
-    let fault = fault.to_string();
-    let is_at = |key: &&String| {
-        let mut others = spec.clone();
-        others.as_object_mut().map(|fields| fields.remove(*key));
-        ProcessorSpec::deserialize(&others).err().is_none_or(|other| other.to_string() != fault)
-    };
-    let field = spec.as_object().into_iter().flatten().map(|(key, _)| key).find(is_at);
-    field.map_or_else(|| format!("`spec`: {fault}"), |field| format!("`spec.{field}`: {fault}"))
 }
 
 /// Logs the failure of a watch, which is retried. Fails if the watch has no first list yet, and the
@@ -343,47 +325,4 @@ fn failed(what: &str, error: &watcher::Error, is_listed: bool) -> anyhow::Result
     }
     tracing::warn!(what, error = %cause, "a watch failed, trying again");
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn stored(spec: &Value, status: &Value) -> DynamicObject {
-        let object = json!({
-            "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor", "metadata": {"name": "rules", "namespace": "shop"},
-            "spec": spec, "status": status,
-        });
-        serde_json::from_value(object).expect("a valid object")
-    }
-
-    #[test]
-    fn an_unreadable_spec_is_reported_with_the_invalid_field() {
-        let well = json!({"module": {"path": "a.wasm"}, "serviceAccountName": "a"});
-        let processor = read(stored(&well, &json!({"conditions": "none"})));
-        assert_eq!((processor.spec.unreadable, processor.status), (None, None));
-        assert_eq!(processor.metadata.name.as_deref(), Some("rules"));
-        let cases = [
-            (
-                json!({"suspend": "yes"}),
-                "`spec.suspend`: invalid type: string \"yes\", expected a boolean",
-            ),
-            (
-                json!({"limits": {"concurrency": -1}}),
-                "`spec.limits`: invalid value: integer `-1`, expected u32",
-            ),
-            (json!({"serviceAccountName": null}), "`spec.serviceAccountName`: invalid type: null"),
-        ];
-        for (wrong, expected) in cases {
-            let mut spec = well.clone();
-            let fields = wrong.as_object().expect("the fields as an object").clone();
-            spec.as_object_mut().expect("the spec as an object").extend(fields);
-            let why = read(stored(&spec, &Value::Null)).spec.unreadable.expect("an invalid field");
-            assert!(why.starts_with(expected), "{why}");
-        }
-        let why = read(stored(&json!({}), &Value::Null)).spec.unreadable.expect("a missing field");
-        assert_eq!(why, "`spec`: missing field `module`");
-    }
 }

@@ -77,7 +77,7 @@ reasons! {
 
     // The spec, the module and the account.
     SpecInvalid [Loaded False]
-        "The stored spec does not fit this host's version of the kind. Change the field in the message, or apply the CRD of this host.";
+        "The stored spec is too large, or does not fit this host's version of the kind. Change what the message names, or apply the CRD of this host.";
     NotSupported [Loaded False]
         "The spec uses `egress`. Remove it.";
     ModuleNotNamed [Loaded False]
@@ -139,7 +139,7 @@ reasons! {
     DescriptionInvalid [Loaded False]
         "The description is not valid. Change what the message names.";
     ConfigInvalid [Loaded False]
-        "`spec.config` breaks the schema, or the processor refuses it. Change `spec.config`.";
+        "`spec.config` is too large, breaks the schema, or the processor refuses it. Change `spec.config`.";
     ConfigSchemaInvalid [Loaded False]
         "The schema that the processor declares cannot be used. Change the processor.";
     ConfigNotChecked [Loaded False]

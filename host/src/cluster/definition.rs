@@ -5,14 +5,15 @@ use kube::runtime::wait::{self, await_condition};
 use mortise_core::api::NotEstablished;
 use tokio::time::timeout;
 
-use super::Cluster;
+use super::{Cluster, Guarded};
 use crate::cluster::watch::refusal;
 
 impl Cluster {
     /// Waits until a `CustomResourceDefinition` is established, or its names are refused.
     pub(super) async fn established(&self, name: &str) -> Result<(), NotEstablished> {
         let limit = self.policy().established;
-        let api: kube::Api<CustomResourceDefinition> = kube::Api::all(self.client().clone());
+        let guarded = Guarded::new(self.client(), usize::MAX);
+        let api: kube::Api<CustomResourceDefinition> = kube::Api::all(guarded.client().clone());
         let is_decided = |found: Option<&CustomResourceDefinition>| {
             found.is_some_and(|found| {
                 is(found, "Established", "True").is_some()

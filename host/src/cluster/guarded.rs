@@ -1,23 +1,29 @@
-//! Limits for an API server: the size of its answers, and how soon a watch that ends is started
-//! again.
+//! The watches of the host, all of which are opened here: with a bound on what the API server
+//! sends, and on how soon a watch that ends is started again.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fmt::Debug,
+    sync::{Arc, atomic::AtomicU32},
+    time::Duration,
+};
 
 use axum::body::Body as Answered;
-use futures::StreamExt as _;
-use http::Request;
-use kube::{Client, client::Body};
+use futures::{StreamExt as _, stream::BoxStream};
+use http::{Request, Response};
+use kube::{
+    Api, Client, Resource,
+    client::Body,
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Config, Event},
+    },
+};
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
-/// The largest object, or event of a watch, in bytes. etcd accepts at most 1.5 MiB, which is larger
-/// as JSON.
-const MAX_OBJECT_BYTES: usize = 8 << 20;
-/// The largest page of a list, in bytes.
-const MAX_PAGE_BYTES: usize = 64 << 20;
-/// The largest answer that is a refusal, in bytes.
-const MAX_REFUSAL_BYTES: usize = 1 << 20;
+use super::bounded::{Lines, page, page_size};
 
 /// The number of requests that start a watch without a delay: a server without streaming lists
 /// needs three, and each change of the fields that the store keeps starts another watch.
@@ -29,21 +35,10 @@ const MAX_WATCH_DELAY: Duration = Duration::from_secs(30);
 /// The duration after which a watch counts as healthy.
 const HEALTHY_WATCH_AGE: Duration = Duration::from_mins(1);
 
-/// The limit on the size of an answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SizeLimit {
-    bytes: usize,
-    /// True if the limit is for each line, as for the events of a watch, and not for the whole
-    /// answer.
-    of_line: bool,
-}
-
-/// The error of an answer that is larger than its limit.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the API server sends more than {mib} MiB at once")]
-pub(crate) struct TooMuch {
-    mib: usize,
-}
+/// A client for one watch, which bounds the answers of the API server, and backs off before it
+/// restarts a short-lived watch.
+#[derive(Clone)]
+pub(crate) struct Guarded(Client);
 
 /// The rate at which a watch is restarted. kube's watcher does not wait if a stream ends without an
 /// error, even if it ends at once.
@@ -57,75 +52,76 @@ struct Begun {
     times: u32,
 }
 
-/// Returns a client for one watch, which limits the size of answers, and backs off before it
-/// restarts a short-lived watch.
-pub(crate) fn guarded(client: &Client) -> Client {
-    let namespace = client.default_namespace().to_owned();
-    let (client, pace) = (client.clone(), Arc::new(Pace::default()));
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let (client, pace) = (client.clone(), Arc::clone(&pace));
-        async move {
-            let query = request.uri().query().unwrap_or_default().to_owned();
-            // Further pages of a list belong to its first request.
-            if !query.contains("continue=") {
-                sleep(pace.begin(Instant::now())).await;
-            }
-            let limit = if query.contains("watch=true") {
-                SizeLimit::EVENT
-            } else {
-                SizeLimit::MAX_PAGE_BYTES
-            };
-            let answer = client.send(request).await?;
-            let limit =
-                if answer.status().is_success() { limit } else { SizeLimit::MAX_REFUSAL_BYTES };
-            Ok::<_, BoxError>(answer.map(|body| limit.of(body)))
-        }
-    });
-    Client::new(service, namespace)
+/// The state of one watch.
+#[derive(Debug)]
+struct State {
+    pace: Pace,
+    /// The number of objects of the next page.
+    size: AtomicU32,
+    parsed_depth: usize,
 }
 
-// === impl SizeLimit ===
+// === impl Guarded ===
 
-impl SizeLimit {
-    const EVENT: Self = Self { bytes: MAX_OBJECT_BYTES, of_line: true };
-    const MAX_PAGE_BYTES: Self = Self { bytes: MAX_PAGE_BYTES, of_line: false };
-    const MAX_REFUSAL_BYTES: Self = Self { bytes: MAX_REFUSAL_BYTES, of_line: false };
-
-    /// Returns the limit of the answer to a request other than a watch.
-    pub(super) fn of_answer(status: http::StatusCode, path: &str) -> Self {
-        if !status.is_success() {
-            Self::MAX_REFUSAL_BYTES
-        } else if path.contains("limit=") {
-            Self::MAX_PAGE_BYTES
-        } else {
-            Self { bytes: MAX_OBJECT_BYTES, of_line: false }
-        }
-    }
-
-    /// Returns a body that fails if it exceeds the limit.
-    pub(super) fn of(self, body: Body) -> Answered {
-        let mut held = 0_usize;
-        let chunks = Answered::new(body).into_data_stream().map(move |chunk| {
-            let chunk = chunk.map_err(BoxError::from)?;
-            let end = self.of_line.then(|| chunk.iter().rposition(|byte| *byte == b'\n')).flatten();
-            held = end.map_or(held + chunk.len(), |end| chunk.len() - end - 1);
-            if held > self.bytes {
-                return Err(TooMuch { mib: self.bytes >> 20 }.into());
-            }
-            Ok::<_, BoxError>(chunk)
+impl Guarded {
+    /// Creates the client of a watch whose objects are parsed to this depth: the fields of an
+    /// object have depth 1, and what is deeper is skipped or stays text.
+    pub(crate) fn new(client: &Client, parsed_depth: usize) -> Self {
+        let namespace = client.default_namespace().to_owned();
+        let size = AtomicU32::new(u32::MAX);
+        let state = Arc::new(State { pace: Pace::default(), size, parsed_depth });
+        let client = client.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (client, state) = (client.clone(), Arc::clone(&state));
+            async move { state.send(&client, request).await }
         });
-        Answered::from_stream(chunks)
+        Self(Client::new(service, namespace))
+    }
+
+    /// Opens the watch. Every failure is an event, after which the watch goes on.
+    #[expect(clippy::disallowed_methods, reason = "the one place of watches")]
+    pub(crate) fn watch<K>(
+        &self,
+        api: impl FnOnce(Client) -> Api<K>,
+        config: Config,
+    ) -> BoxStream<'static, watcher::Result<Event<K>>>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        watcher::watcher(api(self.0.clone()), config).default_backoff().boxed()
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.0
     }
 }
 
-// === impl TooMuch ===
+// === impl State ===
 
-impl TooMuch {
-    pub(crate) fn is_cause_of(error: &(dyn std::error::Error + 'static)) -> bool {
-        anyhow::Chain::new(error).any(<dyn std::error::Error>::is::<Self>)
+impl State {
+    async fn send(
+        &self,
+        client: &Client,
+        request: Request<Body>,
+    ) -> Result<Response<Answered>, BoxError> {
+        let uri = request.uri().clone();
+        // Further pages of a list belong to its first request.
+        if !uri.query().unwrap_or_default().contains("continue=") {
+            sleep(self.pace.begin(Instant::now())).await;
+        }
+        if let Some(most) = page_size(&uri) {
+            let answer = page(client, request, (most, &self.size), self.parsed_depth).await?;
+            return Ok(answer.map(Answered::from));
+        }
+        let (head, body) = client.send(request).await?.into_parts();
+        let body = if head.status.is_success() {
+            Lines::bounded(&uri, self.parsed_depth, body)
+        } else {
+            super::bounded::answer(head.status, body).await?.into()
+        };
+        Ok(Response::from_parts(head, body))
     }
 }
-
 // === impl Pace ===
 
 impl Pace {

@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{cause_of, guarded::SizeLimit};
+use super::{bounded, cause_of};
 
 /// The time limit for an answer. The timeout of a kubelet's probe has to be longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -63,8 +63,7 @@ impl Reach {
         if status.is_success() || is_refusal {
             return Ok(());
         }
-        let body = SizeLimit::of_answer(status, "").of(answer.into_body());
-        let text = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
+        let text = bounded::answer(status, answer.into_body()).await.unwrap_or_default();
         Err(failing(&String::from_utf8_lossy(&text)).unwrap_or_else(|| status.to_string()))
     }
 }

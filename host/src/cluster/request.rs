@@ -1,6 +1,6 @@
 //! A request to the API server and its answer, with retries while the server is busy or down.
 
-use std::time::Duration;
+use std::{sync::atomic::AtomicU32, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
@@ -12,7 +12,11 @@ use mortise_core::{
 use serde_json::Value;
 use tokio::time;
 
-use super::{Cluster, OtherCluster, guarded::SizeLimit, own::NotOwn};
+use super::{
+    Cluster, OtherCluster,
+    bounded::{self, page_size},
+    own::NotOwn,
+};
 
 /// The retries and time limits of requests.
 #[derive(Clone, Debug)]
@@ -76,12 +80,15 @@ impl Cluster {
             return Err(Refusal::not_held());
         }
         let request_and_answer = async {
+            if let Some(most) = page_size(request.uri()).filter(|_| !outgoing.is_write()) {
+                let size = AtomicU32::new(most);
+                let page = bounded::page(&self.client, request, (most, &size), usize::MAX).await;
+                return Ok(page.map_err(|error| no_answer(&*error))?.into_parts());
+            }
             let (head, body) =
                 self.client.send(request).await.map_err(|error| no_answer(&error))?.into_parts();
-            let body = SizeLimit::of_answer(head.status, &outgoing.path).of(body);
-            let bytes = axum::body::to_bytes(body, usize::MAX).await;
-            let bytes = bytes.map_err(|error| no_answer(&error))?;
-            Ok((head, bytes))
+            let bytes = bounded::answer(head.status, body).await;
+            Ok((head, bytes.map_err(|error| no_answer(&*error))?))
         };
         let answered = time::timeout(self.policy.answer, request_and_answer).await;
         let (head, bytes) = answered.unwrap_or_else(|_| {

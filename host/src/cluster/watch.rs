@@ -4,6 +4,7 @@
 //! two cases that kube's watcher does not handle: kinds that the cluster does not serve yet, and
 //! servers without streaming lists.
 
+pub(crate) mod lean;
 mod raw;
 #[cfg(test)]
 mod tests;
@@ -11,15 +12,11 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::BoxStream};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, PartialObjectMeta},
-    core::DynamicResourceScope,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Event},
-    },
+    core::{DynamicResourceScope, GroupVersionKind},
+    runtime::watcher::{self, Event},
 };
 use mortise_core::{
     contract::{Kind, display_kind},
@@ -29,19 +26,15 @@ use serde_json::Value;
 use tokio::sync::watch as latest;
 use tracing::{Instrument as _, debug, info, info_span, warn};
 
-use self::raw::Raw;
+use self::{lean::Lean, raw::Raw};
 use crate::{
-    cluster::{Cluster, TooMuch, access::Access, guarded},
+    cluster::{Cluster, Guarded, access::Access},
     metrics::Metrics,
 };
 
 /// The delay after a failed attempt until an unserved kind is looked up again although no CRD has
 /// changed. Aggregated APIs and late answers come without a CRD change.
 const LOOKUP_RETRY_DELAY: Duration = Duration::from_secs(10);
-
-/// The number of objects in a page after a larger page was too large. Each object has a few MiB at
-/// most.
-const SMALL_PAGE_SIZE: u32 = 16;
 
 /// The way in which objects are listed.
 #[derive(Debug, Clone, Copy)]
@@ -50,8 +43,6 @@ enum Lists {
     Streaming,
     /// Objects come page by page.
     Pages,
-    /// Objects come in pages of [`SMALL_PAGE_SIZE`].
-    SmallPages,
 }
 
 /// A watch of the objects of one kind within a scope.
@@ -86,8 +77,6 @@ enum End {
     NotServed,
     /// The cluster has no streaming lists.
     NoStreamingLists,
-    /// A page of a list is too large.
-    LargePage,
     /// The watch delivered an object of another kind.
     Foreign,
 }
@@ -104,7 +93,8 @@ impl Watch {
     }
 
     async fn keep_filling(&self, feed: &Feed, mut context: Context) {
-        let client = guarded(context.cluster.client());
+        // The store keeps what it needs of all fields.
+        let client = Guarded::new(context.cluster.client(), usize::MAX);
         let mut lists = Lists::Streaming;
         loop {
             match context.cluster.resolve(&self.kind).await {
@@ -114,7 +104,6 @@ impl Watch {
                     let followed = self.follow(feed, &context, (&client, &resource), lists);
                     match followed.instrument(span).await {
                         End::NoStreamingLists => lists = Lists::Pages,
-                        End::LargePage => lists = Lists::SmallPages,
                         // The watch is restarted, with a back-off if this goes on.
                         End::Foreign => {}
                         End::NotServed => context.cluster.forget(&self.kind.group),
@@ -162,29 +151,27 @@ impl Watch {
         &self,
         feed: &Feed,
         context: &Context,
-        (client, resource): (&Client, &ApiResource),
+        (client, resource): (&Guarded, &ApiResource),
         lists: Lists,
     ) -> End {
         context.stores.set_known(&self.kind);
         let config = self.config(lists);
         let events = if feed.is_metadata_only() {
             let events =
-                watcher::watcher(self.api::<PartialObjectMeta<Raw>>(client, resource), config)
-                    .default_backoff();
+                client.watch(|client| self.api::<PartialObjectMeta<Raw>>(client, resource), config);
             events
                 .map(|event| event.map(|event| map(event, |object| Raw::from_metadata(&object))))
                 .boxed()
         } else {
-            watcher::watcher(self.api::<Raw>(client, resource), config).default_backoff().boxed()
+            client.watch(|client| self.api::<Raw>(client, resource), config)
         };
         self.fill(feed, context, events).await
     }
 
-    fn api<K>(&self, client: &Client, resource: &ApiResource) -> Api<K>
+    fn api<K>(&self, client: Client, resource: &ApiResource) -> Api<K>
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     {
-        let client = client.clone();
         match &self.scope.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, resource),
             None => Api::all_with(client, resource),
@@ -196,7 +183,6 @@ impl Watch {
         match lists {
             Lists::Streaming => config = config.streaming_lists(),
             Lists::Pages => {}
-            Lists::SmallPages => config = config.page_size(SMALL_PAGE_SIZE),
         }
         if !self.scope.labels.is_empty() {
             config = config.labels(&self.scope.labels);
@@ -278,9 +264,6 @@ fn foreign(event: &Event<Raw>, kind: &Kind) -> Option<String> {
 /// Returns the end of the stream if the error concerns the kind or the server; `None` if the error
 /// is transient.
 fn end(error: &watcher::Error) -> Option<End> {
-    if matches!(error, watcher::Error::InitialListFailed(cause) if TooMuch::is_cause_of(cause)) {
-        return Some(End::LargePage);
-    }
     let status = refusal(error)?;
     match status.code {
         404 => Some(End::NotServed),
@@ -305,8 +288,9 @@ async fn wait(crds: &mut latest::Receiver<u64>) {
 
 /// Counts `changes` up with each change of a CRD, until the task is ended.
 pub async fn run_crds(cluster: Cluster, changes: latest::Sender<u64>) {
-    let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(guarded(cluster.client()));
-    let mut events = watcher::watcher(api, watcher::Config::default()).default_backoff().boxed();
+    let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let resource = ApiResource::from_gvk(&kind);
+    let mut events = all::<false>(&cluster, &resource, None);
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Apply(definition) | Event::Delete(definition)) => {
@@ -323,6 +307,20 @@ pub async fn run_crds(cluster: Cluster, changes: latest::Sender<u64>) {
             Err(error) => debug!(%error, "watch of CRDs failed, trying again"),
         }
     }
+}
+
+/// Watches all objects of a kind, or those of one namespace, with the host's own rights.
+pub(crate) fn all<const WHOLE: bool>(
+    cluster: &Cluster,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+) -> BoxStream<'static, watcher::Result<Event<Lean<WHOLE>>>> {
+    let guarded = Guarded::new(cluster.client(), Lean::<WHOLE>::PARSED_DEPTH);
+    let api = |client| match namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, resource),
+        None => Api::all_with(client, resource),
+    };
+    guarded.watch(api, watcher::Config::default())
 }
 
 fn map<A, B>(event: Event<A>, with: impl FnOnce(A) -> B) -> Event<B> {

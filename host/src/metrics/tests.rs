@@ -62,6 +62,7 @@ fn busy() -> Metrics {
     metrics.hooked("p", HookRequest::Unknown, "invalid", second);
     metrics.code_looked_up("miss");
     metrics.compiled(Duration::from_secs(1), "memory");
+    OBJECTS_TOO_LARGE.inc();
     metrics
 }
 

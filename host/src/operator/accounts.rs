@@ -4,14 +4,7 @@ use std::collections::BTreeMap;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::{
-    Api, ResourceExt as _,
-    api::PartialObjectMeta,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Event},
-    },
-};
+use kube::{ResourceExt as _, api::ApiResource, runtime::watcher::Event};
 use mortise_core::{
     api::{Method, Outgoing},
     grant::rights::Account,
@@ -21,7 +14,14 @@ use serde_json::json;
 use tokio::sync::watch as latest;
 
 use super::fault::Fault;
-use crate::{cluster::Cluster, operator::api::CONSENT, reason::Reason};
+use crate::{
+    cluster::{
+        Cluster,
+        watch::{self, lean::LeanMetadata},
+    },
+    operator::api::CONSENT,
+    reason::Reason,
+};
 
 /// The consent to every Processor of the namespace.
 const EVERY_PROCESSOR: &str = "*";
@@ -107,13 +107,8 @@ impl Accounts {
         cluster: &Cluster,
         namespace: Option<&str>,
     ) -> anyhow::Result<()> {
-        let client = crate::cluster::guarded(cluster.client());
-        let api: Api<PartialObjectMeta<ServiceAccount>> = match namespace {
-            Some(namespace) => Api::namespaced(client, namespace),
-            None => Api::all(client),
-        };
-        let mut events =
-            watcher::watcher(api, watcher::Config::default()).default_backoff().boxed();
+        let resource = ApiResource::erase::<ServiceAccount>(&());
+        let mut events = watch::all::<false>(cluster, &resource, namespace);
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => self.take(event),
@@ -123,7 +118,7 @@ impl Accounts {
         anyhow::bail!("the watch of ServiceAccounts ended")
     }
 
-    fn take(&self, event: Event<PartialObjectMeta<ServiceAccount>>) {
+    fn take(&self, event: Event<LeanMetadata>) {
         let mut known = self.known.lock();
         let moved = match event {
             Event::Init => {
@@ -157,7 +152,7 @@ impl Accounts {
 }
 
 /// Returns an account and the Processors that it names.
-fn read(object: &PartialObjectMeta<ServiceAccount>) -> Option<(Account, Vec<String>)> {
+fn read(object: &LeanMetadata) -> Option<(Account, Vec<String>)> {
     let account = Account { namespace: object.namespace()?, name: object.name_any() };
     let named = [object.labels().get(CONSENT), object.annotations().get(CONSENT)];
     Some((account, named.into_iter().flatten().cloned().collect()))
@@ -171,11 +166,11 @@ mod tests {
         Account { namespace: "a".into(), name: name.into() }
     }
 
-    fn object(name: &str, metadata: &serde_json::Value) -> PartialObjectMeta<ServiceAccount> {
+    fn object(name: &str, metadata: &serde_json::Value) -> LeanMetadata {
         let mut object = json!({"metadata": {"name": name, "namespace": "a"}});
         let fields = metadata.as_object().unwrap().clone();
         object["metadata"].as_object_mut().unwrap().extend(fields);
-        serde_json::from_value(object).unwrap()
+        serde_json::from_str(&object.to_string()).unwrap()
     }
 
     fn accounts() -> Accounts {

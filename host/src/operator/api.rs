@@ -6,15 +6,17 @@ mod processor;
 mod schema;
 
 pub use processor::{
-    Condition, Counts, HeldFinalizer, LastFailure, Library, LibraryLimits, LibraryStatus, Limits,
-    Mode, Module, ModuleStatus, OnDelete, Processor, ProcessorSpec, ProcessorStatus,
+    Condition, Config, Counts, HeldFinalizer, LastFailure, Library, LibraryLimits, LibraryStatus,
+    Limits, Mode, Module, ModuleStatus, OnDelete, Processor, ProcessorSpec, ProcessorStatus,
     ReconciledKind, SecretReference, Verification,
 };
 
+use crate::cluster::watch::lean::MARK;
+
 /// The finalizer of a Processor that has been put to work: its finalizers on other objects are
 /// handled first.
-pub const FINALIZER: &str = "mortise.dev/processor";
+pub const FINALIZER: &str = MARK;
 
 /// On a `ServiceAccount`, as a label or an annotation: the Processor that may act as it. `*`, which
 /// no label can hold, stands for every one of the namespace.
-pub const CONSENT: &str = "mortise.dev/processor";
+pub const CONSENT: &str = MARK;

@@ -145,10 +145,11 @@ impl Controller {
                 // `act` handles all changes up to now.
                 wakers.circumstances.mark_unchanged();
                 self.seen = Some(Seen::of(&newest));
-                self.act(&newest).await;
+                // Most controllers wait most of the time, so the rest of a task is boxed.
+                Box::pin(self.act(&newest)).await;
             }
             let proven_at = self.judge().await;
-            self.write_status(&newest).await;
+            Box::pin(self.write_status(&newest)).await;
             check = match self.wake(&mut wakers, proven_at).await {
                 Woken::Gone => break,
                 Woken::Stopped => {

@@ -59,14 +59,11 @@ impl Fault {
         Self { former, ..self }
     }
 
-    /// Returns the fault of a spec with a field that this version of the host does not know or
-    /// support, if there is one.
+    /// Returns the fault of a spec that cannot be used, or has a field that this version of the host
+    /// does not support, if there is one.
     pub(super) fn unsupported(spec: &ProcessorSpec) -> Option<Self> {
-        if let Some(why) = &spec.unreadable {
-            let message = format!(
-                "the spec is not one of this host's version of the kind, as `kubectl explain processor.spec` shows it: {why}"
-            );
-            return Some(Self::new(Reason::SpecInvalid, message));
+        if let Some((reason, why)) = &spec.unreadable {
+            return Some(Self::new(*reason, why));
         }
         let fields = [("egress", !spec.egress.is_empty())];
         let (field, _) = fields.into_iter().find(|(_, is_set)| *is_set)?;
@@ -239,9 +236,8 @@ mod tests {
     fn a_spec_with_a_field_that_is_not_supported_is_refused() {
         let egress = vec!["https://a.example.com".to_owned()];
         let egress = ProcessorSpec { egress, ..ProcessorSpec::default() };
-        let unreadable = Some("`spec.suspend`: invalid type".to_owned());
+        let unreadable = Some((Reason::ConfigInvalid, "too long".to_owned()));
         let unreadable = ProcessorSpec { unreadable, ..ProcessorSpec::default() };
-        let other_version = "the spec is not one of this host's version of the kind, as `kubectl explain processor.spec` shows it: `spec.suspend`: invalid type";
         let cases = [
             ("supported", ProcessorSpec::default(), None),
             (
@@ -249,7 +245,7 @@ mod tests {
                 egress,
                 Some((Reason::NotSupported, "spec.egress is not supported yet: leave it out")),
             ),
-            ("unreadable", unreadable, Some((Reason::SpecInvalid, other_version))),
+            ("unreadable", unreadable, Some((Reason::ConfigInvalid, "too long"))),
         ];
         for (case, spec, expected) in cases {
             let expected = expected.map(|(reason, message)| Fault::new(reason, message));

@@ -29,8 +29,15 @@ pub(super) enum Phase {
 
 #[derive(Debug)]
 pub(super) struct Phases {
-    all: Mutex<BTreeMap<Arc<str>, Phase>>,
+    all: Mutex<All>,
     current: latest::Sender<Progress>,
+}
+
+/// The phase of each Processor, and the number of Processors in each phase.
+#[derive(Debug, Default)]
+struct All {
+    phases: BTreeMap<Arc<str>, Phase>,
+    counts: [usize; 4],
 }
 
 // === impl Phases ===
@@ -52,25 +59,37 @@ impl Phases {
 
     pub(super) fn set(&self, name: &Arc<str>, phase: Phase) {
         let mut all = self.all.lock();
-        all.insert(Arc::clone(name), phase);
+        let before = all.phases.insert(Arc::clone(name), phase);
+        all.moved(before, Some(phase));
         self.notify(&all);
     }
 
     pub(super) fn gone(&self, name: &str) {
         let mut all = self.all.lock();
-        all.remove(name);
+        let before = all.phases.remove(name);
+        all.moved(before, None);
         self.notify(&all);
     }
 
     /// Publishes the counts. The caller holds the lock, so that an older count never follows a
     /// newer one.
-    fn notify(&self, all: &BTreeMap<Arc<str>, Phase>) {
-        let count = |phase: Phase| all.values().filter(|held| **held == phase).count();
-        let (pending, pulling) = (count(Phase::Pending), count(Phase::Pulling));
-        let faulty = count(Phase::Faulty);
+    fn notify(&self, all: &All) {
+        let [pending, pulling, _, faulty] = all.counts;
         self.current.send_if_modified(|progress| {
             let next = Progress { pending, pulling, faulty, ..*progress };
             std::mem::replace(progress, next) != next
         });
+    }
+}
+
+// === impl All ===
+
+impl All {
+    fn moved(&mut self, before: Option<Phase>, after: Option<Phase>) {
+        for (phase, step) in [(before, -1), (after, 1)] {
+            if let Some(count) = phase.and_then(|phase| self.counts.get_mut(phase as usize)) {
+                *count = count.saturating_add_signed(step);
+            }
+        }
     }
 }

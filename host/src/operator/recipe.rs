@@ -92,14 +92,14 @@ impl Recipe {
         largest: &Largest,
     ) -> Result<Self, Fault> {
         // Without a configuration, the processor gets an empty object, as in `mortise dev`.
-        let config = serde_json::Value::Object(spec.config.clone().unwrap_or_default());
+        let config = spec.config.as_ref().map_or_else(|| "{}".into(), |of| Arc::clone(of.text()));
         let libraries = spec.libraries.iter().zip(&digests.libraries).map(|(library, digest)| {
             let limits = largest.limit(&library_limits(library)?);
             Ok(LibraryRecipe { interface: library.interface.clone(), digest: *digest, limits })
         });
         Ok(Self {
             digest: digests.module,
-            config: config.to_string().into(),
+            config,
             account: account.clone(),
             mode: match spec.mode {
                 api::Mode::Reconcile => Mode::Reconcile,

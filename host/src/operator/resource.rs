@@ -74,10 +74,26 @@ impl Resource {
         known: &Processor,
         wanted: Finalizer,
     ) -> Result<(), Refusal> {
-        let uid = known.metadata.uid.clone();
-        let mut held = known.metadata.finalizers.clone().unwrap_or_default();
-        let mut version = known.metadata.resource_version.clone().unwrap_or_default();
+        let metadata = &known.metadata;
+        if next(metadata.finalizers.as_deref().unwrap_or_default(), wanted).is_none() {
+            return Ok(());
+        }
+        let mut last: Option<(String, Refusal)> = None;
         for round in 1.. {
+            // The finalizers of others are not kept.
+            let Some(live) = self.live(cluster).await? else { return Ok(()) };
+            let text =
+                |pointer: &str| live.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+            if text("/metadata/uid") != metadata.uid {
+                return Ok(());
+            }
+            let version = text("/metadata/resourceVersion").unwrap_or_default();
+            if let Some((before, refusal)) = last.take()
+                && before == version
+            {
+                return Err(refusal);
+            }
+            let held = texts(live.pointer("/metadata/finalizers"));
             let Some(next) = next(&held, wanted) else { return Ok(()) };
             let operations = json!([
                 {"op": "test", "path": "/metadata/resourceVersion", "value": version},
@@ -94,18 +110,7 @@ impl Resource {
                 }
                 Err(refusal) => return Err(refusal),
             };
-            let Some(live) = self.live(cluster).await? else { return Ok(()) };
-            let text =
-                |pointer: &str| live.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-            if text("/metadata/uid") != uid {
-                return Ok(());
-            }
-            let is_current = text("/metadata/resourceVersion").as_ref() == Some(&version);
-            if is_current {
-                return Err(refusal);
-            }
-            version = text("/metadata/resourceVersion").unwrap_or_default();
-            held = texts(live.pointer("/metadata/finalizers"));
+            last = Some((version, refusal));
         }
         Ok(())
     }

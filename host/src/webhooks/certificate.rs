@@ -9,10 +9,7 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Event},
-    },
+    runtime::watcher::{self, Event},
 };
 use mortise_core::key::NamespacedName;
 use rustls::{
@@ -28,6 +25,7 @@ use tracing::{debug, info, warn};
 
 use super::client_config::ClientConfig;
 use crate::{
+    cluster::Guarded,
     host::{NotServed, Source},
     reason::Reason,
 };
@@ -108,9 +106,9 @@ async fn run(
     secret: NamespacedName,
     state: latest::Sender<State>,
 ) -> anyhow::Result<()> {
-    let api: Api<Secret> = Api::namespaced(client, &secret.namespace);
     let only = watcher::Config::default().fields(&format!("metadata.name={}", secret.name));
-    let mut events = watcher::watcher(api, only).default_backoff().boxed();
+    let api = |client| Api::<Secret>::namespaced(client, &secret.namespace);
+    let mut events = Guarded::new(&client, usize::MAX).watch(api, only);
     let mut is_there = false;
     while let Some(event) = events.next().await {
         match event {

@@ -4,6 +4,7 @@
 mod ends;
 mod fields;
 mod files;
+mod flood;
 mod gone;
 mod hang;
 mod images;

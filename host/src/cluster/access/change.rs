@@ -5,19 +5,18 @@ use std::collections::HashSet;
 
 use futures::{StreamExt as _, stream};
 use kube::{
-    Api,
-    api::{ApiResource, DynamicObject, PartialObjectMeta},
+    api::ApiResource,
     core::GroupVersionKind,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Event},
-    },
+    runtime::watcher::{self, Event},
 };
 use mortise_core::grant::rights::Rights as _;
 use tracing::{debug, warn};
 
 use super::Access;
-use crate::cluster::{Cluster, guarded};
+use crate::cluster::{
+    Cluster,
+    watch::{self, lean::LeanMetadata},
+};
 
 /// The kinds of objects that grant rights: group, kind, plural.
 const SOURCES: [(&str, &str, &str); 5] = [
@@ -27,8 +26,6 @@ const SOURCES: [(&str, &str, &str); 5] = [
     ("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings"),
     ("", "ServiceAccount", "serviceaccounts"),
 ];
-
-type Metadata = PartialObjectMeta<DynamicObject>;
 
 impl Access {
     /// Requests a renewal at each change of an object that grants rights, until the future is
@@ -61,7 +58,7 @@ impl Access {
     }
 
     /// Returns whether a `ServiceAccount` is one of a processor.
-    fn affects(&self, of: &Metadata) -> bool {
+    fn affects(&self, of: &LeanMetadata) -> bool {
         let (namespace, name) = (of.metadata.namespace.as_deref(), of.metadata.name.as_deref());
         let is_it = |rights: &std::sync::Arc<super::Rights>| {
             let account = rights.account();
@@ -83,9 +80,8 @@ fn is_refused(error: &kube::Error) -> bool {
 fn events(
     own: &Cluster,
     resource: &ApiResource,
-) -> stream::BoxStream<'static, (String, watcher::Result<Event<Metadata>>)> {
+) -> stream::BoxStream<'static, (String, watcher::Result<Event<LeanMetadata>>)> {
     let kind = resource.kind.clone();
-    let api: Api<Metadata> = Api::all_with(guarded(own.client()), resource);
-    let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
+    let events = watch::all::<false>(own, resource, None);
     events.map(move |event| (kind.clone(), event)).boxed()
 }

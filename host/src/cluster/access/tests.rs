@@ -384,6 +384,46 @@ async fn answers_are_renewed_within_seconds_of_a_change_of_roles() {
     }
 }
 
+/// Objects that tenants may make large and numerous are in the same lists as those of others.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_large_roles_and_bindings_delays_no_renewal() {
+    let (api, judge, access) = scene();
+    judge.allows(&ALL_OF_PODS);
+    let rights = access.of(&account(), &painter());
+    rights.ask_needed().await;
+    rights.permit(&pods(), ReadTarget::object(Some("a"), "x")).await.unwrap();
+    let annotations = json!({"a": "x".repeat(240_000)});
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"});
+    let kinds = [
+        ("rbac.authorization.k8s.io/v1", "Role"),
+        ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+        ("v1", "ServiceAccount"),
+    ];
+    for (version, kind) in kinds {
+        for number in 0..80 {
+            api.load(
+                json!({
+                    "apiVersion": version, "kind": kind, "rules": [], "roleRef": role,
+                    "metadata": {"name": format!("a-{number}"), "namespace": "default", "annotations": annotations},
+                }),
+                true,
+            )
+            .unwrap();
+        }
+        let changed_later = async {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            judge.allows(if kind == "RoleBinding" { &ALL_OF_PODS } else { &[] });
+            let revoked = json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "roleRef": role,
+                "metadata": {"name": "z", "namespace": "default"},
+            });
+            api.load(revoked, true).unwrap();
+        };
+        let ((), changed) = tokio::join!(changed_later, renewed(&access, 8_000));
+        assert_eq!(changed.len(), 1, "{kind}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn answers_are_renewed_after_a_minute_without_any_event() {
     let (_api, judge, access) = scene();

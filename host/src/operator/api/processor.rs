@@ -1,13 +1,16 @@
 //! The Processor: a component with reconciliation logic, and how it is run. The doc comments are
 //! the CRD's descriptions.
 
+use std::sync::Arc;
+
 use kube::CustomResource;
 use mortise_core::contract::{Kind, Selection};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, value::RawValue};
 
 use super::schema;
+use crate::reason::Reason;
 
 /// The spec of a Processor: the module, the account, the configuration and the limits.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -55,11 +58,11 @@ pub struct ProcessorSpec {
     /// `mortise.dev/processor` with the Processor's name, or the annotation with `*`.
     #[schemars(transform = schema::object_name)]
     pub service_account_name: String,
-    /// The configuration of the processor. It is validated against the schema that the processor
-    /// declares.
+    /// The configuration of the processor, at most 64 KiB as JSON. It is validated against the
+    /// schema that the processor declares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::any_object")]
-    pub config: Option<Map<String, Value>>,
+    pub config: Option<Config>,
     /// Reconcile: the outcomes of the processor are written. Observe: the processor runs and its
     /// runs are recorded; nothing but this Processor's status is written.
     #[serde(default)]
@@ -86,11 +89,15 @@ pub struct ProcessorSpec {
     /// this Processor is carried out nevertheless.
     #[serde(default)]
     pub suspend: bool,
-    /// The reason why the stored spec cannot be parsed by this version of the host; all other
-    /// fields are empty then. Not a part of the resource.
+    /// The reason why the stored spec is not used, and a sentence about it; all other fields are
+    /// empty then. Not a part of the resource.
     #[serde(skip)]
-    pub unreadable: Option<String>,
+    pub unreadable: Option<(Reason, String)>,
 }
+
+/// A configuration: a JSON object, as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config(Arc<str>);
 
 /// The source of a component: an OCI artifact or a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -347,6 +354,29 @@ pub struct Condition {
     /// The generation of the spec that the condition describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Returns the text.
+    pub fn text(&self) -> &Arc<str> {
+        &self.0
+    }
+}
+
+impl Serialize for Config {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text: &RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
+        text.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Config {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let fields = Map::<String, Value>::deserialize(deserializer)?;
+        Ok(Self(Value::Object(fields).to_string().into()))
+    }
 }
 
 // === impl HeldFinalizer ===

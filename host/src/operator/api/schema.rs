@@ -140,5 +140,6 @@ pub(super) fn by_type(schema: &mut Schema) {
 }
 
 pub(super) fn any_object(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+    let most = 4096;
+    json_schema!({"type": "object", "maxProperties": most, "x-kubernetes-preserve-unknown-fields": true})
 }

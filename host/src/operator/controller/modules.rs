@@ -396,7 +396,7 @@ mod tests {
         let last = spec_of_last_version(&spec, &status).unwrap();
         assert_eq!(last.libraries[0].module.image, Some(library));
         assert_eq!(spec_of_last_version(&spec, &ProcessorStatus::default()), None);
-        let unreadable = Some("no field `a`".to_owned());
+        let unreadable = Some((crate::reason::Reason::SpecInvalid, "no field `a`".to_owned()));
         let unreadable = ProcessorSpec { unreadable, ..ProcessorSpec::default() };
         assert_eq!(spec_of_last_version(&unreadable, &status), None);
     }

@@ -65,6 +65,7 @@ async fn watch(
         Api::all_with(cluster.client().clone(), &mortise_host::cluster::api_resource(&resource));
     // A closed channel means that the program ends.
     let say = |note: String| _ = messages.send(Message::Note(note));
+    #[expect(clippy::disallowed_methods, reason = "the API in memory, of the developer")]
     let mut events = watcher(api, watcher::Config::default()).default_backoff().boxed();
     while let Some(event) = events.next().await {
         let (object, is_there) = match event {

@@ -1,0 +1,286 @@
+//! Bounds on what the API server sends: pages of lists, events of watches, and objects.
+//!
+//! All of them are charged to one account before they are parsed: their bytes, and [`ENTRY`] more
+//! for each entry of what will be parsed. Tenants decide how large and how many their objects are.
+//! So a page that is too large is requested in smaller ones, down to one object; an object that is
+//! too large by itself counts as absent, which is logged and counted, and the rest is read on.
+
+use std::{
+    borrow::Cow,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use axum::body::Body as Answered;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use kube::{Client, api::ListMeta, client::Body};
+use mortise_core::contract::bounds::{ENTRY, Entries};
+use serde::{Deserialize, Serialize};
+use tower::BoxError;
+
+use crate::metrics::OBJECTS_TOO_LARGE;
+
+/// The bound on the account of a page, and on that of an object. etcd accepts objects of 1.5 MiB,
+/// which take at most six times as much as JSON.
+const MAX_ACCOUNT_BYTES: usize = 16 << 20;
+/// The bound on the account of a list that its server does not send in pages.
+const MAX_UNPAGED_ACCOUNT_BYTES: usize = 64 << 20;
+/// The largest answer or event that is read at all, to learn the name of its object, in bytes.
+const MAX_READ_BYTES: usize = 32 << 20;
+/// The largest answer that is a refusal, in bytes.
+const MAX_REFUSAL_BYTES: usize = 1 << 20;
+/// A text of so few bytes is within its account, whatever its entries are.
+const UNCOUNTED_BYTES: usize = MAX_ACCOUNT_BYTES / (1 + ENTRY);
+/// The factor by which pages get smaller, and the one by which they grow again.
+const SMALLER: u32 = 8;
+const LARGER: u32 = 2;
+
+/// The error of an answer or event that is larger than its bound.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "the API server sends more than {mib} MiB at once, where each entry counts {ENTRY} bytes more"
+)]
+pub(crate) struct TooMuch {
+    mib: usize,
+}
+
+/// A list of which only the names of the objects are read.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Names {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    metadata: ListMeta,
+    items: Vec<Name>,
+}
+
+/// An event of a watch, of whose object only the name is read.
+#[derive(Debug, Deserialize, Serialize)]
+struct Event {
+    r#type: Cow<'static, str>,
+    object: Name,
+}
+
+/// An object of which only the name is read.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Name {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    api_version: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    kind: String,
+    metadata: NameMeta,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NameMeta {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    #[serde(default)]
+    resource_version: String,
+}
+
+/// The bytes of a watch that are not passed on yet: the begin of a line.
+#[derive(Debug)]
+pub(super) struct Lines {
+    /// The kind that is watched, for the log.
+    resource: String,
+    parsed_depth: usize,
+    begun: Vec<u8>,
+}
+
+/// Returns the number of objects that a request asks for, if it asks for a page.
+pub(super) fn page_size(uri: &Uri) -> Option<u32> {
+    let mut pairs = uri.query()?.split('&');
+    pairs.find_map(|pair| pair.strip_prefix("limit="))?.parse().ok()
+}
+
+/// Requests a page of a list, in the largest size of at most `most` objects that is within the
+/// bound. `size` is the last size, and becomes the next one. Objects are parsed to this depth; the
+/// fields of an object have depth 1.
+pub(super) async fn page(
+    client: &Client,
+    request: Request<Body>,
+    (most, size): (u32, &AtomicU32),
+    parsed_depth: usize,
+) -> Result<Response<Bytes>, BoxError> {
+    // A request for a list has no body.
+    let (head, _) = request.into_parts();
+    loop {
+        let asked = size.load(Ordering::Relaxed).clamp(1, most.max(1));
+        let mut sized = head.clone();
+        sized.uri = with_size(&head.uri, asked)?;
+        let (answer, body) =
+            client.send(Request::from_parts(sized, Body::empty())).await?.into_parts();
+        if !answer.status.is_success() {
+            return Ok(Response::from_parts(answer, read(body, MAX_REFUSAL_BYTES).await?));
+        }
+        let is_last = asked == 1;
+        match read(body, if is_last { MAX_READ_BYTES } else { MAX_ACCOUNT_BYTES }).await {
+            Ok(text) => {
+                // An object is an item of a member of the list.
+                let account = account(&text, parsed_depth.saturating_add(2));
+                if account <= MAX_ACCOUNT_BYTES / (2 * LARGER as usize) {
+                    size.store(asked.saturating_mul(LARGER), Ordering::Relaxed);
+                }
+                if account <= MAX_ACCOUNT_BYTES {
+                    return Ok(Response::from_parts(answer, text));
+                }
+                if is_last {
+                    let text = without_object(text, account, &resource_of(&head.uri))?;
+                    return Ok(Response::from_parts(answer, text));
+                }
+            }
+            Err(error) if is_last || !error.is::<TooMuch>() => return Err(error),
+            Err(_) => {}
+        }
+        size.store((asked / SMALLER).max(1), Ordering::Relaxed);
+    }
+}
+
+/// Reads the answer to a request other than a list or watch.
+pub(super) async fn answer(status: StatusCode, body: Body) -> Result<Bytes, BoxError> {
+    if !status.is_success() {
+        return read(body, MAX_REFUSAL_BYTES).await;
+    }
+    let text = read(body, MAX_ACCOUNT_BYTES).await?;
+    if account(&text, usize::MAX) > MAX_ACCOUNT_BYTES {
+        return Err(TooMuch::of(MAX_ACCOUNT_BYTES));
+    }
+    Ok(text)
+}
+
+async fn read(body: Body, most: usize) -> Result<Bytes, BoxError> {
+    match Limited::new(body, most).collect().await {
+        Ok(text) => Ok(text.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(TooMuch::of(most)),
+        Err(error) => Err(error),
+    }
+}
+
+fn account(text: &[u8], parsed_depth: usize) -> usize {
+    if text.len() <= UNCOUNTED_BYTES {
+        return text.len();
+    }
+    text.len() + ENTRY * Entries::to_depth(parsed_depth).count(text)
+}
+
+fn with_size(uri: &Uri, size: u32) -> Result<Uri, BoxError> {
+    let query = uri.query().unwrap_or_default();
+    let pairs = query.split('&').filter(|pair| !pair.starts_with("limit="));
+    let pairs: Vec<&str> = pairs.filter(|pair| !pair.is_empty()).collect();
+    let mut parts = uri.clone().into_parts();
+    let query = format!("{}?limit={size}&{}", uri.path(), pairs.join("&"));
+    parts.path_and_query = Some(query.trim_end_matches('&').parse()?);
+    Ok(Uri::from_parts(parts)?)
+}
+
+/// Returns the page of one object without that object.
+fn without_object(text: Bytes, account: usize, resource: &str) -> Result<Bytes, BoxError> {
+    let mut list: Names = serde_json::from_slice(&text)?;
+    match &list.items[..] {
+        [object] => object.count_as_absent(account, resource),
+        // The server sends no pages.
+        _ if account <= MAX_UNPAGED_ACCOUNT_BYTES => return Ok(text),
+        _ => return Err(TooMuch::of(MAX_UNPAGED_ACCOUNT_BYTES)),
+    }
+    list.items.clear();
+    Ok(serde_json::to_vec(&list)?.into())
+}
+
+/// Returns the resource that a path is of, as `kubectl` names it: `roles.rbac.authorization.k8s.io`.
+fn resource_of(uri: &Uri) -> String {
+    let (_, plural) = uri.path().rsplit_once('/').unwrap_or_default();
+    let group = uri.path().strip_prefix("/apis/").and_then(|path| path.split('/').next());
+    group.map_or_else(|| plural.to_owned(), |group| format!("{plural}.{group}"))
+}
+
+// === impl Lines ===
+
+impl Lines {
+    /// Returns the body of a watch, in which events of objects that are too large are replaced.
+    pub(super) fn bounded(uri: &Uri, parsed_depth: usize, body: Body) -> Answered {
+        let mut lines = Self { resource: resource_of(uri), parsed_depth, begun: Vec::new() };
+        let chunks = Answered::new(body).into_data_stream();
+        Answered::from_stream(chunks.map(move |chunk| lines.take(chunk?)))
+    }
+
+    /// Takes the next bytes. Returns the lines that they end.
+    fn take(&mut self, mut chunk: Bytes) -> Result<Bytes, BoxError> {
+        let end = chunk.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let rest = chunk.split_off(end);
+        let whole = if chunk.is_empty() || self.begun.is_empty() {
+            chunk
+        } else {
+            self.begun.extend_from_slice(&chunk);
+            std::mem::take(&mut self.begun).into()
+        };
+        self.begun.extend_from_slice(&rest);
+        if self.begun.len() > MAX_READ_BYTES {
+            return Err(TooMuch::of(MAX_READ_BYTES));
+        }
+        if whole.len() <= UNCOUNTED_BYTES {
+            return Ok(whole);
+        }
+        let mut bounded = Vec::with_capacity(whole.len());
+        for line in whole.split_inclusive(|byte| *byte == b'\n') {
+            // An object is a member of the event.
+            let account = account(line, self.parsed_depth.saturating_add(1));
+            if account <= MAX_ACCOUNT_BYTES {
+                bounded.extend_from_slice(line);
+            } else {
+                self.replace(line, account, &mut bounded)?;
+            }
+        }
+        Ok(bounded.into())
+    }
+
+    /// Writes the event that replaces one of an object that is too large: its deletion, unless it
+    /// was not there before.
+    fn replace(&self, line: &[u8], account: usize, to: &mut Vec<u8>) -> Result<(), BoxError> {
+        let mut event: Event = serde_json::from_slice(line)?;
+        event.object.count_as_absent(account, &self.resource);
+        if event.r#type != "ADDED" {
+            event.r#type = "DELETED".into();
+            serde_json::to_writer(&mut *to, &event)?;
+            to.push(b'\n');
+        }
+        Ok(())
+    }
+}
+
+// === impl Name ===
+
+impl Name {
+    /// Logs and counts an object that counts as absent.
+    fn count_as_absent(&self, account: usize, resource: &str) {
+        OBJECTS_TOO_LARGE.inc();
+        let NameMeta { name, namespace, .. } = &self.metadata;
+        tracing::warn!(
+            resource,
+            namespace,
+            name,
+            bytes = account,
+            limit = MAX_ACCOUNT_BYTES,
+            "an object counts as absent: it is too large, where each entry counts {ENTRY} bytes more; make it smaller, or delete it"
+        );
+    }
+}
+
+// === impl TooMuch ===
+
+impl TooMuch {
+    fn of(bytes: usize) -> BoxError {
+        Self { mib: bytes >> 20 }.into()
+    }
+}
+
+#[cfg(test)]
+mod tests;
