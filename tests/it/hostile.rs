@@ -31,6 +31,9 @@ const BESIDE: &[&[&str]] = &[
     &["deep", "wide", "labels"],
     &["finalizers", "events", "long-status"],
     &["changes", "modules"],
+    &["bindings-flood"],
+    &["unindexed-lists", "label-lists"],
+    &["handshakes", "reviews"],
 ];
 
 /// Runs the attacks group by group, and fails if a measurement exceeds a bound.

@@ -336,8 +336,8 @@ impl Street {
         Ok(leaks)
     }
 
-    /// Deletes the Processors of the attacks. Returns the time until they were gone; `None` if they
-    /// stay.
+    /// Deletes the Processors of the attacks, and then their objects. Returns the time until the
+    /// Processors were gone; `None` if they stay.
     async fn remove(&self, attacks: &[&'static Attack]) -> Result<Option<Duration>> {
         let begun = Instant::now();
         for attack in attacks {
@@ -348,7 +348,11 @@ impl Street {
                 return Ok(None);
             }
         }
-        Ok(Some(begun.elapsed()))
+        let removed = begun.elapsed();
+        for attack in attacks {
+            tenants::clear(&self.admin, attack).await?;
+        }
+        Ok(Some(removed))
     }
 
     /// Waits until a Processor is gone. Returns false at the timeout.
@@ -387,6 +391,9 @@ impl Street {
             seen.memory_after = Some(host::resident(id));
         }
         if form.terminate {
+            for attack in &seen.attacks {
+                tenants::prepare(&self.admin, attack).await?;
+            }
             let besides = self.begin(&seen.attacks).await?;
             tokio::time::sleep(form.lasting).await;
             drop(besides);

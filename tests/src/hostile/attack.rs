@@ -39,7 +39,10 @@ pub struct Attack {
     pub deadline: &'static str,
     /// `spec.limits.concurrency`.
     pub concurrency: u32,
-    /// Number of objects that the Processor reconciles.
+    /// The kind of the objects that are made in the namespace; the Processor reconciles
+    /// `ConfigMap`s.
+    pub kind: Flood,
+    /// Number of these objects.
     pub objects: usize,
     /// Bytes of data of each of these objects.
     pub object_bytes: usize,
@@ -55,6 +58,19 @@ pub struct Attack {
     /// Texts of which at least one must be in a condition of the Processor, written as
     /// `Type Status Reason message`. Empty: no condition is expected.
     pub says: &'static [&'static str],
+}
+
+/// A kind of objects that are made before an attack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flood {
+    /// `ConfigMap`s with data.
+    ConfigMaps,
+    /// `ServiceAccount`s with an annotation.
+    Accounts,
+    /// `RoleBinding`s with an annotation.
+    Bindings,
+    /// Processors with a list in their configuration, and without a module.
+    Processors,
 }
 
 /// An action beside the Processor.
@@ -84,6 +100,7 @@ const PLAIN: Attack = Attack {
     memory_mib: MEMORY_MIB,
     deadline: "5s",
     concurrency: CONCURRENCY,
+    kind: Flood::ConfigMaps,
     objects: 1,
     object_bytes: 0,
     rights: &[],
@@ -351,6 +368,38 @@ pub const ATTACKS: &[Attack] = &[
         ..PLAIN
     },
     Attack {
+        name: "accounts-flood",
+        row: "S2",
+        kind: Flood::Accounts,
+        objects: 280,
+        object_bytes: 250_000,
+        ..PLAIN
+    },
+    Attack {
+        name: "bindings-flood",
+        row: "S12",
+        kind: Flood::Bindings,
+        objects: 280,
+        object_bytes: 250_000,
+        ..PLAIN
+    },
+    Attack {
+        name: "configs",
+        row: "S7",
+        kind: Flood::Processors,
+        objects: 54,
+        object_bytes: 1_240_000,
+        ..PLAIN
+    },
+    Attack {
+        name: "many-processors",
+        row: "+",
+        kind: Flood::Processors,
+        objects: 2_000,
+        object_bytes: 100,
+        ..PLAIN
+    },
+    Attack {
         name: "many-trapping",
         row: "+",
         reconcile: "trap",
@@ -359,6 +408,40 @@ pub const ATTACKS: &[Attack] = &[
         ..PLAIN
     },
 ];
+
+// === impl Flood ===
+
+impl Flood {
+    /// Returns the group, version and kind of the objects.
+    pub fn kind(self) -> [&'static str; 3] {
+        match self {
+            Self::ConfigMaps => ["", "v1", "ConfigMap"],
+            Self::Accounts => ["", "v1", "ServiceAccount"],
+            Self::Bindings => ["rbac.authorization.k8s.io", "v1", "RoleBinding"],
+            Self::Processors => ["mortise.dev", "v1alpha1", "Processor"],
+        }
+    }
+
+    /// Returns the fields of an object with so many bytes, besides those of its type and name.
+    /// `account` has a role of this name.
+    pub fn fields(self, account: &str, bytes: usize) -> Value {
+        let text = "x".repeat(bytes);
+        match self {
+            Self::ConfigMaps => json!({"data": {"text": text}}),
+            Self::Accounts => json!({"metadata": {"annotations": {"text": text}}}),
+            Self::Bindings => {
+                let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account});
+                json!({"metadata": {"annotations": {"text": text}}, "roleRef": role})
+            }
+            Self::Processors => json!({
+                "spec": {
+                    "module": {"path": "none.wasm"}, "serviceAccountName": account,
+                    "config": {"list": vec![0; bytes / 2]},
+                },
+            }),
+        }
+    }
+}
 
 // === impl Attack ===
 

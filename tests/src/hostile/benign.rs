@@ -147,6 +147,7 @@ async fn change(
 /// Watches the objects that the processor writes, and records them as answers.
 async fn listen(admin: Cluster, noted: Arc<Mutex<Notes>>) -> Result<()> {
     let api: Api<Made> = Api::namespaced(admin.client().clone(), NAME);
+    #[expect(clippy::disallowed_methods, reason = "a watch of the tests")]
     let events = watcher(api, watcher::Config::default().labels(MADE)).default_backoff();
     let mut made = std::pin::pin!(events.applied_objects());
     loop {

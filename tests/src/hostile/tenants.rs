@@ -8,7 +8,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams},
     config::{AuthInfo, Kubeconfig},
     core::GroupVersionKind,
 };
@@ -16,7 +16,11 @@ use mortise::{files, local};
 use mortise_host::cluster::Cluster;
 use serde_json::{Value, json};
 
-use super::{TREASURE, attack::Attack, benign};
+use super::{
+    TREASURE,
+    attack::{Attack, Flood},
+    benign,
+};
 use crate::cluster;
 
 /// The namespace of the host, and its account, in `deploy/install.yaml`.
@@ -139,23 +143,25 @@ pub(super) async fn prepare(admin: &Cluster, attack: &Attack) -> Result<()> {
     if attack.within && !attack.rights.is_empty() {
         grant(admin, attack).await?;
     }
-    let data = "x".repeat(attack.object_bytes);
-    let config_map = |number: usize| {
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "data": {"text": data},
-            "metadata": {
-                "namespace": namespace, "name": format!("{}-{number}", attack.name),
-                "labels": {"hostile": attack.name},
-            },
-        })
+    let fields = attack.kind.fields(attack.name, attack.object_bytes);
+    let [group, version, kind] = attack.kind.kind();
+    let resource = resource(group, version, kind);
+    #[expect(clippy::indexing_slicing, reason = "all of the objects are made here")]
+    let object = |number: usize| {
+        let mut object = fields.clone();
+        object["apiVersion"] = json!(resource.api_version);
+        object["kind"] = json!(kind);
+        object["metadata"]["name"] = json!(format!("{}-{number}", attack.name));
+        object["metadata"]["labels"] = json!({"hostile": attack.name});
+        object
     };
-    let config_maps: Api<DynamicObject> =
-        Api::namespaced_with(admin.client().clone(), &namespace, &resource("", "v1", "ConfigMap"));
+    let objects: Api<DynamicObject> =
+        Api::namespaced_with(admin.client().clone(), &namespace, &resource);
     let make = |number: usize| {
-        let (config_maps, object) = (&config_maps, config_map(number));
+        let (objects, object) = (&objects, object(number));
         async move {
             let object = serde_json::from_value(object)?;
-            match config_maps.create(&PostParams::default(), &object).await {
+            match objects.create(&PostParams::default(), &object).await {
                 Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
                 other => other.map(drop).map_err(anyhow::Error::from),
             }
@@ -166,6 +172,19 @@ pub(super) async fn prepare(admin: &Cluster, attack: &Attack) -> Result<()> {
         .buffer_unordered(CONCURRENT_REQUESTS)
         .try_collect::<()>()
         .await
+}
+
+/// Deletes the objects that an attack has made, other than `ConfigMap`s.
+pub(super) async fn clear(admin: &Cluster, attack: &Attack) -> Result<()> {
+    if attack.kind == Flood::ConfigMaps {
+        return Ok(());
+    }
+    let [group, version, kind] = attack.kind.kind();
+    let (client, resource) = (admin.client().clone(), resource(group, version, kind));
+    let objects: Api<DynamicObject> = Api::namespaced_with(client, &attack.namespace(), &resource);
+    let made = ListParams::default().labels(&format!("hostile={}", attack.name));
+    objects.delete_collection(&DeleteParams::default(), &made).await?;
+    Ok(())
 }
 
 /// Creates the namespace and account of the benign tenant.
