@@ -193,7 +193,7 @@ reasons! {
     StoresLimited [Limited True]
         "The objects of the processor take more than `--max-store-mib`; those kinds are not stored, and are tried again later. Declare fewer fields or objects, or raise the option.";
     DependenciesLimited [Limited True]
-        "The record of the reads and writes of all objects of the processor takes too much memory. Read with fewer or shorter arguments.";
+        "The reads and writes of all objects of the processor take too much memory, or too much work for each change: then objects run again without a change of what they have read. See the message; read with fewer, shorter or less different arguments.";
     CallMemoryLimited [Limited True]
         "A call of the last minute got no more memory. Raise `--call-memory-mib`, or lower `spec.limits.concurrency`.";
     WaitsForSlot [Limited True]

@@ -23,7 +23,7 @@ mod tests;
 mod tombstones;
 
 pub use entry::{Entry, Rendered, Shape};
-pub use event::{Change, Claim, Event, Source, StoreId};
+pub use event::{Change, Claim, Claimed, Event, Source, StoreId};
 pub use feed::Feed;
 pub use memory::Memory;
 pub use overlay::{differs, lay_over};
@@ -425,8 +425,7 @@ impl Stores {
         }
         if let Some((place, version)) = update.written().filter(|_| !is_seen) {
             // The watch event arrived before the API server's answer, or the write changed nothing.
-            let (store, kind, source) = (store.id, Arc::clone(kind), source.clone());
-            let claim = Claim { store, kind, place, version, source };
+            let claim = Claim { store: store.id, place, version, source: source.clone() };
             self.0.events.lock().waiting.push_back(Event::Claimed(claim));
         }
         let changes = tables.replace();

@@ -105,9 +105,11 @@ impl Host {
     /// grows with the number of its keys, not with that of others: each processor's status is
     /// computed about once a second.
     pub fn status_of(&self, processor: &str) -> Option<ProcessorStatus> {
-        let objects = self.shared.parts.dispatch.count_of(processor);
+        // Before the registry is locked: the triggers are locked first.
+        let dispatch = &self.shared.parts.dispatch;
+        let triggers = (dispatch.count_of(processor), dispatch.limited(processor));
         let registry = self.shared.registry.lock();
-        Some(self.status_with(registry.get(processor)?, objects, &registry))
+        Some(self.status_with(registry.get(processor)?, triggers, &registry))
     }
 
     /// Returns a counter that changes with each run that ends, and when a version is swapped in or
@@ -173,7 +175,13 @@ impl Host {
         }
     }
 
-    fn status_with(&self, active: &Active, objects: usize, registry: &Registry) -> ProcessorStatus {
+    /// Returns the status. `objects` and `limited` are what the triggers know of the processor.
+    fn status_with(
+        &self,
+        active: &Active,
+        (objects, limited): (usize, Option<String>),
+        registry: &Registry,
+    ) -> ProcessorStatus {
         let share = self.shared.parts.dispatch.queue().share_of(&active.version.processor);
         let tally = active.tally();
         let rights = active.rights.as_ref();
@@ -199,18 +207,18 @@ impl Host {
             missing: active.kinds.iter().filter(is_missing).cloned().collect(),
             objects,
             conflicts: self.shared.parts.writer.conflicts_of(&active.version.processor),
-            limits_met: self.limits_met(active),
+            limits_met: self.limits_met(active, limited),
             hooks: self.shared.hooks.state_of(&active.version.processor),
         }
     }
 }
 
 impl Host {
-    fn limits_met(&self, active: &Active) -> Vec<LimitMet> {
+    fn limits_met(&self, active: &Active, limited: Option<String>) -> Vec<LimitMet> {
         let mut met = self.shared.watches.lock().limits_met(active.id);
         met.extend(limits_of_calls(&active.processor));
         let reason = Reason::DependenciesLimited;
-        let limited = active.reconciler.dependencies_limited();
+        let limited = active.reconciler.dependencies_limited().into_iter().chain(limited);
         met.extend(limited.map(|message| LimitMet { reason, message }));
         met.extend(limit_of_log(&active.version.processor));
         met

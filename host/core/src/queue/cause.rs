@@ -28,7 +28,7 @@ pub enum Cause {
     Complete(Arc<Kind>),
     /// The watch of objects that were read has ended; another watch covers them.
     Moved(Arc<Kind>),
-    /// The event log overflowed during the run: it may have missed changes that affect the key.
+    /// There were more changes than could be compared with the key's reads: some may affect it.
     Overrun,
     /// The outcome of the last run asked for another run.
     Requeue,
@@ -107,7 +107,7 @@ impl fmt::Display for Cause {
             Self::KindUnknown(kind) => write!(to, "{} is no longer served", display_kind(kind)),
             Self::Complete(kind) => write!(to, "{} can be read now", display_kind(kind)),
             Self::Moved(kind) => write!(to, "{} has another watch", display_kind(kind)),
-            Self::Overrun => to.write_str("too many changes during the run"),
+            Self::Overrun => to.write_str("too many changes to compare"),
             Self::Requeue => to.write_str("requeue"),
             Self::Resync => to.write_str("resync"),
             Self::Retry => to.write_str("retry"),

@@ -108,6 +108,9 @@ const MAX_UNINDEXED_ANSWERS: usize = 64;
 /// it.
 const WRITE_BYTES: usize = 256;
 
+/// The bytes that a dependency counts beside its texts, like each entry of a list.
+const DEPENDENCY_BYTES: usize = 64;
+
 /// The number of latest dependencies that a new one is compared with: a small run has fewer, and in
 /// a large run the comparisons take a negligible time.
 const COMPARED_DEPENDENCIES: usize = 16;
@@ -167,7 +170,7 @@ impl Reads {
     /// Returns the approximate bytes that are kept of the run until the next one of its key.
     pub fn kept_bytes(&self) -> usize {
         let writes = self.wrote.len() + self.removed.len() + self.pruned.len();
-        self.asked_bytes + writes * WRITE_BYTES
+        self.asked_bytes + writes * WRITE_BYTES + self.dependencies.len() * DEPENDENCY_BYTES
     }
 
     /// Drops all dependencies of the run but the one on its object.
@@ -364,8 +367,7 @@ impl Reads {
         // Several kinds are often read, and pruned, by the same labels.
         let of_same = |held: &&Dependency| held.depends_on.query() == dependency.depends_on.query();
         if let Some(held) = last().find(of_same) {
-            let query = Arc::clone(held.depends_on.query());
-            dependency.depends_on.share(query);
+            *dependency.depends_on.parts_mut().0 = Arc::clone(held.depends_on.query());
         }
         self.dependencies.push(dependency);
     }
@@ -534,10 +536,14 @@ impl IndexTerm {
 
     /// Returns all index terms of an object, to find the dependencies on it; without `Any`.
     pub fn all_of(entry: &Entry) -> impl Iterator<Item = Self> {
-        let namespace = entry.namespace().unwrap_or_default();
-        let object = Self::Object(hashed((namespace, entry.name())));
-        let namespace = Self::Namespace(hashed(namespace));
-        [object, namespace].into_iter().chain(entry.terms().map(Self::Term))
+        let namespace = Self::Namespace(hashed(entry.namespace().unwrap_or_default()));
+        let terms = entry.terms().map(Self::Term);
+        [Self::of_object(entry), namespace].into_iter().chain(terms)
+    }
+
+    /// Returns the index term of the queries for one object.
+    pub fn of_object(entry: &Entry) -> Self {
+        Self::Object(hashed((entry.namespace().unwrap_or_default(), entry.name())))
     }
 }
 
@@ -558,13 +564,13 @@ impl DependsOn {
         }
     }
 
-    /// Replaces the query by an equal one that is shared.
-    fn share(&mut self, same: Arc<Query>) {
+    /// Returns the parts that equal dependencies share.
+    pub fn parts_mut(&mut self) -> (&mut Arc<Query>, Option<&mut Arc<Fields>>) {
         match self {
-            Self::Reconciled { query, .. }
-            | Self::Read { query, .. }
-            | Self::Written { query, .. }
-            | Self::Pruned { query, .. } => *query = same,
+            Self::Reconciled { query, fields, .. } | Self::Read { query, fields } => {
+                (query, Some(fields))
+            }
+            Self::Written { query, .. } | Self::Pruned { query, .. } => (query, None),
         }
     }
 }

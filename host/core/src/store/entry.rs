@@ -214,7 +214,12 @@ impl Entry {
         self.labels.split(',').filter_map(|label| label.split_once('='))
     }
 
-    /// Returns the hashed terms of the texts at the indexed paths.
+    /// Returns the bytes of all labels.
+    pub(super) fn label_bytes(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Returns the hashed terms of the texts at the indexed paths, sorted.
     pub(super) fn matching(&self) -> &[u64] {
         &self.matching
     }

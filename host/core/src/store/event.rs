@@ -37,7 +37,8 @@ pub struct Change {
     pub store: StoreId,
     /// The kind of the object.
     pub kind: Arc<Kind>,
-    /// The object before the change; `None` if there was none.
+    /// The object before the change; `None` if there was none. An event that had to wait for long
+    /// may have lost both objects.
     pub old: Option<Arc<Entry>>,
     /// The object after the change; `None` if it is gone.
     pub new: Option<Arc<Entry>>,
@@ -62,11 +63,29 @@ pub enum Source {
 #[derive(Clone, Debug)]
 pub struct Claim {
     pub(super) store: StoreId,
-    pub(super) kind: Arc<Kind>,
     pub(super) place: NamespacedName,
     /// The resource version that the write led to; `None` if the object is gone.
     pub(super) version: Option<Box<str>>,
     pub(super) source: Source,
+}
+
+/// The store, the name and the resource version of a written object; without a version, it is gone.
+pub type Claimed<'a> = (StoreId, &'a NamespacedName, Option<&'a str>);
+
+// === impl Change ===
+
+impl Change {
+    /// Returns whether the change has lost its objects: any object of the store may have changed.
+    pub fn has_lost_objects(&self) -> bool {
+        self.old.is_none() && self.new.is_none()
+    }
+
+    /// Returns the store, the name and the new resource version: a claim of the same write has the
+    /// same.
+    pub fn claimed(&self) -> Option<Claimed<'_>> {
+        let entry = self.new.as_ref().or(self.old.as_ref())?;
+        Some((self.store, entry.place(), self.new.as_ref().map(|new| new.resource_version())))
+    }
 }
 
 // === impl Claim ===
@@ -77,15 +96,13 @@ impl Claim {
         matches!(&self.source, Source::Write { by, .. } if by == key)
     }
 
-    /// Returns a change that a watch reported, with this write as its source, if the write caused
-    /// it.
-    pub fn own(&self, change: &Change) -> Option<Change> {
-        let entry = change.new.as_ref().or(change.old.as_ref())?;
-        let version = change.new.as_ref().map(|entry| entry.resource_version());
-        let is_it = self.store == change.store
-            && self.kind == change.kind
-            && self.place == *entry.place()
-            && self.version.as_deref() == version;
-        is_it.then(|| Change { source: self.source.clone(), ..change.clone() })
+    /// Returns the store, the name and the resource version of the written object.
+    pub fn claimed(&self) -> Claimed<'_> {
+        (self.store, &self.place, self.version.as_deref())
+    }
+
+    /// Returns a change that a watch reported, with this write as its source.
+    pub fn own(&self, change: &Change) -> Change {
+        Change { source: self.source.clone(), ..change.clone() }
     }
 }

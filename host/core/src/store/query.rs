@@ -10,8 +10,13 @@ use super::{
 use crate::{
     contract::Selection,
     labels::{LabelSelector, Test},
-    path::Path,
+    path::{Path, Segment},
 };
+
+/// The bytes of labels, or of an object's lists, that are searched in the time of one step.
+const BYTES_PER_STEP: usize = 64;
+/// The steps of looking up a label.
+const LABEL_STEPS: usize = 4;
 
 /// The criteria of a selection, without its kind and fields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -97,25 +102,53 @@ impl Query {
     /// Returns whether an object is selected. A path that is not indexed is looked up in the
     /// object's JSON.
     pub fn matches(&self, entry: &Entry) -> bool {
-        let mut parsed: Option<Value> = None;
+        self.matches_parsed(entry, &mut None)
+    }
+
+    /// Returns whether an object is selected, like [`Query::matches`]. `parsed` is the object's
+    /// JSON, which is parsed if that is needed and was not done before.
+    pub fn matches_parsed(&self, entry: &Entry, parsed: &mut Option<Value>) -> bool {
         self.is_at(entry.place())
             && self.labels.matches(|key| entry.label(key))
-            && self.matching.iter().all(|condition| condition.holds(entry, &mut parsed))
+            && self.matching.iter().all(|condition| condition.holds(entry, parsed))
+    }
+
+    /// Returns whether the namespace and the name alone select an object.
+    pub fn is_by_name(&self) -> bool {
+        self.labels.is_empty() && self.matching.is_empty()
+    }
+
+    /// Returns the approximate cost of [`Query::matches_parsed`] in steps of some nanoseconds,
+    /// without that of parsing the object.
+    pub fn cost(&self, entry: &Entry) -> usize {
+        if !self.is_at(entry.place()) {
+            return 1;
+        }
+        let label = LABEL_STEPS + entry.label_bytes() / BYTES_PER_STEP;
+        let labels = self.labels.requirements().len() * label;
+        1 + labels + self.matching.iter().map(|condition| condition.cost(entry)).sum::<usize>()
     }
 
     /// Returns whether an object would match with a manifest merged into it. At each path, values
     /// from before the merge match too, also those of list elements that the manifest replaces.
-    pub fn would_match(&self, old: Option<&Entry>, sent: &Value) -> bool {
+    ///
+    /// `parsed` is the JSON of `old`, as in [`Query::matches_parsed`].
+    pub fn would_match(
+        &self,
+        old: Option<&Entry>,
+        sent: &Value,
+        parsed: &mut Option<Value>,
+    ) -> bool {
         let labels = sent.pointer("/metadata/labels");
         let sent_label = |key: &str| labels.and_then(|labels| labels.get(key)?.as_str());
         let label = |key: &str| sent_label(key).or_else(|| old.and_then(|old| old.label(key)));
-        let holds = |condition: &Condition| {
-            let held = old.is_some_and(|old| condition.holds(old, &mut None));
+        let mut holds = |condition: &Condition| {
+            let held = old.is_some_and(|old| condition.holds(old, parsed));
             held || condition.path.holds(sent, &condition.value)
         };
         self.is_at(&NamespacedName::of(sent))
             && self.labels.matches(label)
-            && self.matching.iter().all(holds)
+            && self.matching.iter().all(&mut holds)
     }
 
     pub fn labels(&self) -> &LabelSelector {
@@ -150,9 +183,21 @@ impl Query {
 impl Condition {
     /// Returns whether an object holds the text. `parsed` is the object's JSON, parsed if needed.
     fn holds(&self, entry: &Entry, parsed: &mut Option<Value>) -> bool {
-        if entry.shape().matching.contains(&self.path) {
-            return entry.matching().contains(&self.term);
+        if self.is_indexed(entry) {
+            return entry.matching().binary_search(&self.term).is_ok();
         }
         self.path.holds(parsed.get_or_insert_with(|| entry.value()), &self.value)
+    }
+
+    fn cost(&self, entry: &Entry) -> usize {
+        let is_key = |segment: &Segment| matches!(segment, Segment::Key(_));
+        match self.path.segments() {
+            segments if self.is_indexed(entry) || segments.iter().all(is_key) => segments.len(),
+            segments => segments.len() + entry.json().len() / BYTES_PER_STEP,
+        }
+    }
+
+    fn is_indexed(&self, entry: &Entry) -> bool {
+        entry.shape().matching.contains(&self.path)
     }
 }

@@ -1,8 +1,6 @@
 //! The index of the keys that depend on one kind, by the index terms of objects.
 
-use std::collections::BTreeSet;
-
-use crate::{queue::Key, reads::IndexTerm, store::Change};
+use crate::{queue::Key, reads::IndexTerm};
 
 /// The keys that depend on one kind, by the index terms of their dependencies.
 #[derive(Debug, Default)]
@@ -32,19 +30,24 @@ impl Index {
         }
     }
 
-    /// Returns the keys that a change may affect, each with the index term of the dependency. A
-    /// key may come with several index terms. The cost grows with the number of these keys.
-    pub(super) fn candidates(&self, change: &Change) -> impl Iterator<Item = (IndexTerm, &Key)> {
-        let entries = change.old.iter().chain(&change.new);
-        let index_terms =
-            entries.flat_map(|entry| IndexTerm::all_of(entry)).chain([IndexTerm::Any]);
-        // A set, since an object mostly has the same index terms before and after the change.
-        let index_terms: BTreeSet<IndexTerm> = index_terms.collect();
-        let keys = move |index_term| {
-            let keys = self.keys.get(&index_term).into_iter().flatten();
-            keys.map(move |key| (index_term, key))
-        };
-        index_terms.into_iter().flat_map(keys)
+    /// Returns the keys that a change of an object with these sorted index terms may affect, each
+    /// with the index term of the dependency, in order; only those after a given one. A key may
+    /// come with several index terms. The cost grows with the number of these keys.
+    pub(super) fn candidates<'a>(
+        &'a self,
+        of: &'a [IndexTerm],
+        after: Option<&(IndexTerm, Key)>,
+    ) -> impl Iterator<Item = (IndexTerm, &'a Key)> + use<'a> {
+        let (last, before) = after.map_or((None, 0), |(last, key)| {
+            let keys = self.keys.get(last).map_or(&[][..], Vec::as_slice);
+            (Some(*last), keys.partition_point(|held| held <= key))
+        });
+        let terms = of.iter().copied().filter(move |term| Some(*term) >= last);
+        terms.flat_map(move |term| {
+            let keys = self.keys.get(&term).into_iter().flatten();
+            let skipped = if Some(term) == last { before } else { 0 };
+            keys.skip(skipped).map(move |key| (term, key))
+        })
     }
 
     /// Returns all keys. A key comes once for each index term.

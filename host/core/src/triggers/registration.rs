@@ -1,0 +1,118 @@
+//! The reconcilers, whose objects are keys.
+
+use std::sync::Arc;
+
+use super::compare::Compare;
+use crate::{
+    applied_fields::manager::{FieldManagers, Owner},
+    contract::Kind,
+    grant::DeclaredReconciler,
+    key::NamespacedName,
+    queue::Key,
+    store::{Entry, Stores},
+};
+
+/// A reconciler: each object in its selection is a key.
+#[derive(Clone, Debug)]
+pub struct Registration {
+    processor: Arc<str>,
+    of: Arc<DeclaredReconciler>,
+    /// The namespace and name of the Processor in the names of field managers; `None` if it adds no
+    /// finalizers.
+    writes_as: Option<NamespacedName>,
+}
+
+// === impl Registration ===
+
+impl Registration {
+    pub fn new(processor: &Arc<str>, of: &Arc<DeclaredReconciler>) -> Self {
+        Self { processor: Arc::clone(processor), of: Arc::clone(of), writes_as: None }
+    }
+
+    /// Returns the reconciler.
+    pub fn reconciler(&self) -> &Arc<DeclaredReconciler> {
+        &self.of
+    }
+
+    /// Returns the keys of the objects in the stores, ordered by namespace and name.
+    pub fn keys(&self, stores: &Stores) -> Vec<Key> {
+        self.entries(stores).iter().map(|entry| self.key(entry)).collect()
+    }
+
+    /// Returns the keys of the objects in the stores, ordered by `rank`.
+    pub fn ranked_keys(&self, stores: &Stores, rank: impl Fn(&Entry) -> u64) -> Vec<Key> {
+        let mut entries = self.entries(stores);
+        entries.sort_by_cached_key(|entry| rank(entry));
+        entries.iter().map(|entry| self.key(entry)).collect()
+    }
+
+    fn entries(&self, stores: &Stores) -> Vec<Arc<Entry>> {
+        let of = &*self.of;
+        let query = if self.has_finalizers() { &of.anywhere } else { &of.readable.of.query };
+        let mut there = stores.selected(&of.spec.of.kind, query).unwrap_or_default();
+        there.retain(|entry| self.has(entry));
+        there
+    }
+
+    /// Sets the namespace and name of the Processor. The names of its field managers show which
+    /// finalizers it has added to objects.
+    #[must_use]
+    pub fn writing_as(self, namespace: &str, processor: &str) -> Self {
+        Self { writes_as: Some(NamespacedName::new(namespace, processor)), ..self }
+    }
+
+    /// Returns whether an object is one of the reconciler's.
+    fn has(&self, entry: &Entry) -> bool {
+        self.of.selects(entry) || self.is_held(entry)
+    }
+
+    /// Returns the kind of the objects.
+    pub(super) fn kind(&self) -> &Kind {
+        &self.of.spec.of.kind
+    }
+
+    fn has_finalizers(&self) -> bool {
+        !self.of.spec.finalizers.is_empty()
+    }
+
+    /// Returns whether an object that is not selected holds a finalizer that the reconciler has
+    /// added. The name of the finalizer does not prove it: another reconciler may have a finalizer
+    /// of the same name on objects that this one never selects.
+    fn is_held(&self, entry: &Entry) -> bool {
+        let Some(writes_as) = self.writes_as.as_ref().filter(|_| self.has_finalizers()) else {
+            return false;
+        };
+        if entry.own().is_empty() || !self.of.anywhere.matches(entry) {
+            return false;
+        }
+        let reference = entry.reference(&self.of.spec.of.kind);
+        let managers = FieldManagers::new(&Owner {
+            namespace: &writes_as.namespace,
+            processor: &writes_as.name,
+            reconciler: self.of.id.name(),
+            object: &reference,
+        });
+        // This manager owns nothing but finalizers on the reconciled object.
+        entry.own().iter().any(|own| *own.manager == *managers.edit)
+    }
+
+    fn key(&self, entry: &Entry) -> Key {
+        Key::new(&self.processor, &self.of.id, entry.namespace(), entry.name())
+    }
+
+    /// Returns the key of a changed object, if the object is one of the reconciler's and has
+    /// entered the selection or differs in the selected fields.
+    pub(super) fn key_of(&self, compare: &mut Compare) -> Option<Key> {
+        if *self.kind() != *compare.change.kind {
+            return None;
+        }
+        let new = compare.change.new.clone()?;
+        let (was, is) = compare.compare(&self.of.readable.of.query);
+        if !is && !self.is_held(&new) {
+            return None;
+        }
+        let was_in = was || compare.change.old.as_ref().is_some_and(|old| self.is_held(old));
+        (!was_in || compare.differ(&self.of.readable.fields, self.of.extent()))
+            .then(|| self.key(&new))
+    }
+}
