@@ -84,6 +84,9 @@ pub enum Beside {
     Modules,
     /// Opens this many connections to `--listen` and never completes a request.
     Connections(usize),
+    /// Changes a `ConfigMap` of the attack's namespace again and again: one with this many bytes of
+    /// data, which the Processor does not reconcile.
+    Objects(usize),
     /// Creates the benign Processor again, so that it is younger than the attacking one.
     Older,
 }
@@ -405,6 +408,24 @@ pub const ATTACKS: &[Attack] = &[
         reconcile: "trap",
         objects: 10_000,
         says: &["Synced False"],
+        ..PLAIN
+    },
+    Attack {
+        name: "unindexed-lists",
+        row: "S4",
+        reconcile: "unindexed",
+        times: 132,
+        objects: 20,
+        beside: Beside::Objects(560_000),
+        ..PLAIN
+    },
+    Attack {
+        name: "label-lists",
+        row: "S4",
+        reconcile: "in-labels",
+        times: 4_000,
+        objects: 60,
+        beside: Beside::Objects(100),
         ..PLAIN
     },
 ];

@@ -5,6 +5,7 @@ use std::{path::Path, time::Duration};
 use anyhow::Result;
 use mortise::local;
 use mortise_host::cluster::Cluster;
+use serde_json::json;
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, task::JoinSet, time::interval};
 
 use super::{
@@ -34,6 +35,9 @@ pub(super) fn begin(
     match attack.beside {
         Beside::Nothing | Beside::Older => return None,
         Beside::Changes => drop(tasks.spawn(change(attack, admin.clone()))),
+        Beside::Objects(bytes) => {
+            drop(tasks.spawn(change_object(attack, admin.clone(), bytes)));
+        }
         Beside::Modules => drop(tasks.spawn(replace(module.to_owned()))),
         Beside::Connections(count) => drop(tasks.spawn(connect(count, public.to_owned()))),
     }
@@ -46,6 +50,22 @@ async fn change(attack: &'static Attack, admin: Cluster) -> Result<()> {
         due.tick().await;
         let changed = attack.processor(benign::NAME, number);
         local::apply(&admin, vec![changed]).await?;
+    }
+    Ok(())
+}
+
+/// Changes an object that the attack's Processor has read, as often as the API server accepts it.
+async fn change_object(attack: &'static Attack, admin: Cluster, bytes: usize) -> Result<()> {
+    let data = "x".repeat(bytes);
+    let mut due = interval(CHANGE_INTERVAL);
+    for number in 0_u64.. {
+        due.tick().await;
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"namespace": attack.namespace(), "name": "changed"},
+            "data": {"text": data, "number": number.to_string()},
+        });
+        local::apply(&admin, vec![object]).await?;
     }
     Ok(())
 }

@@ -80,6 +80,10 @@ enum Reconcile {
     Brackets,
     /// Lists with long label selectors and page tokens.
     Selectors,
+    /// Lists by `times` paths of which most have no index, and waits for a change.
+    Unindexed,
+    /// Lists by `times` label selectors that no index serves, and waits for a change.
+    InLabels,
     /// Gets objects of `times` undeclared kinds.
     Kinds,
     /// Gets an object whose kind's group is a path with a query.
@@ -149,6 +153,8 @@ fn attack(play: &Play, request: &Request) -> Result<Outcome, Failure> {
         Reconcile::Fields => reads::fields(play),
         Reconcile::Brackets => reads::brackets(play),
         Reconcile::Selectors => reads::selectors(play),
+        Reconcile::Unindexed => return Ok(reads::unindexed(play)),
+        Reconcile::InLabels => return Ok(reads::in_labels(play)),
         Reconcile::Kinds => reads::kinds(play),
         Reconcile::Path => reads::path(play),
         Reconcile::Scale => reads::scale(play),

@@ -2,7 +2,7 @@
 //! host's work on the arguments.
 
 use mortise_sdk::{
-    Kind, ObjectRef, Selection,
+    Kind, ObjectRef, Outcome, Selection,
     bindings::mortise::host::cluster,
     kubernetes::{ConfigMap, Secret},
 };
@@ -42,6 +42,22 @@ pub(crate) fn selectors(play: &Play) {
         let _ = cluster::list(&all, 1, Some(&long));
         let _ = cluster::list(&all.clone().labels(format!("a={long}")), 1, None);
     }
+}
+
+pub(crate) fn unindexed(play: &Play) -> Outcome {
+    for number in 0..play.times {
+        let all = Selection::of::<ConfigMap>().namespace(&play.namespace);
+        let _ = cluster::list(&all.matching(format!("data.k{number}"), "a"), 1, None);
+    }
+    Outcome::new()
+}
+
+pub(crate) fn in_labels(play: &Play) -> Outcome {
+    for number in 0..play.times {
+        let all = Selection::of::<ConfigMap>().namespace(&play.namespace);
+        let _ = cluster::list(&all.labels(format!("k{number} in (a,b)")), 1, None);
+    }
+    Outcome::new()
 }
 
 pub(crate) fn kinds(play: &Play) {
