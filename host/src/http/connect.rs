@@ -2,7 +2,7 @@
 //!
 //! A connection per request costs a handshake, but no connection has to be kept open.
 
-use std::{io, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{io, net::IpAddr, pin::Pin, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
@@ -14,7 +14,7 @@ use http_body_util::{BodyExt as _, Empty, combinators::BoxBody};
 use hyper::{body::Frame, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use mortise_core::error_chain;
-use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
+use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
 
 use super::{
@@ -69,8 +69,6 @@ pub(crate) struct Connector {
     tls: TlsConnector,
     proxy: Option<Proxy>,
     no_proxy: Vec<String>,
-    /// Permits for DNS lookups.
-    lookups: Arc<Semaphore>,
     pub(crate) times: Times,
 }
 
@@ -89,7 +87,7 @@ pub(crate) struct Answer {
     pub(crate) is_loopback: bool,
     body: hyper::body::Incoming,
     connection: Option<Connection>,
-    idle: Duration,
+    times: Times,
 }
 
 // === impl Times ===
@@ -113,7 +111,6 @@ impl Connector {
             tls: tls::build(options.authorities.as_deref()).map_err(InvalidOptions)?,
             proxy: options.proxy.as_deref().map(Proxy::parse).transpose()?,
             no_proxy: options.no_proxy,
-            lookups: Arc::new(Semaphore::new(resolve::MAX_CONCURRENT_LOOKUPS)),
             times: options.times,
         })
     }
@@ -160,7 +157,7 @@ impl Connector {
             is_loopback,
             body,
             connection: (!is_over).then_some(connection),
-            idle: self.times.idle,
+            times: self.times,
         })
     }
 
@@ -224,14 +221,15 @@ impl Connector {
     async fn open(&self, to: &Address, policy: Policy) -> Result<(Box<dyn Stream>, bool), Error> {
         let host = to.host.as_str();
         let mut failed = None;
-        for ip in resolve::addresses(host, &self.lookups).await? {
-            // A single refused IP address refuses the name: the others may be decoys.
-            policy.check(host, ip)?;
+        let all = resolve::addresses(host).await?;
+        // A single refused IP address refuses the name: the others may be decoys.
+        all.iter().try_for_each(|ip| policy.check(host, *ip))?;
+        for ip in all {
             match TcpStream::connect((ip, to.port)).await {
                 Ok(stream) => {
                     // Requests are small, and written at once.
                     let _ = stream.set_nodelay(true);
-                    return Ok((Box::new(stream), ip.to_canonical().is_loopback()));
+                    return Ok((Box::new(stream), resolve::is_this_machine(ip)));
                 }
                 Err(error) => failed = Some(Error::unreachable(host, &error)),
             }
@@ -290,7 +288,10 @@ impl Proxy {
         let address = Address::parse(&format!("{scheme}://{place}")).ok_or_else(invalid)?;
         let authorization = user.map(|user| {
             let text = decoded(user).ok_or_else(invalid)?;
-            HeaderValue::try_from(format!("Basic {}", STANDARD.encode(text))).map_err(|_| invalid())
+            let header = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(text)));
+            let mut header = header.map_err(|_| invalid())?;
+            header.set_sensitive(true);
+            Ok(header)
         });
         Ok(Self { address, authorization: authorization.transpose()? })
     }
@@ -319,8 +320,11 @@ impl Answer {
     /// Returns the next chunk of the body; `None` at its end.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, String>> {
         loop {
-            let Ok(frame) = timeout(self.idle, self.frame()).await else {
-                return Some(Err(format!("nothing came for {} s", self.idle.as_secs())));
+            let Ok(frame) = timeout(self.times.idle, self.frame()).await else {
+                return Some(Err(format!(
+                    "the connection was silent for {} s",
+                    self.times.idle.as_secs()
+                )));
             };
             match frame? {
                 // Trailers are ignored.
@@ -346,21 +350,39 @@ impl Answer {
         }
     }
 
-    /// Returns the whole body; only the part read so far if it has more bytes than `limit`.
-    pub(crate) async fn all(&mut self, limit: usize) -> Result<BytesMut, String> {
-        let mut all = BytesMut::new();
-        while all.len() <= limit
-            && let Some(part) = self.next().await
-        {
-            all.extend_from_slice(&part?);
-        }
-        Ok(all)
+    /// Returns the whole body; only the part read so far if it has more bytes than `limit`. Fails
+    /// if it does not end in time.
+    pub(crate) async fn all(&mut self, limit: usize, time: Duration) -> Result<BytesMut, String> {
+        let all = timeout(time, async {
+            let mut all = BytesMut::new();
+            while all.len() <= limit
+                && let Some(part) = self.next().await
+            {
+                all.extend_from_slice(&part?);
+            }
+            Ok(all)
+        });
+        all.await
+            .unwrap_or_else(|_| Err(format!("the answer did not end within {} s", time.as_secs())))
+    }
+
+    /// Returns the body of a small answer, as [`Answer::all`], in the time for an answer.
+    pub(crate) async fn small(&mut self, limit: usize) -> Result<BytesMut, String> {
+        self.all(limit, self.times.answer).await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_password_of_a_proxy_is_in_no_debug_text() {
+        let proxy = Proxy::parse("http://user:secret@proxy.example.com:3128").unwrap();
+        let header = proxy.authorization.unwrap();
+        assert_eq!(header, "Basic dXNlcjpzZWNyZXQ=");
+        assert_eq!(format!("{header:?}"), "Sensitive");
+    }
 
     #[test]
     fn no_proxy_entries_match_hosts_domains_and_addresses() {

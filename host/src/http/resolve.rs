@@ -7,7 +7,6 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _},
-    sync::Arc,
 };
 
 use tokio::sync::Semaphore;
@@ -25,9 +24,12 @@ const METADATA: [IpAddr; 6] = [
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42)),
 ];
-/// The maximum number of concurrent DNS lookups, each on a thread that waits for a name server: if
-/// the name server hangs, the rest of the host still has threads (see `program`).
-pub(super) const MAX_CONCURRENT_LOOKUPS: usize = 3;
+/// The permits for concurrent DNS lookups of the whole host, each on a thread that waits for a name
+/// server: if the name server hangs, the rest of the host still has threads (see `program`).
+static LOOKUPS: Semaphore = Semaphore::const_new(3);
+/// The maximum number of addresses of one name that are checked and tried: whoever answers for the
+/// name chooses their number.
+const MAX_ADDRESSES: usize = 16;
 
 /// The IP addresses that may be contacted, besides public and private ones. Never contacted are
 /// link-local addresses and metadata services.
@@ -45,24 +47,29 @@ impl Policy {
         let host = host.to_owned();
         match why_refused(ip) {
             Some(found) => Err(Error::Refused { host, found: format!("{ip} {found}") }),
-            None if self.loopback || !ip.to_canonical().is_loopback() => Ok(()),
+            None if self.loopback || !is_this_machine(ip) => Ok(()),
             None => Err(Error::Loopback { host, ip }),
         }
     }
 }
 
-/// Returns the IP addresses of a host. `lookups`: the permits for DNS lookups.
-pub(super) async fn addresses(host: &str, lookups: &Arc<Semaphore>) -> Result<Vec<IpAddr>, Error> {
+/// Returns whether an IP address is a loopback address, also of NAT64 or 6to4.
+pub(super) fn is_this_machine(ip: IpAddr) -> bool {
+    meant(ip).is_loopback()
+}
+
+/// Returns the first IP addresses of a host.
+pub(super) async fn addresses(host: &str) -> Result<Vec<IpAddr>, Error> {
     if let Ok(ip) = host.parse() {
         return Ok(vec![ip]);
     }
-    let place = Arc::clone(lookups).acquire_owned().await;
+    let place = LOOKUPS.acquire().await;
     let name = host.to_owned();
     let looked_up = tokio::task::spawn_blocking(move || {
         // Held until the name server has answered, even if the caller has given up.
         let _place = place;
         let found = (name.as_str(), 0).to_socket_addrs()?;
-        io::Result::Ok(found.map(|address| address.ip()).collect::<Vec<_>>())
+        io::Result::Ok(found.map(|address| address.ip()).take(MAX_ADDRESSES).collect::<Vec<_>>())
     });
     let found = looked_up.await.map_err(io::Error::other).flatten();
     found.map_err(|error| Error::unreachable(host, &error))
@@ -75,7 +82,7 @@ fn why_refused(ip: IpAddr) -> Option<&'static str> {
         // single host says nothing here.
         return candidates.into_iter().find_map(|ip| why_protected(ip.into()));
     }
-    let ip = embedded(ip).map_or_else(|| ip.to_canonical(), IpAddr::V4);
+    let ip = meant(ip);
     let is_no_host = ip.is_unspecified()
         || ip.is_multicast()
         || matches!(ip, IpAddr::V4(ip) if ip.is_broadcast() || ip.octets()[0] == 0);
@@ -93,6 +100,11 @@ fn why_protected(ip: IpAddr) -> Option<&'static str> {
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
     };
     is_link_local.then_some("is a link-local address")
+}
+
+/// Returns the IP address that a packet to this one reaches in the end.
+fn meant(ip: IpAddr) -> IpAddr {
+    embedded(ip).map_or_else(|| ip.to_canonical(), IpAddr::V4)
 }
 
 /// Returns the IPv4 address embedded in an IPv6 address of NAT64 or 6to4.
@@ -138,6 +150,8 @@ mod tests {
             "::ffff:169.254.169.254",
             "64:ff9b::a9fe:a9fe",
             "2002:a9fe:a9fe::1",
+            "64:ff9b::100.100.100.200",
+            "2002:a83f:8110::",
             "fe80::1",
             "100.100.100.200",
             "168.63.129.16",
@@ -189,7 +203,10 @@ mod tests {
 
     #[test]
     fn this_machine_is_asked_only_if_the_policy_allows_it() {
-        for ip in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+        let embedded =
+            ["64:ff9b::7f00:1", "64:ff9b::127.9.9.9", "2002:7f00:1::", "2002:7f09:909::1"];
+        for ip in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"].into_iter().chain(embedded)
+        {
             let ip = ip.parse().unwrap();
             Policy { loopback: true }.check("example.com", ip).unwrap();
             let refused = Policy { loopback: false }.check("example.com", ip);

@@ -311,9 +311,8 @@ impl Repository {
         let host = answer.from.host.clone();
         let limit = usize::try_from(MAX_DOCUMENT_BYTES).unwrap_or(usize::MAX);
         let whole = self.registries.connector.times.whole;
-        let read = tokio::time::timeout(whole, answer.all(limit)).await;
-        let read = read.unwrap_or_else(|_| Err("it is too slow".to_owned()));
-        let bytes = read.map_err(|found| Error::Unreachable { host, found })?;
+        let bytes = answer.all(limit, whole).await;
+        let bytes = bytes.map_err(|found| Error::Unreachable { host, found })?;
         let found = bytes.len() as u64;
         if found > MAX_DOCUMENT_BYTES {
             let what = format!("the answer to {what}");
@@ -354,7 +353,7 @@ pub(super) fn nothing() -> Body {
 /// Returns the error of an unsuccessful answer, with the registry's own message.
 async fn refused(answer: &mut Answer, what: &str) -> Error {
     // Without a body, the error has only the status.
-    let body = answer.all(MAX_REFUSAL_BYTES).await.unwrap_or_default();
+    let body = answer.small(MAX_REFUSAL_BYTES).await.unwrap_or_default();
     let retry_after = answer.header(RETRY_AFTER.as_str()).and_then(retry_after);
     Error::Refused {
         host: answer.from.host.clone(),

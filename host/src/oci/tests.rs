@@ -186,7 +186,7 @@ async fn a_registry_that_hangs_is_not_waited_for() {
     let error = place.pull().await.unwrap_err();
     assert!(matches!(error, Error::Truncated { came: 1, .. }), "{error}");
     assert!(error.to_string().contains("broke off after 1 of 33 bytes"), "{error}");
-    assert!(error.to_string().contains("nothing came for 0 s"), "{error}");
+    assert!(error.to_string().contains("silent for 0 s"), "{error}");
 }
 
 #[tokio::test]
@@ -198,6 +198,34 @@ async fn a_registry_that_is_slow_is_not_waited_for_longer_than_a_blob_may_take()
     let error = place.pull().await.unwrap_err();
     assert!(matches!(error, Error::TooSlow { .. }), "{error}");
     assert!(error.to_string().contains("`127.0.0.1` is too slow: "), "{error}");
+}
+
+/// Sends its bytes so slowly that all of them take a minute, and no two of them half a second.
+fn slow(answer: Answer) -> Answer {
+    let body = vec![b' '; 600];
+    Answer { pace: Some((1, Duration::from_millis(100))), body, ..answer }
+}
+
+#[tokio::test]
+async fn slow_tokens_and_errors_are_not_waited_for_to_their_end() {
+    /// Only a client without a deadline reaches it.
+    const LONG: Duration = Duration::from_secs(30);
+    let place = Place::plain().await;
+    place.put();
+    place.answer("/manifests/", slow(Answer::of(500)));
+    let pulled = tokio::time::timeout(LONG, place.pull()).await;
+    let error = pulled.expect("the error has an end").unwrap_err();
+    assert!(matches!(error, Error::Refused { status: 500, .. }), "{error}");
+
+    let asks = format!("Bearer realm=\"http://{}/token\"", place.fake.host());
+    place.fake.set_mood(move |request: &Request| {
+        let is_token = request.target.starts_with("/token");
+        let asks = || Answer::of(401).header("www-authenticate", &asks);
+        Some(if is_token { slow(Answer::of(200)) } else { asks() })
+    });
+    let pulled = tokio::time::timeout(LONG, place.pull()).await;
+    let error = pulled.expect("the token has an end").unwrap_err();
+    assert!(error.to_string().contains("there is no token in it"), "{error}");
 }
 
 #[tokio::test]

@@ -94,7 +94,7 @@ impl Repository {
         if !given.status.is_success() {
             return Err(super::refused(&mut given, "a request for a token").await);
         }
-        let body = given.all(MAX_TOKEN_BYTES).await;
+        let body = given.small(MAX_TOKEN_BYTES).await;
         let token = body.ok().and_then(|body| serde_json::from_slice::<Token>(&body).ok());
         let token = token.and_then(|token| token.token.or(token.access_token));
         let header = token.and_then(|token| HeaderValue::try_from(format!("Bearer {token}")).ok());
