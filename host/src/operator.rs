@@ -21,6 +21,7 @@ mod owners;
 mod progress;
 mod recipe;
 mod resource;
+mod retry;
 mod source;
 pub mod status;
 mod stored;

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::operator::retry::wait_after;
+
 /// The shortest time between two computations of a status, and so between two writes of it.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest time between two attempts to write a status that is refused again and again, so that
 /// a repair shows soon.
 const MAX_STATUS_WAIT: Duration = Duration::from_mins(1);
-/// The wait before the first retry of a failed attempt. It doubles with each further retry.
-const FIRST_RETRY_DELAY: Duration = Duration::from_secs(5);
-const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 /// The longest pause after a load. The pause is as long as the load, so that a module that is
 /// replaced all the time is compiled only half of the time.
 const MAX_PAUSE_AFTER_LOAD: Duration = Duration::from_mins(1);
@@ -95,13 +94,6 @@ impl Pacing {
         let status = self.next_status.filter(|_| self.status_due);
         [self.again, self.rests_until(now), status].into_iter().flatten().min()
     }
-}
-
-fn wait_after(attempts: u32) -> Duration {
-    let doubled = 2_u32
-        .checked_pow(attempts.saturating_sub(1))
-        .and_then(|times| FIRST_RETRY_DELAY.checked_mul(times));
-    doubled.unwrap_or(MAX_RETRY_DELAY).min(MAX_RETRY_DELAY)
 }
 
 #[cfg(test)]

@@ -18,12 +18,11 @@ use super::{
 use crate::{
     cluster::Cluster,
     oci::{Digest, Reference, signature::Requirement},
-    operator::fault::Fault,
+    operator::{
+        fault::Fault,
+        retry::{FIRST_RETRY_DELAY, MAX_RETRY_DELAY, wait_after},
+    },
 };
-
-/// The wait before the first retry of a failed attempt. It doubles with each further retry.
-const FIRST_RETRY_DELAY: Duration = Duration::from_secs(5);
-const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 
 /// The artifacts that a Processor wants, and its account and pull secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -211,11 +210,8 @@ impl Retry {
     /// registry asks for a longer one.
     fn wait(&mut self, now: Instant, asked_for: Duration, most: Duration) -> Duration {
         self.attempts = self.attempts.saturating_add(1);
-        let doubled =
-            2_u32.checked_pow(self.attempts - 1).and_then(|by| FIRST_RETRY_DELAY.checked_mul(by));
-        let wait = doubled.unwrap_or(MAX_RETRY_DELAY).min(MAX_RETRY_DELAY).min(most);
         self.not_before = self.not_before.max(now + asked_for);
-        wait.max(asked_for)
+        wait_after(self.attempts).min(most).max(asked_for)
     }
 }
 
