@@ -181,11 +181,10 @@ impl Host {
         let dispatch = Arc::new(Dispatch::new(&Stores::new()));
         let parts = Parts::new(&dispatch, Arc::new(cluster.clone()), &options.now);
         let parts = Parts { skips: options.skips, ..parts };
-        let metrics = options.metrics.clone();
         let stop = CancellationToken::new();
         Self {
             options: options.clone(),
-            shared: Arc::new(HostState::new(parts, cluster, metrics, open, options.bounds)),
+            shared: Arc::new(HostState::new(parts, cluster, open, options)),
             tasks: Mutex::default(),
             reports: tokio::sync::Mutex::new(reports),
             turns: Mutex::default(),

@@ -150,6 +150,7 @@ impl Server {
             lease: guard.clone(),
             metrics,
             bounds: args.bounds(),
+            namespace: args.namespace.clone(),
             ..Options::default()
         };
         let host = Arc::new(Host::start(&cluster, Vec::new(), &options)?);
@@ -423,9 +424,11 @@ fn needs(args: &RunArgs, lease_namespace: &str) -> Vec<Need> {
         need("mortise.dev", "processors", of, &["get", "list", "watch", "patch"]),
         need("mortise.dev", "processors/status", of, &["patch"]),
         need("", "serviceaccounts", of, &["list", "watch"]),
-        need("authorization.k8s.io", "subjectaccessreviews", None, &["create"]),
         need("apiextensions.k8s.io", "customresourcedefinitions", None, &["list", "watch"]),
     ];
+    if of.is_none() {
+        needs.push(need("authorization.k8s.io", "subjectaccessreviews", None, &["create"]));
+    }
     if let Some(NamespacedName { namespace, name }) = &args.webhook_certificate {
         let (namespace, verbs) = (Some(&**namespace), &["list", "watch"] as _);
         needs.push(Need { name: Some(name.to_string()), ..need("", "secrets", namespace, verbs) });

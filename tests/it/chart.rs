@@ -419,26 +419,34 @@ fn options_are_given_to_the_program_as_it_takes_them() {
 #[test]
 fn a_host_of_one_namespace_has_no_right_to_the_processors_and_accounts_of_others() {
     let Some(helm) = Helm::open() else { return };
-    let follows = |role: &Value| {
+    let resources = |role: &Value| {
         let rules = role["rules"].as_array().unwrap();
         let resources = rules.iter().flat_map(|rule| rule["resources"].as_array().unwrap());
-        let of_followed = |of: &&Value| **of == "processors" || **of == "serviceaccounts";
-        resources.filter(of_followed).count() == 2
+        resources.map(|of| of.as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let roles = |options: &str| {
         let objects = helm.objects(HOST, &[], &[options]);
         let roles =
             objects.into_iter().filter(|object| object["kind"].as_str().unwrap().ends_with("Role"));
         let place = |role: Value| {
-            (follows(&role), role["metadata"]["namespace"].as_str().map(str::to_owned))
+            (role["metadata"]["namespace"].as_str().map(str::to_owned), resources(&role))
         };
         roles.map(place).collect::<Vec<_>>()
     };
-    let edge = || Some("edge".to_owned());
-    assert_eq!(roles("options={}"), [(true, None), (false, edge())]);
-    let shop = || Some("shop".to_owned());
+    let of = |namespace: Option<&str>, resources: &[&[&str]]| {
+        let resources = resources.concat().into_iter().map(str::to_owned).collect::<Vec<_>>();
+        (namespace.map(str::to_owned), resources)
+    };
+    let followed: &[_] =
+        &["processors", "processors/status", "serviceaccounts", "roles", "rolebindings"];
+    let reviews: &[_] = &["subjectaccessreviews"];
+    let of_cluster: &[_] = &["customresourcedefinitions", "clusterroles", "clusterrolebindings"];
+    let leases = of(Some("edge"), &[&["leases", "leases"]]);
+    let of_all = of(None, &[followed, reviews, of_cluster]);
+    assert_eq!(roles("options={}"), [of_all, leases.clone()]);
     let of_shop = "options={\"namespace\": \"shop\"}";
-    assert_eq!(roles(of_shop), [(false, None), (true, shop()), (false, edge())]);
+    let expected = [of(None, &[of_cluster]), of(Some("shop"), &[followed]), leases];
+    assert_eq!(roles(of_shop), expected);
     let bindings = helm.objects(HOST, &[], &[of_shop]);
     let bound = bindings.iter().find(|object| {
         object["kind"] == "RoleBinding" && object["metadata"]["namespace"] == "shop"

@@ -1,7 +1,8 @@
 //! The access rights of processors' `ServiceAccount`s.
 //!
 //! The API server alone decides on rights: the host asks it with `SubjectAccessReview`s, sent with
-//! its own account. Answers are kept for each processor ([`Rights`]). They are renewed when an
+//! its own account. A host with rights in one namespace asks with `SelfSubjectAccessReview`s, sent
+//! as the account: these need no right of the host beyond acting as it. Answers are kept for each processor ([`Rights`]). They are renewed when an
 //! object that grants rights changes, and after a minute in any case: authorizers other than RBAC
 //! do not announce their changes. If the API server does not answer, its previous answer stays.
 //!
@@ -64,6 +65,8 @@ pub struct Access(Arc<AccessState>);
 struct AccessState {
     /// The cluster, accessed with the host's own account.
     own: Cluster,
+    /// The namespace to which the host's rights are limited, if any.
+    namespace: Option<String>,
     rights: All,
     /// Limits the questions in flight: one permit each.
     asking: Arc<Semaphore>,
@@ -90,10 +93,12 @@ pub struct Renewals {
 // === impl Access ===
 
 impl Access {
-    /// Returns access that asks a cluster with the host's own account.
-    pub fn new(own: &Cluster) -> Self {
+    /// Returns access that asks a cluster with the host's own account; with a `namespace`, as the
+    /// accounts themselves.
+    pub fn new(own: &Cluster, namespace: Option<String>) -> Self {
         Self(Arc::new(AccessState {
             own: own.clone(),
+            namespace,
             rights: All::default(),
             asking: Arc::new(Semaphore::new(rights::MAX_IN_FLIGHT)),
             acting: AllActing::default(),
@@ -112,7 +117,7 @@ impl Access {
             account,
             description,
             &self.0.rights,
-            &self.0.asking,
+            (&self.0.asking, self.0.namespace.is_some()),
         ));
         self.0.rights.lock().push(Arc::downgrade(&rights));
         rights

@@ -13,7 +13,7 @@ use super::impersonate::IMPERSONATE_USER;
 /// The allowed methods and paths. A word in capitals stands for a segment of that form. A path with
 /// `?` may have a query; so may a path with `#`, but only for metadata, or for one
 /// `CustomResourceDefinition` by its name.
-const ALLOWED: [(&[Method], &str); 24] = [
+const ALLOWED: [(&[Method], &str); 26] = [
     (&[Method::GET], "/version"),
     (&[Method::GET], "/readyz"),
     (&[Method::GET], "/api"),
@@ -33,8 +33,10 @@ const ALLOWED: [(&[Method], &str); 24] = [
     (&[Method::GET], "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations?"),
     (&[Method::GET], "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations?"),
     (&[Method::GET], "/apis/rbac.authorization.k8s.io/v1/roles#"),
+    (&[Method::GET], "/apis/rbac.authorization.k8s.io/v1/namespaces/NAME/roles#"),
     (&[Method::GET], "/apis/rbac.authorization.k8s.io/v1/clusterroles#"),
     (&[Method::GET], "/apis/rbac.authorization.k8s.io/v1/rolebindings#"),
+    (&[Method::GET], "/apis/rbac.authorization.k8s.io/v1/namespaces/NAME/rolebindings#"),
     (&[Method::GET], "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings#"),
     (&[Method::GET, Method::POST], "/apis/coordination.k8s.io/v1/namespaces/NAME/leases?"),
     (&[Method::GET, Method::PUT], "/apis/coordination.k8s.io/v1/namespaces/NAME/leases/NAME?"),

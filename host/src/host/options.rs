@@ -25,6 +25,8 @@ pub struct Options {
     pub metrics: Metrics,
     /// The bounds on the watches and stores that the host keeps for one processor.
     pub bounds: Bounds,
+    /// The namespace to which the host's own rights are limited; `None`: they are not.
+    pub namespace: Option<String>,
 }
 
 /// The bounds on the watches and stores that the host keeps for one processor. Reads past a bound
@@ -61,6 +63,7 @@ impl Default for Options {
             lease: Guard::none(),
             metrics: Metrics::new(),
             bounds: Bounds::default(),
+            namespace: None,
         }
     }
 }

@@ -417,7 +417,7 @@ mod tests {
         let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
         let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
         cluster.resolve(&v1("", "ConfigMap")).await.unwrap().unwrap();
-        Access::new(&cluster)
+        Access::new(&cluster, None)
     }
 
     fn runs(steps: &[Started]) -> Vec<String> {

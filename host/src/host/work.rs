@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Bounds,
+    Options,
     hooks::{Serving, is_converted},
     open::Opened,
     registry::{Active, Registry},
@@ -68,19 +68,18 @@ impl HostState {
     pub(super) fn new(
         parts: Parts,
         cluster: &Cluster,
-        metrics: Metrics,
         opened: mpsc::UnboundedSender<Opened>,
-        bounds: Bounds,
+        options: &Options,
     ) -> Self {
         Self {
             opened,
             denials: Denials::default(),
             cluster: cluster.clone(),
-            metrics,
-            access: Access::new(cluster),
+            metrics: options.metrics.clone(),
+            access: Access::new(cluster, options.namespace.clone()),
             parts,
             registry: Mutex::default(),
-            watches: Mutex::new(Watches::new(bounds)),
+            watches: Mutex::new(Watches::new(options.bounds)),
             hooks: Serving::default(),
             activity: latest::Sender::new(0),
             verdicts: latest::Sender::new(0),

@@ -20,7 +20,7 @@ use tokio::sync::watch as latest;
 use super::Access;
 use crate::cluster::Cluster;
 
-const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+pub(super) const SELF_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// The host's right to act as one account, as the API server answered last. Renewed with the rights
 /// of accounts, until it is dropped.
@@ -97,7 +97,7 @@ impl Acting {
                 "namespace": namespace, "name": name,
             }},
         });
-        let asked = Outgoing::new(Method::Post, REVIEWS.to_owned(), Some(review));
+        let asked = Outgoing::new(Method::Post, SELF_REVIEWS.to_owned(), Some(review));
         match self.own.send(&asked).await {
             Ok(answer) => {
                 let allowed = answer.body.pointer("/status/allowed").and_then(Value::as_bool);

@@ -18,22 +18,23 @@ use crate::cluster::{
     watch::{self, lean::LeanMetadata},
 };
 
-/// The kinds of objects that grant rights: group, kind, plural.
-const SOURCES: [(&str, &str, &str); 5] = [
-    ("rbac.authorization.k8s.io", "Role", "roles"),
-    ("rbac.authorization.k8s.io", "ClusterRole", "clusterroles"),
-    ("rbac.authorization.k8s.io", "RoleBinding", "rolebindings"),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings"),
-    ("", "ServiceAccount", "serviceaccounts"),
+/// The kinds of objects that grant rights: group, kind, plural, and whether they are in a namespace.
+const SOURCES: [(&str, &str, &str, bool); 5] = [
+    ("rbac.authorization.k8s.io", "Role", "roles", true),
+    ("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", false),
+    ("rbac.authorization.k8s.io", "RoleBinding", "rolebindings", true),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings", false),
+    ("", "ServiceAccount", "serviceaccounts", true),
 ];
 
 impl Access {
     /// Requests a renewal at each change of an object that grants rights, until the future is
     /// dropped.
     pub async fn watch_sources(&self) {
-        let sources = SOURCES.map(|(group, kind, plural)| {
+        let sources = SOURCES.map(|(group, kind, plural, is_namespaced)| {
             let of = GroupVersionKind::gvk(group, "v1", kind);
-            events(self.own(), &ApiResource::from_gvk_with_plural(&of, plural))
+            let namespace = self.0.namespace.as_deref().filter(|_| is_namespaced);
+            events(self.own(), namespace, &ApiResource::from_gvk_with_plural(&of, plural))
         });
         let mut all = stream::select_all(sources);
         let mut listed = HashSet::new();
@@ -79,9 +80,10 @@ fn is_refused(error: &kube::Error) -> bool {
 
 fn events(
     own: &Cluster,
+    namespace: Option<&str>,
     resource: &ApiResource,
 ) -> stream::BoxStream<'static, (String, watcher::Result<Event<LeanMetadata>>)> {
     let kind = resource.kind.clone();
-    let events = watch::all::<false>(own, resource, None);
+    let events = watch::all::<false>(own, resource, namespace);
     events.map(move |event| (kind.clone(), event)).boxed()
 }

@@ -4,6 +4,8 @@
 //! incomplete, or does not let the account ask, each right that the answer lacks is asked for with
 //! a `SubjectAccessReview`.
 
+use std::sync::Arc;
+
 use futures::{StreamExt as _, stream};
 use mortise_core::{
     api::{Method, Outgoing},
@@ -12,7 +14,7 @@ use mortise_core::{
 };
 use serde_json::Value;
 
-use super::rights::{MAX_IN_FLIGHT, REVIEWS, Rights};
+use super::rights::{MAX_IN_FLIGHT, Rights};
 
 const RULES_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
 
@@ -87,14 +89,8 @@ impl Rights {
     }
 
     async fn allows(&self, review: Value) -> Result<bool, Unanswered> {
-        // The semaphore is never closed.
-        let _permit = self.asking.acquire().await;
-        let review = Outgoing::new(Method::Post, REVIEWS.to_owned(), Some(review));
-        match self.own.send(&review).await {
-            Ok(answer) => {
-                let allowed = answer.body.pointer("/status/allowed").and_then(Value::as_bool);
-                Ok(allowed.unwrap_or_default())
-            }
+        match self.review(review, &Arc::default()).await {
+            Ok(answer) => Ok(answer),
             Err(refusal) => {
                 tracing::warn!(account = %self.account, %refusal, "could not ask what an account may do");
                 Err(Unanswered)

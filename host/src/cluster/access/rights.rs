@@ -8,7 +8,7 @@ use std::{
 
 use futures::{FutureExt as _, StreamExt as _, TryFutureExt as _, future::BoxFuture, stream};
 use mortise_core::{
-    api::{Method, Outgoing, Unavailable},
+    api::{Method, Outgoing, Refusal, Unavailable},
     contract::{Description, GrantedRule, Kind, ObjectRef},
     grant::{
         rights::{self, Account, LIST, NotRead, Permit, Question, ReadTarget, Rights as _},
@@ -22,11 +22,12 @@ use tokio::{sync::Semaphore, time::Instant};
 
 use super::{
     Acting,
+    acting::SELF_REVIEWS,
     answers::{Answer, Answered, Answers, Fresh, Renewed, Stale, rungs},
 };
 use crate::cluster::Cluster;
 
-pub(super) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// The maximum number of questions in flight, of all processors: many declarations need many
 /// questions.
 pub(super) const MAX_IN_FLIGHT: usize = 16;
@@ -51,6 +52,8 @@ pub struct Rights {
     all: All,
     /// Limits the questions in flight of all processors: one permit each.
     pub(super) asking: Arc<Semaphore>,
+    /// True if the account itself asks.
+    asks_itself: bool,
 }
 
 /// The rights of all processors of a host.
@@ -81,7 +84,7 @@ impl Rights {
         account: &Account,
         description: &Arc<Description>,
         all: &All,
-        asking: &Arc<Semaphore>,
+        (asking, asks_itself): (&Arc<Semaphore>, bool),
     ) -> Self {
         Self {
             account: account.clone(),
@@ -93,6 +96,7 @@ impl Rights {
             not_held: Mutex::default(),
             all: Arc::clone(all),
             asking: Arc::clone(asking),
+            asks_itself,
         }
     }
 
@@ -294,21 +298,40 @@ impl Rights {
     }
 
     async fn answer(&self, question: Question) -> (Question, Answer) {
-        // The semaphore is never closed.
-        let _permit = self.asking.acquire().await;
-        let body = question.review(&self.account);
-        let asked = Outgoing::new(Method::Post, REVIEWS.into(), Some(body)).to(&question.cluster);
-        let answer = match self.own.send(&asked).await {
-            Ok(answer) => match answer.body.pointer("/status/allowed").and_then(Value::as_bool) {
-                Some(true) => Answer::Allowed,
-                _ => Answer::Denied,
-            },
+        let answer = match self.review(question.review(&self.account), &question.cluster).await {
+            Ok(true) => Answer::Allowed,
+            Ok(false) => Answer::Denied,
             Err(refusal) => {
                 tracing::warn!(account = %self.account, %question, %refusal, "could not ask what an account may do");
                 Answer::Unanswered
             }
         };
         (question, answer)
+    }
+
+    /// Sends a `SubjectAccessReview` about the account, or asks the same as the account itself.
+    pub(super) async fn review(
+        &self,
+        mut review: Value,
+        cluster: &Arc<str>,
+    ) -> Result<bool, Refusal> {
+        // The semaphore is never closed.
+        let _permit = self.asking.acquire().await;
+        let (asker, path) =
+            if self.asks_itself { (&self.cluster, SELF_REVIEWS) } else { (&self.own, REVIEWS) };
+        if self.asks_itself
+            && let Some(fields) = review.as_object_mut()
+        {
+            fields.insert("kind".to_owned(), "SelfSubjectAccessReview".into());
+            let spec = fields.get_mut("spec").and_then(Value::as_object_mut);
+            if let Some(spec) = spec {
+                spec.retain(|key, _| key.ends_with("Attributes"));
+            }
+        }
+        let request = Outgoing::new(Method::Post, path.to_owned(), Some(review)).to(cluster);
+        let answer = asker.send(&request).await?;
+        let allowed = answer.body.pointer("/status/allowed").and_then(Value::as_bool);
+        Ok(allowed.unwrap_or_default())
     }
 
     /// Asks the stale questions again, and the needed ones that were never asked. If the API server

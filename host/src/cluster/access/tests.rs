@@ -1,4 +1,4 @@
-use std::{convert::Infallible, sync::Arc};
+use std::{collections::BTreeSet, convert::Infallible, sync::Arc};
 
 use http::{Method, Request, Response};
 use kube::client::Body;
@@ -27,6 +27,8 @@ struct Table {
     /// The answer to a review of rules; `None`: the account may not ask.
     rules: Option<serde_json::Value>,
     is_away: bool,
+    /// The paths of other requests.
+    paths: Vec<String>,
 }
 
 /// A case's name, the rights, the read, and the permit or the missing right.
@@ -56,8 +58,14 @@ impl Judge {
                     assert_eq!(user.to_str().unwrap(), account().user(), "the account itself asks");
                     return Ok(judge.rules());
                 }
-                if request.uri().path() != "/apis/authorization.k8s.io/v1/subjectaccessreviews" {
-                    return router.oneshot(request).await;
+                let of_account = request.headers().contains_key("impersonate-user");
+                match request.uri().path() {
+                    "/apis/authorization.k8s.io/v1/subjectaccessreviews" => {}
+                    "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews" if of_account => {}
+                    path => {
+                        judge.0.lock().paths.push(path.to_owned());
+                        return router.oneshot(request).await;
+                    }
                 }
                 assert_eq!(request.method(), Method::POST);
                 let body = request.into_body().collect_bytes().await.unwrap();
@@ -116,7 +124,7 @@ fn account() -> Account {
 
 fn scene() -> (EmbeddedApi, Judge, Access) {
     let (api, judge) = (EmbeddedApi::new(Options::default()), Judge::default());
-    let access = Access::new(&judge.cluster(&api));
+    let access = Access::new(&judge.cluster(&api), None);
     (api, judge, access)
 }
 
@@ -132,6 +140,46 @@ fn painter() -> Arc<Description> {
 
 fn pods() -> Kind {
     v1("", "Pod")
+}
+
+/// A host of one namespace has no right to ask about others.
+#[tokio::test]
+async fn with_rights_in_one_namespace_the_account_itself_asks_and_only_that_namespace_is_watched() {
+    let (api, judge) = (EmbeddedApi::new(Options::default()), Judge::default());
+    let access = Access::new(&judge.cluster(&api), Some("shop".to_owned()));
+    judge.allows(&ALL_OF_PODS);
+    let rights = access.of(&account(), &painter());
+    rights.ask_needed().await;
+    assert!(!rights.missing().iter().any(|missing| missing.ends_with("pods in all namespaces")));
+    assert!(rights.missing().iter().any(|missing| missing.contains("services")), "{rights:?}");
+    let reviews = judge.0.lock().reviews.clone();
+    assert!(!reviews.is_empty());
+    for review in reviews {
+        assert_eq!(review["kind"], "SelfSubjectAccessReview");
+        let spec: Vec<&String> = review["spec"].as_object().unwrap().keys().collect();
+        assert_eq!(spec, ["resourceAttributes"]);
+    }
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let expected = BTreeSet::from([
+        format!("{rbac}/clusterrolebindings"),
+        format!("{rbac}/clusterroles"),
+        format!("{rbac}/namespaces/shop/rolebindings"),
+        format!("{rbac}/namespaces/shop/roles"),
+        "/api/v1/namespaces/shop/serviceaccounts".to_owned(),
+    ]);
+    judge.0.lock().paths.clear();
+    let watched = async || {
+        let paths: BTreeSet<String> = judge.0.lock().paths.iter().cloned().collect();
+        paths.len() >= expected.len() && paths == expected
+    };
+    let watching = async {
+        tokio::select! {
+            () = access.watch_sources() => panic!("the watch has ended"),
+            () = async { while !watched().await { tokio::task::yield_now().await } } => {}
+        }
+    };
+    let within = tokio::time::timeout(Duration::from_secs(30), watching).await;
+    within.unwrap_or_else(|_| panic!("{:#?}", judge.0.lock().paths));
 }
 
 #[tokio::test]

@@ -162,7 +162,7 @@ mod hostile {
             stores: stores.clone(),
             crds: changes,
             metrics: Metrics::new(),
-            access: Access::new(cluster),
+            access: Access::new(cluster, None),
             grown: Arc::new(|_| ()),
         };
         let mut progress = stores.progress();

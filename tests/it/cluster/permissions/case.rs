@@ -306,10 +306,12 @@ impl<'a> Case<'a> {
     }
 
     /// Returns whether the host may send this request on behalf of the case's account. Without a
-    /// declaration, only reads, events and the first script's writes are allowed.
+    /// declaration, only reads, events and the first script's writes are allowed, and to ask for the
+    /// account's own rights.
     pub(super) fn may_ask(&self, event: &Event) -> bool {
         let is_read = ["get", "list", "watch"].contains(&event.verb.as_str());
         let is_first = self.way.first.is_some() && event.verb == "patch";
-        self.has != Has::Right || is_read || is_first || event.resource() == "events"
+        let is_other = ["events", "selfsubjectaccessreviews"].contains(&&*event.resource());
+        self.has != Has::Right || is_read || is_first || is_other
     }
 }
