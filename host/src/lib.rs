@@ -30,6 +30,7 @@ pub mod operator;
 pub mod program;
 pub mod reason;
 pub mod serve;
+mod share;
 pub mod telemetry;
 pub mod wasm;
 pub mod webhooks;

@@ -19,7 +19,7 @@ pub use self::{
     error::Error,
     reference::{InvalidReference, Reference, is_registry},
     repository::{Blob, Document, Repository, Sink},
-    store::{Room, Store, Stored, Writer},
+    store::{Incoming, Keep, Keeps, Room, Store, Stored, Writer},
 };
 pub use crate::http::{InvalidOptions, Options, Times};
 pub use mortise_core::digest::ModuleDigest as Digest;

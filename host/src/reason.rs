@@ -105,7 +105,7 @@ reasons! {
     CacheMissing [Loaded False]
         "The host has no folder for modules from registries. Start it with `--cache`.";
     CacheFull [Loaded False]
-        "The folder of modules from registries has no room, or cannot be written. Raise `--max-modules-mib`, or delete Processors; check `--cache`.";
+        "The folder of modules from registries has no room for more of this namespace, or cannot be written. Raise `--max-modules-mib`, or delete Processors; check `--cache`.";
     VerificationInvalid [Loaded False]
         "`spec.verification.keys` is empty, or has an entry that is not a public key. Use keys as in the message.";
     SignatureMissing [Loaded False]

@@ -46,8 +46,9 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=86_400)
     )]
     pub image_interval_seconds: u32,
-    /// The disk space of modules from registries in --cache, in MiB. Modules that Processors name,
-    /// run or may roll back to are kept; the others are removed, the least recently used first.
+    /// The disk space of modules from registries in --cache, in MiB. A namespace gets half of what
+    /// the others leave. Modules that Processors name, run or may roll back to are kept; the others
+    /// are removed, the least recently used first.
     #[arg(
         long,
         env = "MORTISE_MAX_MODULES_MIB",

@@ -18,6 +18,8 @@ const UNFINISHED_FILE_AGE: Duration = Duration::from_hours(1);
 pub struct Trim<'a> {
     /// The maximum total size of the files, in bytes.
     pub limit: u64,
+    /// The age at which a file is removed in any case; `None` for none.
+    pub max_age: Option<Duration>,
     /// Returns whether a file of this name belongs to the cache. All others are left alone.
     pub is_entry: &'a dyn Fn(&str) -> bool,
     /// Returns whether a file stays, whatever its age.
@@ -33,8 +35,8 @@ struct Entry {
 // === impl Trim ===
 
 impl Trim<'_> {
-    /// Removes the least recently used entries until the total is within the limit, and abandoned
-    /// unfinished files. A process that has an entry open can go on reading it. Returns the bytes
+    /// Removes the least recently used entries until the total is within the limit, and old and
+    /// abandoned unfinished files. A process that has an entry open can go on reading it. Returns the bytes
     /// left.
     pub fn run(&self, dir: &CacheDir) -> u64 {
         let mut entries = match self.entries(dir) {
@@ -53,7 +55,7 @@ impl Trim<'_> {
             let goes = if CacheDir::is_unfinished(&name) {
                 age > UNFINISHED_FILE_AGE
             } else {
-                total > self.limit
+                total > self.limit || self.max_age.is_some_and(|max_age| age > max_age)
             };
             if !goes || (self.stays)(&name) {
                 continue;

@@ -1,21 +1,18 @@
 //! Pulled artifacts in the cache directory: manifests and modules by digest, the signatures of
 //! manifests, and the namespaces that may use them.
 //!
-//! *Guarantees.* A returned file has the digest in its name. Protected manifests (`kept`) and their
-//! modules are never evicted, however full the folder is. Concurrent writes do not take each
-//! other's space.
-//!
-//! *Access.* A registry authenticates each pull; a folder does not. So the store records to which
-//! namespace a repository has served a manifest: other namespaces ask the registry first.
+//! *Guarantees.* A returned file has the digest in its name. The space is shared by `room`, and
+//! `access` tells who may read a file.
+
+mod access;
+mod room;
+
+pub use self::room::{Incoming, Keep, Keeps, Room};
 
 use std::{
-    collections::BTreeSet,
     fs::File,
     io::{self, Read as _, Seek as _, Write as _},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::Arc,
 };
 
 use bytes::{Bytes, BytesMut};
@@ -23,12 +20,9 @@ use parking_lot::Mutex;
 use ring::digest::{Context, SHA256};
 use tracing::warn;
 
-use super::{
-    Digest, Error, Reference,
-    artifact::{self, Descriptor},
-    repository::Sink,
-};
-use crate::cache_dir::{self, CacheDir, Trim, Unfinished, is_unwritable, used};
+use self::room::Reserved;
+use super::{Digest, Error, artifact::Descriptor, repository::Sink};
+use crate::cache_dir::{self, CacheDir, Unfinished, is_unwritable, used};
 
 /// The folder's name in the cache directory.
 const FOLDER: &str = "modules";
@@ -46,22 +40,8 @@ pub struct Store {
     dir: CacheDir,
     limit: u64,
     reserved: Arc<Reserved>,
-}
-
-/// The space reserved for blobs, less the bytes already written.
-#[derive(Debug, Default)]
-struct Reserved {
-    bytes: AtomicU64,
-    /// Held during a reservation, so that no space is reserved twice.
-    turn: Mutex<()>,
-}
-
-/// Space reserved for one blob. Dropping it releases the unused rest.
-#[derive(Debug)]
-pub struct Room {
-    reserved: Arc<Reserved>,
-    /// The bytes that are not written yet.
-    bytes: u64,
+    /// Held while access records are changed.
+    records: Arc<Mutex<()>>,
 }
 
 /// A module in a file that is never modified.
@@ -95,7 +75,10 @@ impl Store {
     /// Fails if other users may write to the folder.
     pub fn open(dir: &CacheDir, limit: u64) -> Result<Option<Self>, cache_dir::Error> {
         match dir.subdir(FOLDER) {
-            Ok(dir) => Ok(Some(Self { dir, limit, reserved: Arc::default() })),
+            Ok(dir) => {
+                let (reserved, records) = (Arc::default(), Arc::default());
+                Ok(Some(Self { dir, limit, reserved, records }))
+            }
             Err(error) if error.is_unwritable() => {
                 let error = mortise_core::error_chain::whole(&error);
                 warn!(error, "modules from registries are not kept");
@@ -122,76 +105,9 @@ impl Store {
         (Digest::of(&bytes) == digest).then_some(bytes)
     }
 
-    /// Stores a manifest.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be written.
-    pub fn put_manifest(&self, bytes: &[u8]) -> Result<(), Error> {
-        self.put(&blob_name(Digest::of(bytes)), bytes)
-    }
-
     /// Returns the stored signatures of a manifest. They are untrusted until they are verified.
     pub fn signatures(&self, of: Digest) -> Option<Vec<u8>> {
         self.small(&signatures_name(of))
-    }
-
-    /// Stores the signatures of a manifest.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be written.
-    pub fn put_signatures(&self, of: Digest, bytes: &[u8]) -> Result<(), Error> {
-        self.put(&signatures_name(of), bytes)
-    }
-
-    /// Returns whether a repository has served a manifest to this namespace.
-    pub fn has_access(&self, namespace: &str, of: &Reference, digest: Digest) -> bool {
-        self.recorded(&access_name(namespace, of, "")).contains(&digest)
-    }
-
-    /// Returns the digest to which a tag last resolved, for this namespace.
-    pub fn last_of_tag(&self, namespace: &str, of: &Reference) -> Option<Digest> {
-        self.recorded(&access_name(namespace, of, of.tag()?)).first().copied()
-    }
-
-    /// Records that a repository has served a manifest to this namespace, under its tag if the
-    /// reference has no digest.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a file cannot be written.
-    pub fn record_access(
-        &self,
-        namespace: &str,
-        of: &Reference,
-        digest: Digest,
-    ) -> Result<(), Error> {
-        self.record(&access_name(namespace, of, ""), digest)?;
-        match of.tag().filter(|_| of.digest().is_none()) {
-            Some(tag) => self.record(&access_name(namespace, of, tag), digest),
-            None => Ok(()),
-        }
-    }
-
-    /// Moves a digest to the front of the list in a file.
-    fn record(&self, name: &str, digest: Digest) -> Result<(), Error> {
-        /// The maximum number of digests in a list: the newest ones stay.
-        const MAX_CACHED_DIGESTS: usize = 64;
-        let mut recorded = self.recorded(name);
-        if recorded.first() == Some(&digest) {
-            return Ok(());
-        }
-        recorded.retain(|other| *other != digest);
-        recorded.insert(0, digest);
-        let lines: Vec<String> =
-            recorded.iter().take(MAX_CACHED_DIGESTS).map(Digest::to_string).collect();
-        self.put(name, lines.join("\n").as_bytes())
-    }
-
-    fn recorded(&self, name: &str) -> Vec<Digest> {
-        let text = String::from_utf8(self.small(name).unwrap_or_default()).unwrap_or_default();
-        text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
     /// Begins to write a blob, within reserved space if any is given.
@@ -206,50 +122,6 @@ impl Store {
             Ok(Writer { store, room, file: Some(file), waiting: BytesMut::new(), written: 0 })
         };
         elsewhere(begin).await.unwrap_or_else(|| Err(broken_off()))
-    }
-
-    /// Reserves space, evicting the least recently used files as needed. `kept` are digests of
-    /// manifests that are not evicted, nor are their modules and signatures.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the kept files leave too little space.
-    pub async fn make_room(&self, bytes: u64, kept: BTreeSet<Digest>) -> Result<Room, Error> {
-        let store = self.clone();
-        let reserved = elsewhere(move || store.reserve(bytes, &kept)).await;
-        reserved.unwrap_or_else(|| Err(broken_off()))
-    }
-
-    fn reserve(&self, bytes: u64, kept: &BTreeSet<Digest>) -> Result<Room, Error> {
-        let _turn = self.reserved.turn.lock();
-        let reserved = self.reserved.bytes.load(Relaxed);
-        let wanted = reserved.saturating_add(bytes);
-        let left = self.trim(self.limit.saturating_sub(wanted), kept);
-        if left.saturating_add(wanted) <= self.limit {
-            self.reserved.bytes.fetch_add(bytes, Relaxed);
-            return Ok(Room { reserved: Arc::clone(&self.reserved), bytes });
-        }
-        let left = left.saturating_add(reserved);
-        let what = format!(
-            "the folder of modules has room for {} MiB, and what Processors name, run or may go back to takes {} (--max-modules-mib)",
-            self.limit >> 20,
-            left.div_ceil(1 << 20)
-        );
-        Err(Error::Disk { what, source: io::ErrorKind::QuotaExceeded.into() })
-    }
-
-    /// Evicts files down to `limit` bytes. Returns the bytes left.
-    fn trim(&self, limit: u64, kept: &BTreeSet<Digest>) -> u64 {
-        let mut names = BTreeSet::new();
-        for digest in kept {
-            names.extend([blob_name(*digest), signatures_name(*digest)]);
-            let parts = self.manifest(*digest).and_then(|bytes| artifact::parse(&bytes).ok());
-            names.extend(parts.map(|parts| blob_name(parts.layer.digest)));
-        }
-        let stays = |name: &str| names.contains(name);
-        // Records of access are not evicted: they take a few bytes each.
-        let is_entry = |name: &str| name.starts_with(BLOB) || name.starts_with(SIGNATURES);
-        Trim { limit, is_entry: &is_entry, stays: &stays }.run(&self.dir)
     }
 
     /// Opens a blob's file if its bytes have this digest.
@@ -305,27 +177,19 @@ impl Store {
         written.map_err(|error| self.failed(error))
     }
 
+    fn remove(&self, name: &str) {
+        match self.dir.dir().remove_file(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                warn!(name, %error, "a file of the cache cannot be removed");
+            }
+            _ => {}
+        }
+    }
+
     fn failed(&self, source: io::Error) -> Error {
         let path = self.dir.path().display();
         let hint = if is_unwritable(&source) { " (--cache)" } else { "" };
         Error::Disk { what: format!("cannot write to `{path}`{hint}"), source }
-    }
-}
-
-// === impl Room ===
-
-impl Room {
-    /// Releases space for bytes that are written: they now count as the file's.
-    fn shrink(&mut self, bytes: u64) {
-        let bytes = bytes.min(self.bytes);
-        self.bytes -= bytes;
-        self.reserved.bytes.fetch_sub(bytes, Relaxed);
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.shrink(self.bytes);
     }
 }
 
@@ -380,10 +244,9 @@ fn signatures_name(digest: Digest) -> String {
     format!("{SIGNATURES}{}", digest.hex())
 }
 
-/// Returns the file name of the access record of a repository (or of its tag) and a namespace.
-fn access_name(namespace: &str, of: &Reference, tag: &str) -> String {
-    let text = [namespace, &of.name(), tag].join("\n");
-    format!("{ACCESS}{}", Digest::of(text.as_bytes()).hex())
+/// Returns the name of the file with the access records of a namespace.
+fn access_name(namespace: &str) -> String {
+    format!("{ACCESS}{}", Digest::of(namespace.as_bytes()).hex())
 }
 
 /// Runs work on a thread that may block; `None` if it panicked.

@@ -225,7 +225,7 @@ impl Controller {
         self.take_out().await;
         self.shared.host.forget_metrics(&self.name);
         self.shared.claims.forget(&self.name);
-        self.shared.images.forget(&self.name);
+        self.shared.images.forget(&self.name).await;
         self.shared.progress.gone(&self.name);
     }
 

@@ -23,6 +23,8 @@ pub struct Fault {
     pub former: Former,
     /// True if a retry can succeed without a change that the host watches.
     pub passes: bool,
+    /// The module that this host cannot load, whatever the rest of the spec is.
+    pub unusable: Option<String>,
 }
 
 /// The effect of a fault on the running version.
@@ -45,7 +47,8 @@ fn broke(Verdict { objects, broke, .. }: &Verdict) -> String {
 impl Fault {
     /// Creates a fault that only a change of the spec or of the module fixes.
     pub(super) fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), former: Former::KeepsRunning, passes: false }
+        let (message, former) = (message.into(), Former::KeepsRunning);
+        Self { reason, message, former, passes: false, unusable: None }
     }
 
     /// Creates a fault that a retry may fix.
@@ -167,7 +170,8 @@ impl Fault {
             LoadError::CompileFailed { source, .. } => source.passes(),
             _ => false,
         };
-        Self { passes, ..Self::new(reason, error_chain::whole(error)) }
+        let unusable = error.unusable().map(str::to_owned);
+        Self { passes, unusable, ..Self::new(reason, error_chain::whole(error)) }
     }
 
     /// Creates the fault of a version that is not swapped in.

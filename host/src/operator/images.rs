@@ -2,8 +2,8 @@
 //! controller waits for a registry.
 //!
 //! *Guarantees.* Every returned artifact was pulled completely, by its digest. While a registry is
-//! unavailable, the last artifact that a tag named is used. Artifacts that a Processor names, runs
-//! or may restore are not removed from the disk.
+//! unavailable, the last artifact that a tag named is used. Artifacts that a Processor runs or may
+//! restore are not removed from the disk, and those that it names only for one that runs.
 
 mod follower;
 mod pull;
@@ -23,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::api::Processor;
 use crate::oci::{
-    Digest, Reference, Registries, Store, Stored,
+    Digest, Keep, Keeps, Reference, Registries, Store, Stored,
     signature::{Policy, Signature},
 };
 
@@ -107,12 +107,18 @@ impl Images {
         self.0.options.policy.as_deref()
     }
 
-    /// Keeps the artifacts in a Processor's spec and status, until its controller calls
-    /// [`Images::keep`].
+    /// Keeps the artifacts in a Processor's status, until its controller calls [`Images::keep`]; and
+    /// while a host starts, those in its spec, until its follower does.
     pub(super) fn record(&self, name: &Arc<str>, processor: &Processor) {
         let mut kept = self.0.kept.lock();
-        let key = (Arc::clone(name), Use::Runs);
-        kept.of.entry(key).or_insert_with(|| digests_in(processor));
+        let ran = kept.of.entry((Arc::clone(name), Use::Runs));
+        ran.or_insert_with(|| ran_last(processor));
+        if !kept.is_complete {
+            for (at, digest) in named(processor) {
+                let of = kept.of.entry((Arc::clone(name), Use::Named(at)));
+                of.or_default().insert(digest);
+            }
+        }
     }
 
     /// Marks all Processors as known: from now on, other manifests may be removed.
@@ -125,19 +131,40 @@ impl Images {
         self.0.kept.lock().of.insert((Arc::clone(name), use_), manifests);
     }
 
-    /// Releases all manifests of a Processor that is gone.
-    pub(super) fn forget(&self, name: &str) {
-        self.0.kept.lock().of.retain(|(of, _), _| **of != *name);
+    /// Releases all manifests of a Processor that is gone, and removes what is stored for it only.
+    pub(super) async fn forget(&self, name: &str) {
+        let manifests = {
+            let mut kept = self.0.kept.lock();
+            let gone = kept.of.extract_if(.., |(of, _), _| **of == *name);
+            gone.flat_map(|(_, manifests)| manifests).collect()
+        };
+        self.release(name, manifests).await;
+    }
+
+    /// Removes what is stored for manifests that a Processor no longer keeps, unless another
+    /// Processor keeps it.
+    async fn release(&self, name: &str, manifests: BTreeSet<Digest>) {
+        let keeps = self.keeps();
+        if let Some(store) = self.0.options.store.as_ref().filter(|_| keeps.is_complete) {
+            store.release(namespace_of(name), manifests, keeps).await;
+        }
     }
 
     fn forget_use(&self, name: &Arc<str>, is_over: impl Fn(Use) -> bool) {
         self.0.kept.lock().of.retain(|(of, use_), _| of != name || !is_over(*use_));
     }
 
-    /// Returns the manifests that are kept; `None` until all Processors are known.
-    fn kept(&self) -> Option<BTreeSet<Digest>> {
+    /// Returns the manifests that are kept.
+    fn keeps(&self) -> Keeps {
         let kept = self.0.kept.lock();
-        kept.is_complete.then(|| kept.of.values().flatten().copied().collect())
+        let manifests = kept.of.iter().flat_map(|((name, use_), manifests)| {
+            manifests.iter().map(|manifest| Keep {
+                namespace: namespace_of(name).to_owned(),
+                manifest: *manifest,
+                runs: *use_ == Use::Runs,
+            })
+        });
+        Keeps { is_complete: kept.is_complete, manifests: manifests.collect() }
     }
 
     /// Waits for a permit to pull an artifact for a namespace.
@@ -169,15 +196,28 @@ impl Permits {
     }
 }
 
-/// Returns the digests in the references of a spec and of a status.
-fn digests_in(processor: &Processor) -> BTreeSet<Digest> {
+/// Returns the namespace of a Processor, by its name in the host: `namespace/name`.
+fn namespace_of(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(namespace, _)| namespace)
+}
+
+/// Returns the digests that a spec names, by their index.
+fn named(processor: &Processor) -> impl Iterator<Item = (usize, Digest)> {
     let spec = &processor.spec;
     let libraries = spec.libraries.iter().map(|library| &library.module);
-    let named = std::iter::once(&spec.module).chain(libraries).filter_map(|of| of.image.as_ref());
+    let modules = std::iter::once(&spec.module).chain(libraries).enumerate();
+    modules.filter_map(|(at, module)| Some((at, digest_in(module.image.as_ref()?)?)))
+}
+
+/// Returns the digests of the artifacts that ran last, by the status.
+fn ran_last(processor: &Processor) -> BTreeSet<Digest> {
     let status = processor.status.as_ref();
-    let module = status.and_then(|status| status.module.as_ref());
-    let module = module.and_then(|module| module.image.as_ref());
+    let module = status.and_then(|status| status.module.as_ref()?.image.as_ref());
     let libraries = status.into_iter().flat_map(|status| &status.libraries);
-    let all = named.chain(module).chain(libraries.filter_map(|library| library.image.as_ref()));
-    all.filter_map(|image| image.parse::<Reference>().ok()?.digest()).collect()
+    let images = module.into_iter().chain(libraries.filter_map(|library| library.image.as_ref()));
+    images.filter_map(|image| digest_in(image)).collect()
+}
+
+fn digest_in(image: &str) -> Option<Digest> {
+    image.parse::<Reference>().ok()?.digest()
 }

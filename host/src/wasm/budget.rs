@@ -1,9 +1,9 @@
 //! The memory limit of all calls and all loaded modules together.
 //!
 //! *Guarantees.* The memories of all calls and loaded modules together never exceed the budget.
-//! Those of one processor's calls never exceed the memory left for all others: a single processor
-//! gets half, two processors get a third each. Those of a namespace, with its loaded modules, never
-//! exceed [`NAMESPACE_SHARES`] times as much: some memory is always left for one more.
+//! Those of one processor's calls never exceed the memory left for all others ([`share`]), and those
+//! of a namespace, with its loaded modules, never exceed [`NAMESPACE_SHARES`] times as much: some
+//! memory is always left for one more.
 
 use std::{
     collections::HashMap,
@@ -16,6 +16,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::tenant::Tenant;
+use crate::share;
 
 pub(super) struct Budget {
     limit: usize,
@@ -86,20 +87,22 @@ impl Charge {
         // Counted before the check: two concurrent calls may both be refused, but can never both
         // get memory that suffices for one.
         let add = |to: &AtomicUsize| to.fetch_add(by, Relaxed).saturating_add(by);
-        let left = self.budget.limit.saturating_sub(add(&self.budget.used));
+        let of_all = add(&self.budget.used);
         let of_namespace = add(&self.namespace);
         let of_processor = self.tenant.as_ref().map(|tenant| add(tenant.memory()));
+        let limit = self.budget.limit;
+        let is_within = |own: usize| share::is_within(own as u64, of_all as u64, limit as u64);
         self.bytes += by;
         let asked = match of_processor {
-            Some(asked) if asked > left => asked,
-            _ if of_namespace > left.saturating_mul(NAMESPACE_SHARES) => of_namespace,
+            Some(asked) if !is_within(asked) => asked,
+            _ if !is_within(of_namespace.div_ceil(NAMESPACE_SHARES)) => of_namespace,
             _ => return Ok(()),
         };
         self.shrink(by);
         if let Some(tenant) = &self.tenant {
             tenant.is_short_of_memory();
         }
-        Err(Short { asked, limit: self.budget.limit })
+        Err(Short { asked, limit })
     }
 
     fn shrink(&mut self, by: usize) {

@@ -167,7 +167,8 @@ impl Cache {
         }
         let newest = self.entry_name(module);
         let stays = |name: &str| name == newest;
-        Trim { limit: self.limit, is_entry: &is_entry, stays: &stays }.run(&self.dir);
+        Trim { limit: self.limit, max_age: None, is_entry: &is_entry, stays: &stays }
+            .run(&self.dir);
     }
 
     /// Logs that code is not cached; warns once if the cache is unwritable.

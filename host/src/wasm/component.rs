@@ -93,6 +93,25 @@ pub enum LoadError {
     BrokenOff { module: String, source: tokio::task::JoinError },
 }
 
+// === impl LoadError ===
+
+impl LoadError {
+    /// Returns the module if this host cannot load it, whatever it is used for and with.
+    pub fn unusable(&self) -> Option<&str> {
+        match self {
+            Self::NotWasm { module, .. }
+            | Self::NotAComponent { module }
+            | Self::Malformed { module, .. }
+            | Self::TooLarge { module, .. }
+            | Self::OtherVersion { module, .. }
+            | Self::NotAProcessor { module, .. }
+            | Self::OtherTypes { module, .. } => Some(module),
+            Self::CompileFailed { module, source } if !source.passes() => Some(module),
+            _ => None,
+        }
+    }
+}
+
 /// A component with its imports linked.
 pub(super) struct Linked {
     pub(super) digest: Digest,

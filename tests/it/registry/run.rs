@@ -322,13 +322,34 @@ async fn a_host_pulls_no_module_beyond_the_disk_space_that_it_is_given() {
     place.until_runs(small, manifest).await;
     let image = place.add(large.0, large.1, "team/large");
     let message = place.until_not_loaded(large, "CacheFull").await;
-    let says = format!("`{image}`: the folder of modules has room for 64 MiB, and what ");
+    let says = format!("`{image}`: the folder of modules has room for 64 MiB ");
     assert!(message.starts_with(&says) && message.contains("(--max-modules-mib)"), "{message}");
     assert_eq!(place.requests(&blob), 0, "it is not pulled");
     end(host).await;
 
-    let host = place.start("cache", &["--max-modules-mib", "65"]).await;
+    // A namespace gets half.
+    let host = place.start("cache", &["--max-modules-mib", "130"]).await;
     place.until_not_loaded(large, "ImageNotFound").await;
     assert!(place.requests(&blob) > 0, "it is pulled");
+    end(host).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn layers_that_are_no_modules_take_no_room_from_another_namespace() {
+    /// The number of layers, which are together larger than the folder of modules.
+    const LAYERS: u8 = 5;
+    let place = Place::open(Fake::plain().await).await;
+    let host = place.start("cache", &["--max-modules-mib", "64"]).await;
+    for of in 0..LAYERS {
+        let name = format!("large-{of}");
+        place.fake.push_to(&name, TAG, &vec![of; 15 << 20]);
+        place.add(NAMESPACES[0], &name, &name);
+    }
+    for of in 0..LAYERS {
+        place.until_not_loaded((NAMESPACES[0], &format!("large-{of}")), "ModuleInvalid").await;
+    }
+    let manifest = place.fake.push_to("team/idle", TAG, &idle());
+    place.add(NAMESPACES[1], "idle", "team/idle");
+    place.until_runs((NAMESPACES[1], "idle"), manifest).await;
     end(host).await;
 }

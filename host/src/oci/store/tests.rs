@@ -1,7 +1,10 @@
-use std::{fs, time::Duration};
+use std::{collections::BTreeSet, fs, time::Duration};
 
 use super::*;
-use crate::oci::artifact::{Annotations, Artifact, LAYER};
+use crate::oci::{
+    Reference,
+    artifact::{Annotations, Artifact, LAYER},
+};
 
 struct Fixture {
     _folder: tempfile::TempDir,
@@ -16,18 +19,32 @@ impl Fixture {
         Self { store, _folder: folder }
     }
 
-    /// Stores an artifact, and returns the digest of its manifest and the descriptor of its module.
+    /// Stores an artifact for `shop`, which keeps nothing, and returns the digest of its manifest
+    /// and the descriptor of its module.
     async fn put(&self, module: &[u8]) -> (Digest, Descriptor) {
-        let layer = Descriptor::of(LAYER, module);
-        let names = (Vec::new(), Vec::new());
-        let artifact = Artifact::build(layer.clone(), names, Annotations::new()).unwrap();
-        let mut writer = self.store.begin(None).await.unwrap();
+        self.put_for("shop", module, keeps([])).await.unwrap()
+    }
+
+    /// Stores an artifact for a namespace.
+    async fn put_for(
+        &self,
+        namespace: &str,
+        module: &[u8],
+        keeps: Keeps,
+    ) -> Result<(Digest, Descriptor), Error> {
+        let (manifest, incoming) = incoming(module);
+        let layer = incoming.layer.clone();
+        let room = self.store.admit(namespace, incoming, keeps).await?;
+        let mut writer = self.store.begin(Some(room)).await?;
         for part in module.chunks(100) {
-            writer.take(Bytes::copy_from_slice(part)).await.unwrap();
+            writer.take(Bytes::copy_from_slice(part)).await?;
         }
-        writer.finish(layer.digest).await.unwrap();
-        self.store.put_manifest(&artifact.manifest).unwrap();
-        (artifact.digest(), layer)
+        writer.finish(layer.digest).await?;
+        Ok((manifest, layer))
+    }
+
+    async fn has(&self, layer: &Descriptor) -> bool {
+        self.store.module(layer).await.is_some()
     }
 
     fn path(&self, digest: Digest) -> std::path::PathBuf {
@@ -49,6 +66,24 @@ impl Fixture {
 
 fn module(of: u8) -> Vec<u8> {
     vec![of; 1000]
+}
+
+/// Returns an artifact without signatures, and the digest of its manifest.
+fn incoming(module: &[u8]) -> (Digest, Incoming) {
+    let layer = Descriptor::of(LAYER, module);
+    let names = (Vec::new(), Vec::new());
+    let artifact = Artifact::build(layer.clone(), names, Annotations::new()).unwrap();
+    (artifact.digest(), Incoming { manifest: artifact.manifest, signatures: None, layer })
+}
+
+/// Returns what Processors keep, all of which are known: namespace, manifest, and whether it runs.
+fn keeps<const N: usize>(of: [(&str, Digest, bool); N]) -> Keeps {
+    let keep = |(namespace, manifest, runs): (&str, Digest, bool)| Keep {
+        namespace: namespace.to_owned(),
+        manifest,
+        runs,
+    };
+    Keeps { is_complete: true, manifests: of.map(keep).into() }
 }
 
 #[tokio::test]
@@ -73,7 +108,9 @@ async fn stored_modules_and_manifests_are_found_until_their_files_change() {
     fs::remove_file(fixture.path(layer.digest)).unwrap();
     assert!(store.module(&layer).await.is_none());
     assert!(store.signatures(manifest).is_none());
-    store.put_signatures(manifest, b"[]").unwrap();
+    let (manifest, unsigned) = incoming(&module(1));
+    let signed = Incoming { signatures: Some(b"[]".to_vec()), ..unsigned };
+    store.admit("shop", signed, keeps([])).await.unwrap();
     assert_eq!(store.signatures(manifest).unwrap(), b"[]");
 }
 
@@ -89,86 +126,304 @@ async fn half_a_blob_is_not_seen_and_leaves_nothing() {
     assert_eq!(fixture.names(), Vec::<String>::new());
 }
 
+/// The bytes of a manifest in these tests, at most.
+const MANIFEST: u64 = 600;
+
 #[tokio::test]
-async fn making_room_removes_unkept_modules_and_fails_if_kept_ones_do_not_fit() {
-    // Space for two modules and their manifests, but not for three.
-    let fixture = Fixture::new(3600);
+async fn unused_layers_make_room_first_then_named_ones_for_running_ones() {
+    // Space for four modules and their manifests, but not for five.
+    let fixture = Fixture::new(4 * (1000 + MANIFEST));
     let mut put = Vec::new();
-    for (of, minutes) in [(1, 3), (2, 2)] {
+    for (of, minutes) in [(0, 9), (1, 8), (2, 7), (3, 6)] {
         let (manifest, layer) = fixture.put(&module(of)).await;
-        fixture.age(layer.digest, Duration::from_mins(minutes));
-        fixture.age(manifest, Duration::from_mins(minutes));
+        for digest in [layer.digest, manifest] {
+            fixture.age(digest, Duration::from_mins(minutes));
+        }
         put.push((manifest, layer));
     }
-    let has = async |at: usize| fixture.store.module(&put[at].1).await.is_some();
-    let kept = |at: &[usize]| at.iter().map(|at| put[*at].0).collect::<BTreeSet<_>>();
-    fixture.store.put_signatures(put[0].0, b"[]").unwrap();
-    fixture.store.make_room(1000, kept(&[0])).await.unwrap();
-    assert!(has(0).await && !has(1).await, "the one that is kept is the older one");
-    assert!(
-        fixture.store.signatures(put[0].0).is_some() && fixture.store.manifest(put[0].0).is_some()
-    );
+    let named = |of: u8| incoming(&module(of)).0;
+    let mut kept = keeps([("a", put[0].0, true), ("b", put[1].0, false)]);
+    let keep = |kept: &mut Keeps, of: u8| {
+        kept.manifests.extend(keeps([("c", named(of), true)]).manifests);
+    };
+    fixture.put_for("c", &module(4), kept.clone()).await.unwrap();
+    assert!(fixture.has(&put[0].1).await && fixture.has(&put[1].1).await);
+    assert!(!fixture.has(&put[2].1).await, "what nobody keeps goes first");
 
-    let (manifest, layer) = fixture.put(&module(3)).await;
-    let all = BTreeSet::from([put[0].0, manifest]);
-    let error = fixture.store.make_room(2000, all).await.unwrap_err();
-    let expected = "the folder of modules has room for 0 MiB, and what Processors name, run or may go back to takes 1 (--max-modules-mib)";
-    assert_eq!(error.to_string(), expected);
-    assert!(has(0).await && fixture.store.module(&layer).await.is_some(), "nothing of it went");
-    fixture.store.make_room(3600, BTreeSet::new()).await.unwrap();
+    keep(&mut kept, 4);
+    let error = fixture.put_for("c", &module(5), kept.clone()).await.unwrap_err();
+    assert!(error.to_string().contains("--max-modules-mib"), "{error}");
+    keep(&mut kept, 5);
+    fixture.put_for("c", &module(5), kept.clone()).await.unwrap();
+    assert!(!fixture.has(&put[3].1).await && fixture.has(&put[1].1).await);
+    keep(&mut kept, 6);
+    fixture.put_for("c", &module(6), kept).await.unwrap();
+    assert!(fixture.has(&put[0].1).await, "what runs stays");
+    assert!(!fixture.has(&put[1].1).await, "what is only named goes for what runs");
+}
+
+#[tokio::test]
+async fn a_namespace_gets_half_of_the_remaining_room_until_it_gives_some_back() {
+    let fixture = Fixture::new(10 * (1000 + MANIFEST));
+    let (mut kept, mut refused) = (keeps([]), None);
+    // As many as `namespace` gets.
+    let mut fill = async |namespace: &str, kept: &mut Keeps| {
+        for of in 0..=u8::MAX {
+            let bytes = [namespace.as_bytes(), &module(of)].concat();
+            let manifest = incoming(&bytes).0;
+            let keep = Keep { namespace: namespace.to_owned(), manifest, runs: false };
+            kept.manifests.push(keep);
+            if let Err(error) = fixture.put_for(namespace, &bytes, kept.clone()).await {
+                kept.manifests.pop();
+                refused = Some(error.to_string());
+                return usize::from(of);
+            }
+        }
+        unreachable!("all modules fit")
+    };
+    let of_evil = fill("evil", &mut kept).await;
+    assert!((4..8).contains(&of_evil), "{of_evil}");
+    let (of_shop, of_more) = (fill("shop", &mut kept).await, fill("more", &mut kept).await);
+    assert!(of_shop >= of_evil / 2 - 1 && of_shop >= 1 && of_more >= 1, "{of_shop}, {of_more}");
+    let expected = "the folder of modules has room for 0 MiB (--max-modules-mib), of which the Processors of `more` would take 1, and those of others take 1: a namespace gets half of what the others leave";
+    assert_eq!(refused.unwrap(), expected);
+
+    let before = kept.clone();
+    kept.manifests.retain(|keep| keep.namespace != "evil");
+    let gone = before.manifests.iter().filter(|keep| keep.namespace == "evil");
+    let gone = gone.map(|keep| keep.manifest).collect();
+    fixture.store.release("evil", gone, kept.clone()).await;
+    let left = kept.manifests.len() * 2;
+    assert_eq!(fixture.names().len(), left, "what only `evil` kept is removed at once");
+    let more = Keep { namespace: "shop".to_owned(), manifest: incoming(&module(9)).0, runs: false };
+    kept.manifests.push(more);
+    fixture.put_for("shop", &module(9), kept).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_layer_that_ran_is_stored_again_beyond_the_share() {
+    let fixture = Fixture::new(4 * (1000 + MANIFEST));
+    let mut kept = keeps([]);
+    for of in 0..4 {
+        let manifest = incoming(&module(of)).0;
+        kept.manifests.push(Keep { namespace: "shop".to_owned(), manifest, runs: true });
+    }
+    for of in 0..4 {
+        fixture.put_for("shop", &module(of), kept.clone()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_large_manifest_takes_room_too() {
+    let fixture = Fixture::new(4 * (1000 + MANIFEST));
+    let (_, unsigned) = incoming(&module(1));
+    for (case, manifest, signatures) in
+        [("manifest", vec![0; 4000], None), ("signatures", Vec::new(), Some(vec![0; 4000]))]
+    {
+        let layer = unsigned.layer.clone();
+        let refused = Incoming { manifest, signatures, layer };
+        fixture.store.admit("shop", refused, keeps([])).await.expect_err(case);
+    }
     assert_eq!(fixture.names(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn blobs_that_are_written_at_the_same_time_do_not_take_the_same_room() {
-    // Space for two modules, but not for three.
-    let fixture = Fixture::new(2500);
-    let make_room = async |bytes: u64| fixture.store.make_room(bytes, BTreeSet::new()).await;
-    let (first, second) = (make_room(1000).await.unwrap(), make_room(1000).await.unwrap());
-    let error = make_room(1000).await.unwrap_err();
-    assert!(error.to_string().contains("may go back to takes 1 "), "{error}");
-    drop(second);
+async fn until_all_processors_are_known_nothing_goes_and_the_limit_holds() {
+    let fixture = Fixture::new(3 * (1000 + MANIFEST));
+    let starting = || Keeps { is_complete: false, ..keeps([]) };
+    let (_, first) = fixture.put_for("a", &module(1), starting()).await.unwrap();
+    let (_, second) = fixture.put_for("b", &module(2), starting()).await.unwrap();
+    let mut refused = 0;
+    for of in 3..6 {
+        refused += usize::from(fixture.put_for("c", &module(of), starting()).await.is_err());
+    }
+    assert!(refused >= 2, "{refused}");
+    assert!(fixture.has(&first).await && fixture.has(&second).await);
+}
 
+#[tokio::test]
+async fn artifacts_that_are_written_at_the_same_time_do_not_take_the_same_room() {
+    // A namespace gets two modules with their manifests, and not three.
+    let fixture = Fixture::new(5 * (1000 + MANIFEST));
+    let admit = async |of: u8| {
+        let (_, incoming) = incoming(&module(of));
+        fixture.store.admit("shop", incoming, keeps([])).await
+    };
+    let (first, second) = (admit(1).await.unwrap(), admit(2).await.unwrap());
+    admit(3).await.unwrap_err();
+    drop(second);
+    // An aborted artifact releases its space, too.
+    for _ in 0..2 {
+        let room = admit(3).await.unwrap();
+        drop(fixture.store.begin(Some(room)).await.unwrap());
+    }
     let digest = Digest::of(&module(1));
     let mut writer = fixture.store.begin(Some(first)).await.unwrap();
     writer.take(module(1).into()).await.unwrap();
     writer.finish(digest).await.unwrap();
-    // An aborted blob releases its space, too.
-    for _ in 0..2 {
-        let room = make_room(1500).await.unwrap();
-        drop(fixture.store.begin(Some(room)).await.unwrap());
-    }
-    assert!(fixture.path(digest).exists(), "what is written is counted once, as a file");
-    make_room(1501).await.unwrap();
-    assert!(!fixture.path(digest).exists());
+    assert!(fixture.path(digest).exists());
+    let rooms = (admit(4).await.unwrap(), admit(5).await.unwrap());
+    assert!(fixture.store.reserved.of("shop").1 > 2000);
+    drop(rooms);
+    assert_eq!(fixture.store.reserved.of("shop"), (0, 0));
+}
+
+/// A day in 2026, and the days after it.
+fn day(number: i64) -> jiff::Timestamp {
+    jiff::Timestamp::from_second(1_780_000_000 + number * 24 * 3600).unwrap()
+}
+
+fn reference(text: &str) -> Reference {
+    text.parse().unwrap()
 }
 
 #[tokio::test]
-async fn access_is_noted_for_a_namespace_and_a_repository() {
+async fn access_is_noted_for_a_namespace_a_repository_a_manifest_and_its_layer() {
     let fixture = Fixture::new(1 << 20);
     let store = &fixture.store;
-    let (one, two) = (Digest::of(b"1"), Digest::of(b"2"));
-    let tag: Reference = "example.com/a:1".parse().unwrap();
-    let by_digest = tag.at(two);
-    assert!(!store.has_access("shop", &tag, one));
-    store.record_access("shop", &tag, one).unwrap();
-    store.record_access("shop", &by_digest, two).unwrap();
-    for digest in [one, two] {
-        assert!(
-            store.has_access("shop", &tag, digest) && store.has_access("shop", &by_digest, digest)
-        );
-        assert!(!store.has_access("other", &tag, digest));
-        let other: Reference = "example.com/b:1".parse().unwrap();
-        assert!(!store.has_access("shop", &other, digest));
+    let ((one, layer), (two, _)) = (fixture.put(&module(1)).await, fixture.put(&module(2)).await);
+    let tag = reference("example.com/a:1");
+    let has = async |namespace: &str, of: &Reference, digest: Digest| {
+        store.has_access((namespace, of), digest, (&keeps([]), day(0))).await
+    };
+    let record = async |of: &Reference, digest: Digest| {
+        let artifact = (digest, layer.digest);
+        store.record_access(("shop", of), artifact, true, (keeps([]), day(0))).await.unwrap();
+    };
+    assert!(!has("shop", &tag, one).await);
+    record(&tag, one).await;
+    record(&tag.at(two), two).await;
+    for digest in [one, two, layer.digest] {
+        assert!(has("shop", &tag, digest).await && has("shop", &tag.at(two), digest).await);
+        assert!(!has("other", &tag, digest).await);
+        assert!(!has("shop", &reference("example.com/b:1"), digest).await);
+        assert!(!has("shop", &reference("elsewhere.example.com/a:1"), digest).await);
     }
-    assert_eq!(store.last_of_tag("shop", &tag), Some(one), "a digest says nothing about a tag");
-    assert_eq!(store.last_of_tag("other", &tag), None);
-    store.record_access("shop", &tag, two).unwrap();
-    assert_eq!(store.last_of_tag("shop", &tag), Some(two));
-    for number in 0..100_u32 {
-        store.record_access("shop", &tag, Digest::of(&number.to_be_bytes())).unwrap();
+    assert!(!has("shop", &tag, Digest::of(b"other")).await);
+    assert_eq!(store.last_of_tag("shop", &tag).await, Some(one), "a digest is of no tag");
+    assert_eq!(store.last_of_tag("other", &tag).await, None);
+    record(&tag, two).await;
+    assert_eq!(store.last_of_tag("shop", &tag).await, Some(two));
+}
+
+#[tokio::test]
+async fn access_ends_after_a_month_without_an_answer_unless_the_artifact_runs() {
+    let fixture = Fixture::new(1 << 20);
+    let (manifest, layer) = fixture.put(&module(1)).await;
+    let of = reference("example.com/a:1");
+    let record = async |is_served: bool, now| {
+        let (artifact, none) = ((manifest, layer.digest), keeps([]));
+        fixture.store.record_access(("shop", &of), artifact, is_served, (none, now)).await.unwrap();
+    };
+    let has = async |kept: Keeps, now| {
+        fixture.store.has_access(("shop", &of), layer.digest, (&kept, now)).await
+    };
+    record(true, day(0)).await;
+    record(false, day(20)).await;
+    assert!(has(keeps([]), day(29)).await);
+    assert!(!has(keeps([]), day(31)).await, "it was read from the disk on day 20, and not served");
+    assert!(!has(keeps([("shop", manifest, false)]), day(31)).await);
+    assert!(!has(keeps([("other", manifest, true)]), day(31)).await);
+    assert!(has(keeps([("shop", manifest, true)]), day(31)).await);
+    record(true, day(40)).await;
+    assert!(has(keeps([]), day(69)).await);
+}
+
+/// Returns the names of the files with records.
+fn records(fixture: &Fixture) -> Vec<String> {
+    fixture.names().into_iter().filter(|name| name.starts_with(ACCESS)).collect()
+}
+
+#[tokio::test]
+async fn records_go_with_their_artifacts_and_with_the_processors_of_a_namespace() {
+    let fixture = Fixture::new(1 << 20);
+    let store = &fixture.store;
+    let (kept, layer) = fixture.put(&module(0)).await;
+    let record = async |namespace: &str, tag: &str, manifest: Digest| {
+        let of = reference(&format!("example.com/a:{tag}"));
+        let circumstances = (keeps([]), day(0));
+        let artifact = (manifest, layer.digest);
+        store.record_access((namespace, &of), artifact, true, circumstances).await.unwrap();
+    };
+    record("shop", "kept", kept).await;
+    for of in 1..31 {
+        let (manifest, _) = fixture.put(&module(of)).await;
+        record("shop", &format!("{of}"), manifest).await;
+        record("other", &format!("{of}"), manifest).await;
     }
-    assert!(!store.has_access("shop", &tag, one), "the oldest are forgotten");
+    assert_eq!(records(&fixture).len(), 2, "one file for each namespace");
+    assert_eq!(store.read_records("shop").len(), 31);
+    for digest in [incoming(&module(1)).0, Digest::of(&module(1))] {
+        fs::remove_file(fixture.path(digest)).unwrap();
+    }
+    record("shop", "kept", kept).await;
+    assert_eq!(store.read_records("shop").len(), 30, "one manifest is gone");
+    let left = || keeps([("shop", kept, true)]);
+    let all: BTreeSet<Digest> = (0..31).map(|of| incoming(&module(of)).0).collect();
+    store.release("shop", all.clone(), left()).await;
+    assert_eq!(store.read_records("shop").len(), 1);
+    assert_eq!(fixture.names().len(), 2 + 2, "a manifest, a layer, and two files of records");
+    store.release("other", all.clone(), left()).await;
+    store.release("shop", all, keeps([])).await;
+    assert_eq!(fixture.names(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn records_of_a_namespace_are_bounded_and_those_of_running_modules_stay() {
+    let fixture = Fixture::new(1 << 20);
+    let (manifest, layer) = fixture.put(&module(0)).await;
+    let (other, _) = fixture.put(&module(1)).await;
+    let kept = || keeps([("shop", manifest, true)]);
+    let record = async |tag: &str, manifest: Digest| {
+        let of = reference(&format!("example.com/a:{tag}"));
+        let artifact = (manifest, layer.digest);
+        let circumstances = (kept(), day(0));
+        fixture.store.record_access(("shop", &of), artifact, true, circumstances).await.unwrap();
+    };
+    let written = |tag: String, manifest: Digest| {
+        serde_json::json!({
+            "repository": "example.com/a", "tag": tag, "manifest": manifest, "layer": layer.digest,
+            "served": day(0).as_second(),
+        })
+    };
+    // The newest comes first.
+    let mut all: Vec<_> = (0..1023).map(|tag| written(tag.to_string(), other)).collect();
+    all.push(written("first".to_owned(), manifest));
+    let text = serde_json::to_vec(&all).unwrap();
+    fixture.store.put(&access_name("shop"), &text).unwrap();
+    record("new", other).await;
+    assert_eq!(fixture.store.read_records("shop").len(), 1024);
+    let last = async |tag: &str| {
+        let of = reference(&format!("example.com/a:{tag}"));
+        fixture.store.last_of_tag("shop", &of).await
+    };
+    assert_eq!(last("first").await, Some(manifest));
+    let others = [last("1022").await, last("1021").await, last("new").await];
+    assert_eq!(others, [None, Some(other), Some(other)]);
+}
+
+#[tokio::test]
+async fn records_of_a_namespace_without_processors_go_after_a_month() {
+    let fixture = Fixture::new(1 << 20);
+    let (manifest, layer) = fixture.put(&module(0)).await;
+    for namespace in ["gone", "shop", "new"] {
+        let of = reference("example.com/a:1");
+        let artifact = (manifest, layer.digest);
+        let circumstances = (keeps([]), day(0));
+        fixture.store.record_access((namespace, &of), artifact, true, circumstances).await.unwrap();
+    }
+    let now = fs::metadata(fixture.store.dir.path()).unwrap().modified().unwrap();
+    for namespace in ["gone", "shop"] {
+        let path = fixture.store.dir.path().join(access_name(namespace));
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_modified(now - Duration::from_hours(24 * 31)).unwrap();
+    }
+    fixture.put_for("shop", &module(1), keeps([("shop", manifest, true)])).await.unwrap();
+    let mut expected = ["shop", "new"].map(access_name);
+    expected.sort();
+    let mut left = records(&fixture);
+    left.sort();
+    assert_eq!(left, expected);
 }
 
 #[tokio::test]

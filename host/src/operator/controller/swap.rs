@@ -160,6 +160,11 @@ impl Controller {
             () = self.shared.stop.cancelled() => Err(Fault::superseded()),
         };
         self.pacing.loaded(start.elapsed(), Instant::now());
+        if let Err(fault) = &loaded
+            && let Some(module) = &fault.unusable
+        {
+            self.follower.give_up(module, fault).await;
+        }
         loaded
     }
 

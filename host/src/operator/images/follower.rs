@@ -1,6 +1,6 @@
 //! Follows the artifacts that one Processor names.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use mortise_core::grant::rights::Account;
@@ -65,12 +65,25 @@ pub(in crate::operator) struct Follower {
     cluster: Cluster,
     name: Arc<str>,
     wanted: Option<Wanted>,
-    /// The states, in the order of `wanted`.
-    states: Arc<Mutex<Vec<Option<Image>>>>,
+    /// In the order of `wanted`.
+    slots: Slots,
     moved: latest::Sender<u64>,
     seen: latest::Receiver<u64>,
     again: Arc<Notify>,
     tasks: JoinSet<()>,
+}
+
+type Slots = Arc<Mutex<Vec<Slot>>>;
+
+/// What is known of one artifact.
+#[derive(Debug, Default)]
+struct Slot {
+    /// The state; `None` for a module from a file.
+    state: Option<Image>,
+    /// The artifact that was pulled last.
+    held: Option<Arc<Pulled>>,
+    /// The artifact that this host cannot load, which is not pulled again, and the reason.
+    unusable: Option<(Digest, Fault)>,
 }
 
 /// The time of the next attempt, after failures. Pure: callers pass the time.
@@ -89,12 +102,11 @@ struct Followed {
     at: usize,
     /// The digest to pull first, in place of the one that the tag names now.
     start: Option<Digest>,
-    held: Option<Arc<Pulled>>,
     /// True once the registry has resolved the tag.
     is_resolved: bool,
     away_since: Option<Timestamp>,
     retry: Retry,
-    states: Arc<Mutex<Vec<Option<Image>>>>,
+    slots: Slots,
     moved: latest::Sender<u64>,
     again: Arc<Notify>,
 }
@@ -109,7 +121,7 @@ impl Follower {
             cluster: cluster.clone(),
             name: Arc::clone(name),
             wanted: None,
-            states: Arc::default(),
+            slots: Arc::default(),
             moved,
             seen,
             again: Arc::default(),
@@ -131,7 +143,7 @@ impl Follower {
     ) -> Vec<Option<Image>> {
         self.seen.mark_unchanged();
         if self.wanted.as_ref() == Some(&wanted) {
-            let states = self.states.lock().clone();
+            let states = self.states();
             if states.iter().flatten().any(|state| matches!(state, Image::Failed(_))) {
                 // The change that led to this call may have fixed the failure.
                 self.again.notify_waiters();
@@ -139,21 +151,43 @@ impl Follower {
             return states;
         }
         self.follow(&wanted, start);
-        let states = self.states.lock().clone();
         self.wanted = Some(wanted);
-        states
+        self.states()
+    }
+
+    fn states(&self) -> Vec<Option<Image>> {
+        self.slots.lock().iter().map(|slot| slot.state.clone()).collect()
+    }
+
+    /// Gives up the artifacts of a reference, which this host cannot load: their bytes are removed,
+    /// and pulled again only if the reference names others.
+    pub(in crate::operator) async fn give_up(&self, reference: &str, fault: &Fault) {
+        let mut manifests = BTreeSet::new();
+        let wanted = self.wanted.iter().flat_map(|wanted| &wanted.images).enumerate();
+        for (at, (named, _)) in wanted.filter_map(|(at, of)| Some((at, of.as_ref()?))) {
+            let mut slots = self.slots.lock();
+            let Some(slot) = slots.get_mut(at).filter(|_| named.to_string() == reference) else {
+                continue;
+            };
+            let Some(Image::Here { pulled, .. }) = &slot.state else { continue };
+            let unusable = Some((pulled.manifest, fault.clone()));
+            manifests.insert(pulled.manifest);
+            *slot = Slot { state: Some(Image::Failed(fault.clone())), held: None, unusable };
+            self.images.keep(&self.name, Use::Named(at), BTreeSet::new());
+        }
+        self.images.release(&self.name, manifests).await;
     }
 
     /// Returns the state of an artifact, by its index in [`Wanted::images`].
     pub(in crate::operator) fn state(&self, at: usize) -> Option<Image> {
-        self.states.lock().get(at).cloned().flatten()
+        self.slots.lock().get(at)?.state.clone()
     }
 
     /// Returns the references that registries do not resolve, and since when.
     pub(in crate::operator) fn away(&self) -> Vec<(Reference, Away)> {
-        let states = self.states.lock();
-        let away = states.iter().flatten().filter_map(|state| match state {
-            Image::Here { pulled, away: Some(away) } => {
+        let slots = self.slots.lock();
+        let away = slots.iter().filter_map(|slot| match &slot.state {
+            Some(Image::Here { pulled, away: Some(away) }) => {
                 Some((pulled.reference.by_tag()?, away.clone()))
             }
             _ => None,
@@ -164,11 +198,12 @@ impl Follower {
     fn follow(&mut self, wanted: &Wanted, start: impl Fn(usize, &Reference) -> Option<Digest>) {
         self.tasks = JoinSet::new();
         self.images.forget_use(&self.name, |of| of != Use::Runs);
-        // The former tasks may still be ending: they write to the former states.
-        self.states = Arc::default();
+        // The former tasks may still be ending: they write to the former slots.
+        self.slots = Arc::default();
         let images = wanted.images.iter().enumerate();
         for (at, image) in images {
-            self.states.lock().push(image.as_ref().map(|_| Image::Coming));
+            let state = image.as_ref().map(|_| Image::Coming);
+            self.slots.lock().push(Slot { state, ..Slot::default() });
             let Some((reference, requirement)) = image else { continue };
             let followed = Followed {
                 puller: Puller {
@@ -181,11 +216,10 @@ impl Follower {
                 name: Arc::clone(&self.name),
                 at,
                 start: start(at, reference),
-                held: None,
                 is_resolved: false,
                 away_since: None,
                 retry: Retry::new(Instant::now()),
-                states: Arc::clone(&self.states),
+                slots: Arc::clone(&self.slots),
                 moved: self.moved.clone(),
                 again: Arc::clone(&self.again),
             };
@@ -260,6 +294,11 @@ impl Followed {
                 let away = Some(Away { since, why: failed.words() });
                 (Image::Here { pulled, away }, Some(wait))
             }
+            // Only another artifact helps.
+            Err(Failed::Unusable(fault)) => {
+                self.retry.attempts = 0;
+                (Image::Failed(fault), is_tag.then_some(interval))
+            }
             Err(failed) => {
                 let wait = self.wait_after(&failed, MAX_RETRY_DELAY);
                 (Image::Failed(failed.fault(&self.puller.reference)), Some(wait))
@@ -295,10 +334,10 @@ impl Followed {
             }
             Err(failed) => failed,
         };
-        if let Some(held) = &self.held {
-            return Ok((Arc::clone(held), Some(failed)));
+        if let Some(held) = self.held() {
+            return Ok((held, Some(failed)));
         }
-        let last = self.puller.last_known().filter(|_| failed.is_away());
+        let last = self.puller.last_known().await.filter(|_| failed.is_away());
         let Some(last) = last else { return Err(failed) };
         match self.hold(last).await {
             Ok(pulled) => Ok((pulled, Some(failed))),
@@ -308,16 +347,32 @@ impl Followed {
 
     /// Gets an artifact by its digest.
     async fn hold(&mut self, digest: Digest) -> Result<Arc<Pulled>, Failed> {
-        if let Some(held) = self.held.as_ref().filter(|held| held.manifest == digest) {
+        let held = self.held();
+        if let Some(held) = held.as_ref().filter(|held| held.manifest == digest) {
             return Ok(Arc::clone(held));
         }
+        if let Some(fault) = self.unusable(digest) {
+            return Err(Failed::Unusable(fault));
+        }
         let images = &self.puller.images;
-        let held = self.held.iter().map(|held| held.manifest);
+        let held = held.iter().map(|held| held.manifest);
         images.keep(&self.name, Use::Named(self.at), held.chain([digest]).collect());
         let pulled = Arc::new(self.puller.get(digest).await?);
         images.keep(&self.name, Use::Named(self.at), [digest].into());
-        self.held = Some(Arc::clone(&pulled));
+        if let Some(slot) = self.slots.lock().get_mut(self.at) {
+            (slot.held, slot.unusable) = (Some(Arc::clone(&pulled)), None);
+        }
         Ok(pulled)
+    }
+
+    fn held(&self) -> Option<Arc<Pulled>> {
+        self.slots.lock().get(self.at)?.held.clone()
+    }
+
+    fn unusable(&self, digest: Digest) -> Option<Fault> {
+        let slots = self.slots.lock();
+        let (manifest, fault) = slots.get(self.at)?.unusable.as_ref()?;
+        (*manifest == digest).then(|| fault.clone())
     }
 
     /// Returns the wait before the next attempt: `most` at most, unless the registry asks for a
@@ -325,14 +380,14 @@ impl Followed {
     fn wait_after(&mut self, failed: &Failed, most: Duration) -> Duration {
         let asked_for = match failed {
             Failed::Registry(error) => error.retry_after().unwrap_or_default(),
-            Failed::Unsigned(_) | Failed::Fault(_) => Duration::ZERO,
+            Failed::Unsigned(_) | Failed::Unusable(_) | Failed::Fault(_) => Duration::ZERO,
         };
         self.retry.wait(Instant::now(), asked_for, most)
     }
 
     fn publish(&self, state: Image) {
-        let mut states = self.states.lock();
-        let Some(known) = states.get_mut(self.at) else { return };
+        let mut slots = self.slots.lock();
+        let Some(Slot { state: known, .. }) = slots.get_mut(self.at) else { return };
         let is_known = match (&known, &state) {
             (Some(Image::Here { pulled: one, away }), Image::Here { pulled: other, away: new }) => {
                 one.manifest == other.manifest && away == new
@@ -341,7 +396,7 @@ impl Followed {
             _ => false,
         };
         *known = Some(state);
-        drop(states);
+        drop(slots);
         if !is_known {
             self.moved.send_modify(|count| *count += 1);
         }

@@ -1,6 +1,7 @@
 //! Resolves tags, and reads artifacts from the disk or pulls them from their registries.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use mortise_core::{api::Outgoing, resource::encoded};
 use serde_json::Value;
 
@@ -8,8 +9,8 @@ use super::{Images, Pulled, Wanted};
 use crate::{
     cluster::Cluster,
     oci::{
-        Credentials, Digest, DockerConfig, Error, MAX_MODULE_BYTES, Reference, Repository, Store,
-        Stored,
+        Credentials, Digest, DockerConfig, Document, Error, Incoming, MAX_MODULE_BYTES, Reference,
+        Repository, Sink, Store, Stored,
         artifact::{self, Parts},
         signature::{self, Requirement, Signature, verify_found, verify_manifest},
     },
@@ -29,6 +30,9 @@ pub(super) struct Puller {
     pub(super) requirement: Requirement,
 }
 
+/// Takes the bytes of a blob that is on the disk: only their digest counts.
+struct Nowhere;
+
 // === impl Puller ===
 
 impl Puller {
@@ -42,24 +46,35 @@ impl Puller {
     }
 
     /// Returns the digest that the tag was last known to name.
-    pub(super) fn last_known(&self) -> Option<Digest> {
+    pub(super) async fn last_known(&self) -> Option<Digest> {
         let store = self.images.0.options.store.as_ref()?;
-        store.last_of_tag(&self.wanted.account.namespace, &self.reference)
+        store.last_of_tag(&self.wanted.account.namespace, &self.reference).await
     }
 
     /// Returns an artifact by its digest. The registry is asked only if a part is missing on the
-    /// disk, or if this namespace has not pulled it before.
+    /// disk, or if it has not served the artifact to this namespace.
     pub(super) async fn get(&self, manifest: Digest) -> Result<Pulled, Failed> {
         let store = self.store()?;
-        let namespace = &self.wanted.account.namespace;
-        let may = store.has_access(namespace, &self.reference, manifest);
+        let may = self.may_read(store, manifest).await;
         let on_disk = if may { self.on_disk(store, manifest).await } else { None };
-        let pulled = match on_disk {
-            Some(pulled) => pulled,
-            None => self.pull(store, manifest).await?,
+        let (pulled, is_served) = match on_disk {
+            Some(pulled) => (pulled, false),
+            None => (self.pull(store, manifest).await?, true),
         };
-        store.record_access(namespace, &self.reference, manifest)?;
+        let artifact = (manifest, pulled.module.digest);
+        let circumstances = (self.images.keeps(), (self.images.0.now)());
+        store.record_access(self.place(), artifact, is_served, circumstances).await?;
         Ok(pulled)
+    }
+
+    /// Returns whether the repository has served a manifest or a layer to this namespace.
+    async fn may_read(&self, store: &Store, digest: Digest) -> bool {
+        let circumstances = (&self.images.keeps(), (self.images.0.now)());
+        store.has_access(self.place(), digest, circumstances).await
+    }
+
+    fn place(&self) -> (&str, &Reference) {
+        (&self.wanted.account.namespace, &self.reference)
     }
 
     /// Returns an artifact from the disk, if its signatures there suffice.
@@ -81,11 +96,7 @@ impl Puller {
         let parts = artifact::parse(&document.bytes)?;
         // Checked before the module is pulled, which is larger: unsigned modules are not pulled.
         let signatures = self.signatures(store, &repository, manifest).await?;
-        let module = match store.module(&parts.layer).await {
-            Some(module) => module,
-            None => self.pull_module(store, &repository, (manifest, &parts)).await?,
-        };
-        store.put_manifest(&document.bytes)?;
+        let module = self.pull_module(store, &repository, document, &parts, &signatures).await?;
         Ok(self.pulled(manifest, module, signatures))
     }
 
@@ -93,19 +104,27 @@ impl Puller {
         &self,
         store: &Store,
         repository: &Repository,
-        (manifest, parts): (Digest, &Parts),
+        Document { digest: manifest, bytes }: Document,
+        Parts { layer, .. }: &Parts,
+        signatures: &[Signature],
     ) -> Result<Stored, Failed> {
-        let layer = &parts.layer;
         if layer.size > MAX_MODULE_BYTES {
             let what = "the module".to_owned();
             return Err(Error::TooLarge { what, found: layer.size, limit: MAX_MODULE_BYTES }.into());
         }
-        let mut room = None;
-        if let Some(mut kept) = self.images.kept() {
-            kept.insert(manifest);
-            room = Some(store.make_room(layer.size, kept).await?);
+        let is_signed = !self.requirement.is_nothing();
+        let signatures = is_signed.then(|| serde_json::to_vec(signatures).unwrap_or_default());
+        let incoming = Incoming { manifest: bytes, signatures, layer: layer.clone() };
+        let namespace = &self.wanted.account.namespace;
+        let room = store.admit(namespace, incoming, self.images.keeps()).await?;
+        if let Some(stored) = store.module(layer).await {
+            // Whoever knows a digest must not get bytes that only others may pull.
+            if !self.may_read(store, layer.digest).await {
+                repository.blob(layer, MAX_MODULE_BYTES, &mut Nowhere).await?;
+            }
+            return Ok(stored);
         }
-        let mut writer = store.begin(room).await?;
+        let mut writer = store.begin(Some(room)).await?;
         repository.blob(layer, MAX_MODULE_BYTES, &mut writer).await?;
         let stored = writer.finish(layer.digest).await?;
         tracing::info!(image = %self.reference, %manifest, module = %layer.digest, bytes = layer.size, "pulled");
@@ -136,9 +155,6 @@ impl Puller {
         self.requirement.check(&verified).map_err(|unsigned| {
             Failed::Unsigned(Fault::unsigned(&self.reference.at(manifest).to_string(), &unsigned))
         })?;
-        if let Ok(text) = serde_json::to_vec(&found) {
-            store.put_signatures(manifest, &text)?;
-        }
         Ok(found)
     }
 
@@ -216,6 +232,14 @@ impl Puller {
     }
 }
 
+// === impl Nowhere ===
+
+impl Sink for Nowhere {
+    async fn take(&mut self, _: Bytes) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
 /// The reason why an artifact is not available.
 #[derive(Debug)]
 pub(super) enum Failed {
@@ -223,6 +247,8 @@ pub(super) enum Failed {
     Registry(Error),
     /// A required signature is missing.
     Unsigned(Fault),
+    /// This host cannot load the artifact.
+    Unusable(Fault),
     /// Any other fault, such as a pull secret that cannot be read.
     Fault(Fault),
 }
@@ -242,7 +268,7 @@ impl Failed {
             Self::Registry(error) => {
                 matches!(error, Error::Refused { status: 404, .. } | Error::NotWasm { .. })
             }
-            Self::Unsigned(_) => true,
+            Self::Unsigned(_) | Self::Unusable(_) => true,
             Self::Fault(_) => false,
         }
     }
@@ -251,7 +277,7 @@ impl Failed {
     pub(super) fn fault(&self, reference: &Reference) -> Fault {
         match self {
             Self::Registry(error) => Fault::of_registry(reference, error),
-            Self::Unsigned(fault) | Self::Fault(fault) => fault.clone(),
+            Self::Unsigned(fault) | Self::Unusable(fault) | Self::Fault(fault) => fault.clone(),
         }
     }
 
@@ -259,7 +285,9 @@ impl Failed {
     pub(super) fn words(&self) -> String {
         match self {
             Self::Registry(error) => mortise_core::error_chain::whole(error),
-            Self::Unsigned(fault) | Self::Fault(fault) => fault.message.clone(),
+            Self::Unsigned(fault) | Self::Unusable(fault) | Self::Fault(fault) => {
+                fault.message.clone()
+            }
         }
     }
 }

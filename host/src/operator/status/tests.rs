@@ -88,6 +88,7 @@ fn fault() -> Fault {
         message: "there is none".into(),
         former: crate::operator::Former::KeepsRunning,
         passes: true,
+        unusable: None,
     }
 }
 

@@ -190,6 +190,36 @@ impl Scene {
         self.until_runs("rules", module, manifest).await;
     }
 
+    /// Adds the namespace `b` of another tenant, with an account that may do everything.
+    async fn add_tenant(&self) {
+        let everything = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "everything"});
+        let account = json!({"name": "puppet", "namespace": "b"});
+        let consents = json!({"annotations": {"mortise.dev/processor": "*"}});
+        let mut metadata = account.clone();
+        merge(&mut metadata, &consents);
+        self.place
+            .apply(&[
+                json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
+                json!({
+                    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                    "metadata": {"name": "puppet-b"}, "roleRef": everything,
+                    "subjects": [{"kind": "ServiceAccount", "name": "puppet", "namespace": "b"}],
+                }),
+            ])
+            .await;
+    }
+
+    /// Waits until the module of the other tenant's Processor `theirs` is not loaded for this
+    /// reason.
+    async fn until_theirs_not_loaded(&self, reason: &str) {
+        let theirs: Api<Processor> = Api::namespaced(self.place.cluster.client().clone(), "b");
+        let is_it = |processor: Option<&Processor>| {
+            let loaded = processor.and_then(|processor| condition(processor, "Loaded"));
+            loaded.is_some_and(|loaded| loaded.status == "False" && loaded.reason == reason)
+        };
+        timeout(TIMEOUT, await_condition(theirs, "theirs", is_it)).await.unwrap().unwrap();
+    }
+
     /// Returns the number of requests for blobs up to now.
     fn blobs(&self) -> usize {
         let is_blob = |request: &&Request| request.target.contains("/blobs/");
@@ -563,7 +593,7 @@ fn blobs(two: &[u8]) -> Vec<Case> {
     let slow = Answer { pace: Some((1000, Duration::from_mins(1))), ..Answer::of(200).body(two) };
     vec![
         case("cut", "/blobs/", cut, ("PullFailed", "broke off after 1000 of ")),
-        case("slow", "/blobs/", slow, ("PullFailed", "nothing came for 2 s")),
+        case("slow", "/blobs/", slow, ("PullFailed", "silent for 2 s")),
         case(
             "digest",
             "/blobs/",
@@ -668,8 +698,8 @@ async fn a_version_from_a_registry_that_breaks_on_most_objects_is_rolled_back() 
 async fn a_full_cache_refuses_a_new_module_until_space_is_freed() {
     let (one, two) = (module(""), module("2"));
     let mut scene = Scene::new().await;
-    // Room for one module, and not for two.
-    scene.restart_with_room(one.len() * 3 / 2).await;
+    // The namespace gets half: room for one module, and not for two.
+    scene.restart_with_room(one.len() * 3).await;
     let first = scene.fake.push("1", &one);
     let second = scene.fake.push("2", &two);
     scene.processor("rules", &scene.fake.image(":1"), &json!({})).await;
@@ -695,8 +725,8 @@ async fn a_full_cache_refuses_a_new_module_until_space_is_freed() {
 async fn a_version_that_may_be_gone_back_to_makes_no_room_for_the_next() {
     let (one, two) = (module(""), module("2"));
     let mut scene = Scene::new().await;
-    // Room for two modules, and not for three.
-    scene.restart_with_room(one.len() * 5 / 2).await;
+    // The namespace gets half: room for two modules, and not for three.
+    scene.restart_with_room(one.len() * 5).await;
     let first = scene.fake.push("1", &one);
     let second = scene.fake.push("2", &two);
     scene.fake.push("3", &module("3"));
@@ -708,7 +738,7 @@ async fn a_version_that_may_be_gone_back_to_makes_no_room_for_the_next() {
     scene.place.edit("rules", json!({"module": {"image": scene.fake.image(":3")}})).await;
     let (status, message) = scene.place.reason("rules", "Loaded", "CacheFull").await;
     assert_eq!(status, "False", "{message}");
-    assert!(message.contains("run or may go back to takes "), "{message}");
+    assert!(message.contains("(--max-modules-mib)"), "{message}");
 
     scene.fake.stop().await;
     let back = scene.fake.image(&format!(":1@{first}"));
@@ -845,31 +875,66 @@ async fn cached_modules_are_loaded_only_with_valid_registry_credentials() {
     scene.until_runs("others", &one, first).await;
     assert_eq!(scene.blobs(), blobs, "it is on the disk");
 
-    // Of another tenant.
-    let everything = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "everything"});
-    let account = json!({"name": "puppet", "namespace": "b"});
-    let consents = json!({"annotations": {"mortise.dev/processor": "*"}});
-    let mut metadata = account.clone();
-    merge(&mut metadata, &consents);
-    scene
-        .place
-        .apply(&[
-            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
-            json!({
-                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-                "metadata": {"name": "puppet-b"}, "roleRef": everything,
-                "subjects": [{"kind": "ServiceAccount", "name": "puppet", "namespace": "b"}],
-            }),
-        ])
-        .await;
+    scene.add_tenant().await;
     let own = json!({"config": {"description": {"name": "other"}}, "imagePullSecrets": [{"name": "pull"}]});
     scene.processor_in("b", "theirs", &image, &own).await;
-    let theirs: Api<Processor> = Api::namespaced(scene.place.cluster.client().clone(), "b");
-    let denied = |processor: Option<&Processor>| {
-        let loaded = processor.and_then(|processor| condition(processor, "Loaded"));
-        loaded.is_some_and(|loaded| loaded.reason == "RegistryDenied")
+    scene.until_theirs_not_loaded("RegistryDenied").await;
+}
+
+/// Answers HEAD requests about the blobs of the repository `evil`, and has none.
+fn has_no_blobs(request: &Request) -> Option<Answer> {
+    let is_theirs = request.target.starts_with("/v2/evil/blobs/");
+    let status = if request.method == "HEAD" { 200 } else { 404 };
+    is_theirs.then(|| Answer::error(status, "BLOB_UNKNOWN", "no such blob"))
+}
+
+#[tokio::test]
+async fn a_layer_of_another_tenant_is_run_only_if_the_own_repository_sends_its_bytes() {
+    let mut scene = Scene::new().await;
+    let one = module("");
+    let first = scene.fake.push_to("private", "1", &one);
+    let image = |repository: &str| format!("{}/{repository}:1", scene.fake.host());
+    scene.processor("rules", &image("private"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+
+    // The other tenant knows the digest of the layer, and has not its bytes.
+    let theirs = scene.fake.push_to("evil", "1", &one);
+    scene.fake.set_mood(has_no_blobs);
+    scene.add_tenant().await;
+    let other = json!({"config": {"description": {"name": "other"}}});
+    scene.processor_in("b", "theirs", &image("evil"), &other).await;
+    scene.until_theirs_not_loaded("ImageNotFound").await;
+    scene.place.tasks.shutdown().await;
+    scene.restart(true).await;
+    scene.until_theirs_not_loaded("ImageNotFound").await;
+
+    // A repository that sends them is the tenant's own.
+    scene.fake.behave();
+    let runs = |processor: Option<&Processor>| {
+        let module = processor.and_then(|of| of.status.as_ref()?.module.as_ref()?.image.as_ref());
+        module.is_some_and(|image| image.ends_with(&theirs.to_string()))
     };
-    timeout(TIMEOUT, await_condition(theirs, "theirs", denied)).await.unwrap().unwrap();
+    let processors: Api<Processor> = Api::namespaced(scene.place.cluster.client().clone(), "b");
+    timeout(TIMEOUT, await_condition(processors, "theirs", runs)).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_layer_that_is_no_component_is_given_up_until_the_tag_names_another() {
+    let scene = Scene::new().await;
+    let (bad, good) = (b"no module at all".to_vec(), module(""));
+    scene.fake.push("stable", &bad);
+    scene.processor("rules", &scene.fake.image(":stable"), &json!({})).await;
+    scene.place.reason("rules", "Loaded", "ModuleInvalid").await;
+    let folder = scene.cache.path().join("cache/modules");
+    let is_there = |digest: Digest| folder.join(format!("sha256-{}", digest.hex())).exists();
+    assert!(!is_there(Digest::of(&bad)), "it takes no space");
+    assert_eq!(scene.blobs(), 1);
+
+    scene.place.edit("rules", json!({"config": {"description": {"name": "rules"}}})).await;
+    let manifest = scene.fake.push("stable", &good);
+    scene.until_runs("rules", &good, manifest).await;
+    assert!(is_there(Digest::of(&good)));
+    assert_eq!(scene.blobs(), 2, "the first was not pulled again");
 }
 
 #[tokio::test]
