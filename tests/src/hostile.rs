@@ -50,8 +50,11 @@ const CONDITION_TIMEOUT: Duration = Duration::from_mins(3);
 const TREASURE: [&str; 2] = ["open-sesame-1c9f", "b3Blbi1zZXNhbWUtMWM5Zg=="];
 /// The beginnings of log lines that a guest has forged.
 const FORGED: [&str; 2] = ["2026-01-01T00:00:00Z FORGED", "FORGED"];
-const GUESTS: [(&str, &str); 2] =
-    [("puppet", "tests/guests/puppet"), ("hostile", "tests/guests/hostile")];
+const GUESTS: [(&str, &str); 3] = [
+    ("puppet", "tests/guests/puppet"),
+    ("hostile", "tests/guests/hostile"),
+    ("hooks", "tests/guests/hooks"),
+];
 
 /// A control plane with a host and a benign tenant.
 pub struct Street {
@@ -59,6 +62,8 @@ pub struct Street {
     admin: Cluster,
     folder: TempDir,
     program: PathBuf,
+    /// The authority of the certificate of the host's webhooks.
+    authority: String,
     host: Option<Host>,
     /// Memory in bytes and number of metric series of the host before the first attack.
     quiet: Option<(u64, usize)>,
@@ -91,16 +96,17 @@ impl Street {
         let Some(plane) = cluster::own_bare().await? else { return Ok(None) };
         let admin = Cluster::new(plane.client().await?);
         let folder = tempfile::tempdir()?;
+        let authority = tenants::install(&plane, &admin, &folder.path().join("kubeconfig")).await?;
         let street = Self {
             plane,
             admin,
             folder,
             program: program.to_owned(),
+            authority,
             host: None,
             quiet: None,
             changes: 1,
         };
-        tenants::install(&street.plane, &street.admin, &street.file("kubeconfig")).await?;
         street.modules().await?;
         tenants::prepare_benign(&street.admin).await?;
         local::apply(&street.admin, vec![benign::processor()]).await?;
@@ -293,12 +299,17 @@ impl Street {
             tokio::time::sleep(Duration::from_millis(1_100)).await;
             local::apply(&self.admin, vec![benign::processor()]).await?;
         }
-        let public = self.host().await?.public.clone();
-        let module = self.module("replaced");
-        let attacks = attacks.iter().copied();
-        Ok(attacks
-            .filter_map(|attack| beside::begin(attack, &self.admin, &public, &module))
-            .collect())
+        let (public, webhooks) = {
+            let host = self.host().await?;
+            (host.public.clone(), host.webhooks.clone())
+        };
+        let place = beside::Place {
+            admin: &self.admin,
+            public: &public,
+            module: &self.module("replaced"),
+            webhooks: &beside::Webhooks::new(webhooks, &self.authority)?,
+        };
+        Ok(attacks.iter().filter_map(|attack| beside::begin(attack, &place)).collect())
     }
 
     /// Returns the attacks without the expected condition, with the conditions that they have.

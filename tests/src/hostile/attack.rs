@@ -87,6 +87,10 @@ pub enum Beside {
     /// Changes a `ConfigMap` of the attack's namespace again and again: one with this many bytes of
     /// data, which the Processor does not reconcile.
     Objects(usize),
+    /// Makes TLS handshakes with `--webhooks`, this many at once, and ends none.
+    Handshakes(usize),
+    /// Sends reviews of 64 MiB, all of tiny entries, to the Processor, which converts objects.
+    Reviews,
     /// Creates the benign Processor again, so that it is younger than the attacking one.
     Older,
 }
@@ -281,6 +285,15 @@ pub const ATTACKS: &[Attack] = &[
         ..PLAIN
     },
     Attack { name: "connections", row: "M", beside: Beside::Connections(3_000), ..PLAIN },
+    Attack { name: "handshakes", row: "S16", beside: Beside::Handshakes(64), ..PLAIN },
+    Attack {
+        name: "reviews",
+        row: "S1",
+        module: "hooks",
+        objects: 0,
+        beside: Beside::Reviews,
+        ..PLAIN
+    },
     Attack { name: "endless-describe", row: "+", describe: "loop", says: &["limit of"], ..PLAIN },
     Attack {
         name: "deep",
@@ -497,6 +510,14 @@ impl Attack {
     pub fn processor(&self, benign: &str, number: u32) -> Value {
         let namespace = self.namespace();
         let reconciles = if self.within { benign } else { &namespace };
+        let config = match self.beside {
+            Beside::Reviews => json!({}),
+            _ => json!({
+                "name": self.name, "namespace": reconciles,
+                "describe": self.describe, "reconcile": self.reconcile,
+                "times": self.times + number, "bytes": self.bytes,
+            }),
+        };
         json!({
             "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
             "metadata": {"namespace": namespace, "name": self.name},
@@ -508,12 +529,13 @@ impl Attack {
                     "memory": format!("{}Mi", self.memory_mib), "deadline": self.deadline,
                     "concurrency": self.concurrency,
                 },
-                "config": {
-                    "name": self.name, "namespace": reconciles,
-                    "describe": self.describe, "reconcile": self.reconcile,
-                    "times": self.times + number, "bytes": self.bytes,
-                },
+                "config": config,
             },
         })
+    }
+
+    /// Returns the path of the Processor's conversions.
+    pub fn conversions(&self) -> String {
+        format!("/convert/{}/{}", self.namespace(), self.name)
     }
 }

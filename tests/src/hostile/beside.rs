@@ -1,16 +1,27 @@
 //! Side actions of attacks.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use mortise::local;
 use mortise_host::cluster::Cluster;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+};
 use serde_json::json;
-use tokio::{io::AsyncWriteExt as _, net::TcpStream, task::JoinSet, time::interval};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::JoinSet,
+    time::interval,
+};
+use tokio_rustls::TlsConnector;
 
 use super::{
     attack::{Attack, Beside},
     benign,
+    tenants::WEBHOOKS,
 };
 use crate::rebuilt;
 
@@ -21,16 +32,45 @@ const MODULE_INTERVAL: Duration = Duration::from_millis(100);
 /// The interval in which slow connections are opened.
 const CONNECTION_INTERVAL: Duration = Duration::from_micros(500);
 
+/// The size of a review.
+const REVIEW_BYTES: usize = 64 << 20;
+
 /// Running side actions, which end on drop.
 pub(super) type Besides = Vec<JoinSet<Result<()>>>;
 
+/// What side actions change and reach.
+pub(super) struct Place<'a> {
+    pub(super) admin: &'a Cluster,
+    /// The address that serves `/livez`.
+    pub(super) public: &'a str,
+    /// The module that is replaced.
+    pub(super) module: &'a Path,
+    pub(super) webhooks: &'a Webhooks,
+}
+
+/// The port of webhooks, for a client.
+#[derive(Clone)]
+pub(super) struct Webhooks {
+    address: String,
+    config: Arc<ClientConfig>,
+}
+
+impl Webhooks {
+    pub(super) fn new(address: String, authority: &str) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self { address, config: Arc::new(config) })
+    }
+}
+
 /// Begins the side action of an attack, if there is one.
-pub(super) fn begin(
-    attack: &'static Attack,
-    admin: &Cluster,
-    public: &str,
-    module: &Path,
-) -> Option<JoinSet<Result<()>>> {
+pub(super) fn begin(attack: &'static Attack, place: &Place<'_>) -> Option<JoinSet<Result<()>>> {
+    let Place { admin, public, module, webhooks } = *place;
     let mut tasks = JoinSet::new();
     match attack.beside {
         Beside::Nothing | Beside::Older => return None,
@@ -40,8 +80,46 @@ pub(super) fn begin(
         }
         Beside::Modules => drop(tasks.spawn(replace(module.to_owned()))),
         Beside::Connections(count) => drop(tasks.spawn(connect(count, public.to_owned()))),
+        Beside::Handshakes(count) => {
+            (0..count).for_each(|_| drop(tasks.spawn(shake_hands(webhooks.clone()))));
+        }
+        Beside::Reviews => drop(tasks.spawn(review(attack.conversions(), webhooks.clone()))),
     }
     Some(tasks)
+}
+
+/// Has the host compute one handshake after the other.
+async fn shake_hands(webhooks: Webhooks) -> Result<()> {
+    let mut hello = Vec::new();
+    let name = ServerName::try_from(WEBHOOKS)?;
+    rustls::ClientConnection::new(webhooks.config, name)?.write_tls(&mut hello)?;
+    loop {
+        let mut stream = TcpStream::connect(&webhooks.address).await?;
+        // The host may close the connection for another one.
+        let _ = stream.write_all(&hello).await;
+        let _ = stream.read(&mut [0]).await;
+    }
+}
+
+/// Sends reviews of which each entry would take more memory than its text.
+async fn review(path: String, webhooks: Webhooks) -> Result<()> {
+    let zeros = "0,".repeat(REVIEW_BYTES / 2);
+    let body = format!(
+        r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{{"uid":"u","desiredAPIVersion":"example.com/v2","objects":[{zeros}0]}}}}"#
+    );
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: {WEBHOOKS}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    loop {
+        let stream = TcpStream::connect(&webhooks.address).await?;
+        let connector = TlsConnector::from(Arc::clone(&webhooks.config));
+        let mut stream = connector.connect(ServerName::try_from(WEBHOOKS)?, stream).await?;
+        stream.write_all(head.as_bytes()).await?;
+        // An answer may come before all of it was taken.
+        let _ = stream.write_all(body.as_bytes()).await;
+        let _ = stream.read(&mut [0; 1024]).await;
+    }
 }
 
 async fn change(attack: &'static Attack, admin: Cluster) -> Result<()> {

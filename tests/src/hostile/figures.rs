@@ -23,10 +23,10 @@ const MAX_ADDED_SERIES: usize = 200;
 /// Requests of the host as itself that are allowed for each attacker, besides those that it sends
 /// for changes of a Processor.
 const MAX_REQUESTS: usize = 1_000;
-/// The time in which a Processor with `onDelete: Release` must be gone, and in which the host must
-/// end.
-const MAX_END_DELAY: Duration = Duration::from_secs(5);
-
+/// The time in which a Processor with `onDelete: Release` must be gone.
+const MAX_REMOVAL_DELAY: Duration = Duration::from_secs(5);
+/// The time in which the host must end: with webhooks it answers for 5 s after it was told to.
+const MAX_END_DELAY: Duration = Duration::from_secs(7);
 /// The time in which a host that starts during an attack must answer benign changes.
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(30);
 
@@ -115,7 +115,7 @@ impl Figures {
         let own: u64 =
             self.attacks.iter().map(|attack| attack.may_hold().min(MAX_CALLS_MEMORY_BYTES)).sum();
         let [quiet, most] = self.memory;
-        let is_late = |took: Option<Duration>| took.is_none_or(|took| took > MAX_END_DELAY);
+        let is_late = |took: Option<Duration>, most| took.is_none_or(|took| took > most);
         let [before, series, after] = self.series;
         let checks = [
             (
@@ -152,11 +152,11 @@ impl Figures {
             ),
             (self.strange.is_empty(), format!("requests of its own: {}", self.strange.join(", "))),
             (
-                self.died.is_some() || !is_late(self.removed),
+                self.died.is_some() || !is_late(self.removed, MAX_REMOVAL_DELAY),
                 format!("it is gone after {:?}", self.removed),
             ),
             (
-                self.ended.is_none_or(|ended| !is_late(ended)),
+                self.ended.is_none_or(|ended| !is_late(ended, MAX_END_DELAY)),
                 format!("the host ends after {:?}", self.ended),
             ),
             (

@@ -19,7 +19,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::{FORGED, POLL_INTERVAL, TREASURE};
+use super::{
+    FORGED, POLL_INTERVAL, TREASURE,
+    tenants::{CERTIFICATE, HOME},
+};
 
 /// `RLIMIT_DATA` of the host: the memory that a neighbour can make it take at most before it ends.
 const MAX_DATA_BYTES: u64 = 2 << 30;
@@ -37,6 +40,8 @@ pub struct Host {
     child: Child,
     /// The address that serves `/livez` and `/metrics`.
     pub public: String,
+    /// The address that serves webhooks.
+    pub webhooks: String,
     said: Arc<Mutex<Said>>,
 }
 
@@ -50,8 +55,8 @@ pub struct Said {
     /// Lines that contain the value of a Secret.
     pub leaked: usize,
     last: VecDeque<String>,
-    /// The address in the first line that names one.
-    listens: Option<String>,
+    /// The addresses of the first lines that name them: the public one, and that of webhooks.
+    listens: [Option<String>; 2],
 }
 
 // === impl Said ===
@@ -62,11 +67,13 @@ impl Said {
         let text = String::from_utf8_lossy(line);
         self.forged += usize::from(FORGED.iter().any(|forged| text.starts_with(forged)));
         self.leaked += usize::from(TREASURE.iter().any(|value| text.contains(value)));
-        if let (None, true, Some((_, after))) =
-            (&self.listens, text.contains("listening"), text.split_once(" listen="))
-        {
-            let address = after.split_whitespace().next().unwrap_or_default();
-            self.listens = Some(address.trim_matches('"').to_owned());
+        for (listens, field) in self.listens.iter_mut().zip([" listen=", " webhooks="]) {
+            if let (None, true, Some((_, after))) =
+                (&listens, text.contains("listening"), text.split_once(field))
+            {
+                let address = after.split_whitespace().next().unwrap_or_default();
+                *listens = Some(address.trim_matches('"').to_owned());
+            }
         }
         if self.last.len() == MAX_LINES {
             self.last.pop_front();
@@ -106,6 +113,8 @@ impl Host {
         command.arg("run").arg("--kubeconfig").arg(kubeconfig);
         command.arg("--modules").arg(modules).arg("--cache").arg(cache);
         command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", "2"]);
+        let certificate = format!("{HOME}/{CERTIFICATE}");
+        command.args(["--webhooks", "127.0.0.1:0", "--webhook-certificate", &certificate]);
         let mut child = command
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
@@ -115,18 +124,18 @@ impl Host {
         let said = Arc::<Mutex<Said>>::default();
         let recorded = Arc::clone(&said);
         std::thread::spawn(move || record(stderr, &recorded));
-        let mut host = Self { child, public: String::new(), said };
-        host.public = host.listening().await?;
+        let mut host = Self { child, public: String::new(), webhooks: String::new(), said };
+        [host.public, host.webhooks] = host.listening().await?;
         Ok(host)
     }
 
-    /// Waits until the log names the address that the host listens on.
-    async fn listening(&mut self) -> Result<String> {
+    /// Waits until the log names the addresses that the host listens on.
+    async fn listening(&mut self) -> Result<[String; 2]> {
         let begun = Instant::now();
         loop {
             let said = self.said();
-            if let Some(address) = &said.listens {
-                return Ok(address.clone());
+            if let [Some(public), Some(webhooks)] = &said.listens {
+                return Ok([public.clone(), webhooks.clone()]);
             }
             if begun.elapsed() > TIMEOUT || !self.is_alive()? {
                 bail!("the host does not listen:\n{}", said.last());

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use mortise::files;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::tenants::HOME;
+use super::tenants::{HOME, certificate_rule};
 use crate::cluster::{Audit, Event};
 
 /// Number of unexpected requests that are shown.
@@ -56,7 +56,14 @@ fn rules() -> Result<Vec<Value>> {
     let objects = files::load(&root.join("deploy/install.yaml"))?;
     let stated = objects.iter().filter_map(|object| object["rules"].as_array());
     let rules: Vec<Value> = stated.flatten().cloned().collect();
-    (!rules.is_empty()).then_some(rules).context("the installation has rules")
+    // Of a host with webhooks; the second one only shows more in conditions.
+    let configurations = json!({
+        "apiGroups": ["admissionregistration.k8s.io"], "verbs": ["list"],
+        "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+    });
+    let more = [certificate_rule(), configurations];
+    let rules: Vec<Value> = rules.into_iter().chain(more).collect();
+    (rules.len() > 2).then_some(rules).context("the installation has rules")
 }
 
 /// Returns whether a rule of the installation allows the request, or the request only lists kinds.

@@ -1,9 +1,13 @@
 //! Creates and deletes the objects of the host and its tenants: accounts, roles, objects and
 //! Processors.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use anyhow::{Context as _, Result};
+use certificate::{Issued, Server, issue::issue};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
 use kube::{
@@ -26,16 +30,20 @@ use crate::cluster;
 /// The namespace of the host, and its account, in `deploy/install.yaml`.
 pub(super) const HOME: &str = "mortise";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
+/// The Secret with the certificate of the host's webhooks, in its namespace.
+pub(super) const CERTIFICATE: &str = "webhooks";
+/// The name in that certificate.
+pub(super) const WEBHOOKS: &str = "webhooks.mortise.svc";
 /// Number of an administrator's concurrent requests.
 const CONCURRENT_REQUESTS: usize = 8;
 
-/// Applies `deploy/install.yaml` except its Deployments, and writes a kubeconfig of the host's
-/// account.
+/// Applies `deploy/install.yaml` except its Deployments, and the certificate of its webhooks, and
+/// writes a kubeconfig of the host's account. Returns the authority of the certificate.
 pub(super) async fn install(
     plane: &cluster::Cluster,
     admin: &Cluster,
     kubeconfig: &Path,
-) -> Result<()> {
+) -> Result<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut objects = files::load(&root.join("deploy/install.yaml"))?;
     objects.retain(|object| object["kind"] != "Deployment");
@@ -43,6 +51,19 @@ pub(super) async fn install(
         objects.into_iter().partition(|object| object["kind"] == "CustomResourceDefinition");
     plane.install(&definitions).await?;
     local::apply(admin, others).await?;
+    let issued = issued()?;
+    let data = json!({"tls.crt": issued.chain, "tls.key": issued.key});
+    let named = json!({"namespace": HOME, "name": CERTIFICATE});
+    let subject = json!({"kind": "ServiceAccount", "namespace": HOME, "name": HOME});
+    let of_certificate = vec![
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": named, "stringData": data}),
+        json!({"apiVersion": RBAC, "kind": "Role", "metadata": named, "rules": [certificate_rule()]}),
+        json!({
+            "apiVersion": RBAC, "kind": "RoleBinding", "metadata": named, "subjects": [subject],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": CERTIFICATE},
+        }),
+    ];
+    local::apply(admin, of_certificate).await?;
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.client().clone(), HOME);
     let asked = (PostParams::default(), TokenRequest::default());
     let answer = accounts.create_token_request(HOME, &asked.0, &asked.1).await?;
@@ -58,7 +79,23 @@ pub(super) async fn install(
         }
     }
     std::fs::write(kubeconfig, serde_json::to_string(&config)?)?;
-    Ok(())
+    Ok(issued.authority)
+}
+
+/// Returns the rule of the host's right to the certificate of its webhooks, as in the chart.
+pub(super) fn certificate_rule() -> Value {
+    json!({
+        "apiGroups": [""], "resources": ["secrets"], "resourceNames": [CERTIFICATE],
+        "verbs": ["list", "watch"],
+    })
+}
+
+fn issued() -> Result<Issued> {
+    #[expect(clippy::disallowed_methods, reason = "certificates are checked against the real time")]
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let (hosts, day) = ([WEBHOOKS.to_owned()], Duration::from_hours(24));
+    let server = Server { hosts: &hosts, from: now.saturating_sub(day), until: now + day };
+    issue(&server).map_err(|error| anyhow::anyhow!("{error}"))
 }
 
 /// Creates a namespace with a Secret and an account that consents to all Processors. The host may
