@@ -23,7 +23,7 @@
 //! registered during the verification, and a change queues the running key, which runs after
 //! `done`.
 
-use std::{collections::BTreeSet, future::poll_fn, sync::Arc, task::Poll};
+use std::{collections::BTreeSet, sync::Arc};
 
 use foldhash::HashMap;
 use parking_lot::{Mutex, RwLock};
@@ -32,7 +32,7 @@ use tokio::sync::Notify;
 use crate::{
     contract::display_kind,
     queue::{Cause, Done, Key, Priority, Queue, ReconcilerId, Run},
-    reads::Reads,
+    reads::{Reads, yield_now},
     store::Stores,
     triggers::{self, Log, Registration, Triggers},
 };
@@ -282,19 +282,6 @@ impl Dispatch {
             }
         });
     }
-}
-
-/// Lets other tasks run.
-async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub use writes::{Denied, Writable};
 
 pub(crate) use reads::RECONCILE;
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
@@ -105,6 +105,14 @@ impl Grant {
             grant.want(&rule.of.kind, (rule.scope.clone(), rule.wanted.clone()));
             grant.writes.push(Arc::new(rule));
         }
+        let mut wanted = std::mem::take(&mut grant.wanted);
+        let mut indexed = HashMap::new();
+        for (kind, _, wanted) in wanted.iter_mut().filter(|(.., of)| !of.matching.is_empty()) {
+            let paths = indexed.entry(kind.clone()).or_insert_with(|| grant.indexed(kind));
+            *wanted = wanted.clone().with_places(paths);
+        }
+        drop(indexed);
+        grant.wanted = wanted;
         Ok(grant)
     }
 

@@ -7,6 +7,7 @@
 mod again;
 mod allowed;
 mod dependencies;
+mod pace;
 mod page;
 pub mod record;
 #[cfg(test)]
@@ -14,9 +15,14 @@ mod tests;
 
 pub use again::Answers;
 pub use dependencies::{Dependency, DependsOn, IndexTerm, Reads, Wait};
+pub(crate) use pace::yield_now;
+pub use pace::{Pace, Unpaced};
 pub use page::{read as read_page_token, token as page_token};
 
 use std::{collections::HashMap, sync::Arc};
+
+use futures::FutureExt as _;
+use serde_json::Value;
 
 use crate::{
     contract::{
@@ -40,6 +46,12 @@ pub const PAGE_BYTES: usize = 1 << 20;
 /// time too.
 const STORED_BYTES_PER_PAGE_BYTE: usize = 16;
 
+/// The bytes of JSON that a read examines between two pauses: about a millisecond of parsing.
+const SLICE_BYTES: usize = 256 << 10;
+
+/// The bytes as which an examined object counts beside those of its JSON that are read.
+const EXAMINED_BYTES: usize = 128;
+
 /// The stores, the declarations and the rights that one call reads with, and its reads.
 #[derive(Debug)]
 pub struct View {
@@ -57,6 +69,9 @@ pub struct View {
     live: HashMap<ObjectRef, Option<Arc<Entry>>>,
     /// The bytes of live objects that `take_fetched` has not returned yet.
     fetched: usize,
+    /// The bytes that were examined since the last pause, and the pauses so far.
+    examined: usize,
+    pauses: usize,
     /// True if the current read is not recorded: it is not declared, and not one of the first few
     /// such reads.
     forgets: bool,
@@ -82,6 +97,14 @@ type Kept = (Arc<Entry>, Arc<Fields>);
 
 /// The objects of a page, and the token of the next one.
 type Paged = (Vec<Rendered>, Option<String>);
+
+/// An object that was compared with a query.
+enum Examined {
+    /// It is selected. Holds its JSON if that was parsed.
+    Selected(Option<Value>),
+    /// It is not selected.
+    Other { is_parsed: bool },
+}
 
 /// The source of a page: the selected objects after a position.
 struct Listing {
@@ -124,7 +147,7 @@ impl Default for View {
 impl View {
     /// Creates a view. The first read of a kind takes the snapshot for all reads of that kind.
     pub fn new(stores: Stores, grant: Arc<Grant>, page_bytes: usize) -> Self {
-        let reads = Reads::new(stores.clone());
+        let reads = Reads::new(stores.clone(), grant.limited().index_user().clone());
         Self {
             stores,
             grant,
@@ -135,6 +158,8 @@ impl View {
             rights: None,
             live: HashMap::new(),
             fetched: 0,
+            examined: 0,
+            pauses: 0,
             forgets: false,
             listed: None,
         }
@@ -216,13 +241,18 @@ impl View {
 
     fn find(&mut self, of: &ObjectRef, fields: &[String]) -> Result<Option<Rendered>, ReadError> {
         let found = self.find_kept(of, fields)?;
-        Ok(found.map(|(entry, fields)| Cut::new(&fields).give(&entry)))
+        Ok(found.map(|(entry, fields)| {
+            self.examined += entry.json().len();
+            Cut::new(&fields).give(&entry)
+        }))
     }
 
     /// Finds one stored object, and the fields to project it to.
     fn find_kept(&mut self, of: &ObjectRef, fields: &[String]) -> Result<Option<Kept>, ReadError> {
         let grant = Arc::clone(&self.grant);
         let (namespace, mut found) = (of.namespace.as_deref(), None);
+        // The object of the last part, and its parsed JSON: mostly all parts find the same.
+        let (mut last, mut parsed) = (None, None);
         for (part, fields) in self.declared("get", &of.kind, grant.may_get(of, fields))? {
             let query = Arc::new(part.map_or_else(
                 || Query::object(namespace, &of.name),
@@ -232,27 +262,49 @@ impl View {
             let depends_on =
                 DependsOn::Read { query: Arc::clone(&query), fields: Arc::clone(&fields) };
             self.depends_on(&answering, depends_on);
-            let entry = answering.snapshot.select(&query, None).next();
-            if let Some(entry) = entry.filter(|_| found.is_none()) {
-                self.reads.answered(&answering.kind, entry);
-                found = Some((Arc::clone(entry), fields));
+            let entry = answering.snapshot.get(namespace.unwrap_or_default(), &of.name);
+            let Some(entry) = entry.filter(|_| found.is_none()).cloned() else { continue };
+            if last.replace(Arc::clone(&entry)).is_none_or(|last| !Arc::ptr_eq(&last, &entry)) {
+                parsed = None;
+            }
+            if query.matches_parsed(&entry, &mut parsed) {
+                self.reads.answered(&answering.kind, &entry);
+                found = Some((entry, fields));
             }
         }
         Ok(found)
     }
 
-    /// Reads a page of a list, ordered by namespace and name.
-    ///
-    /// In one call, all pages of a selection come from one snapshot. A token can be used again,
-    /// also in a later call, and continues after the same name.
+    /// Reads a page of a list, ordered by namespace and name, without pauses.
+    #[expect(clippy::missing_panics_doc, reason = "a read without pauses does not wait")]
     pub fn list(
         &mut self,
         of: &Selection,
         limit: u32,
         from: Option<&str>,
     ) -> Result<Page, ReadError> {
-        let answer = self.page(of, limit, from);
-        self.record_list(of, limit, from, answer)
+        let page = self.list_paced(of, limit, from, &mut Unpaced).now_or_never();
+        let Ok(page) = page.expect("a read without pauses does not wait");
+        page
+    }
+
+    /// Reads a page of a list, ordered by namespace and name.
+    ///
+    /// In one call, all pages of a selection come from one snapshot. A token can be used again,
+    /// also in a later call, and continues after the same name.
+    pub async fn list_paced<P: Pace>(
+        &mut self,
+        of: &Selection,
+        limit: u32,
+        from: Option<&str>,
+        pace: &mut P,
+    ) -> Result<Result<Page, ReadError>, P::Stop> {
+        let listing = self.listing(of, from);
+        let answer = match self.declared("list", &of.kind, listing) {
+            Ok(listing) => Ok(self.page(of, limit, &listing, pace).await?),
+            Err(error) => Err(error),
+        };
+        Ok(self.record_list(of, limit, from, answer))
     }
 
     fn record_list(
@@ -320,26 +372,87 @@ impl View {
         Ok(Arc::clone(&self.listed.insert(listed).query))
     }
 
-    fn page(&mut self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Paged, ReadError> {
-        let listing = self.listing(of, from);
-        let Listing { query, fields, after, answering } =
-            self.declared("list", &of.kind, listing)?;
+    async fn page<P: Pace>(
+        &mut self,
+        of: &Selection,
+        limit: u32,
+        listing: &Listing,
+        pace: &mut P,
+    ) -> Result<Paged, P::Stop> {
+        let Listing { query, fields, answering, .. } = listing;
         let most = if limit == 0 { usize::MAX } else { limit as usize };
         let (mut objects, mut bytes, mut last) = (Vec::new(), 0, None);
-        let mut cut = Cut::new(&fields);
-        let after = after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
-        for entry in answering.snapshot.select(&query, after) {
-            let rendered = cut.give(entry);
-            // Projecting a large object takes time even if little of it remains.
-            bytes += rendered.json.len().max(entry.bytes() / STORED_BYTES_PER_PAGE_BYTE);
-            if objects.len() >= most || (bytes > self.page_bytes && !objects.is_empty()) {
+        let mut cut = Cut::new(fields);
+        for entry in answering.snapshot.candidates(query, listing.after()) {
+            let selected = self.examine(query, entry, pace).await?;
+            // Parsing a large object takes time even if little or nothing of it remains.
+            let stored = entry.bytes() / STORED_BYTES_PER_PAGE_BYTE;
+            let rendered = match &selected {
+                Examined::Selected(parsed) => Some(cut.give_parsed(entry, parsed.as_ref())),
+                Examined::Other { is_parsed } => {
+                    bytes += if *is_parsed { stored } else { 0 };
+                    None
+                }
+            };
+            bytes += rendered.as_ref().map_or(0, |rendered| rendered.json.len().max(stored));
+            let is_full = objects.len() >= most && rendered.is_some();
+            if is_full || (bytes > self.page_bytes && last.is_some()) {
+                // The account may list the object that the token names, even if it is not selected.
                 return Ok((objects, last.map(|last: &Arc<Entry>| page::write(of, last))));
             }
-            objects.push(rendered);
+            if let Some(rendered) = rendered {
+                objects.push(rendered);
+                self.reads.answered(&answering.kind, entry);
+            }
             last = Some(entry);
-            self.reads.answered(&answering.kind, entry);
         }
         Ok((objects, None))
+    }
+
+    /// Returns the first selected objects of a listing, `most` at most.
+    async fn first<P: Pace>(
+        &mut self,
+        listing: &Listing,
+        most: usize,
+        pace: &mut P,
+    ) -> Result<Vec<Arc<Entry>>, P::Stop> {
+        let Listing { query, answering, .. } = listing;
+        let mut selected = Vec::new();
+        for entry in answering.snapshot.candidates(query, listing.after()) {
+            if selected.len() >= most {
+                break;
+            }
+            if let Examined::Selected(_) = self.examine(query, entry, pace).await? {
+                selected.push(Arc::clone(entry));
+            }
+        }
+        Ok(selected)
+    }
+
+    /// Compares an object with a query, after a pause if one is due.
+    async fn examine<P: Pace>(
+        &mut self,
+        query: &Query,
+        entry: &Entry,
+        pace: &mut P,
+    ) -> Result<Examined, P::Stop> {
+        self.pause_if_due(pace).await?;
+        let mut parsed = None;
+        let is_selected = query.matches_parsed(entry, &mut parsed);
+        let is_parsed = parsed.is_some() || entry.has_too_many_terms();
+        let is_read = is_selected || is_parsed;
+        self.examined += EXAMINED_BYTES + if is_read { entry.json().len() } else { 0 };
+        Ok(if is_selected { Examined::Selected(parsed) } else { Examined::Other { is_parsed } })
+    }
+
+    /// Pauses if the reads since the last pause have examined [`SLICE_BYTES`].
+    pub async fn pause_if_due<P: Pace>(&mut self, pace: &mut P) -> Result<(), P::Stop> {
+        if self.examined < SLICE_BYTES {
+            return Ok(());
+        }
+        self.examined = 0;
+        self.pauses += 1;
+        pace.pause(self.pauses).await
     }
 
     /// Makes this the view of a later call of the same run, whose request may contain Secret data
@@ -399,6 +512,7 @@ impl View {
 
     fn depends_on(&mut self, answering: &Answering, depends_on: DependsOn) {
         let snapshot = &answering.snapshot;
+        snapshot.request_index(depends_on.query(), self.grant.limited().index_user());
         self.stood =
             Some(SnapshotPosition { sequence: snapshot.sequence(), revision: snapshot.revision() });
         let index_term = IndexTerm::of(depends_on.query(), snapshot.index_term(depends_on.query()));
@@ -451,6 +565,15 @@ fn can_answer(shape: &Shape, query: &Query, fields: &Fields) -> bool {
     shape.fields.covers_all(fields) && query.matching().all(|(path, _)| shape.can_match(path))
 }
 
+// === impl Listing ===
+
+impl Listing {
+    /// Returns the namespace and name after which the page begins.
+    fn after(&self) -> Option<(&str, &str)> {
+        self.after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()))
+    }
+}
+
 // === impl Listed ===
 
 impl Listed {
@@ -473,16 +596,23 @@ impl<'a> Cut<'a> {
         Self { fields, met: None }
     }
 
-    /// Renders the object; reuses the stored JSON if the store keeps exactly these fields.
     fn give(&mut self, entry: &Entry) -> Rendered {
+        self.give_parsed(entry, None)
+    }
+
+    /// Renders the object, whose JSON may have been parsed already; reuses the stored JSON if the
+    /// store keeps exactly these fields.
+    fn give_parsed(&mut self, entry: &Entry, parsed: Option<&Value>) -> Rendered {
         let is_met = self.met.as_ref().filter(|(shape, _)| Arc::ptr_eq(shape, entry.shape()));
         let is_same =
             is_met.map_or_else(|| entry.shape().fields == *self.fields, |(_, is_same)| *is_same);
         self.met = Some((Arc::clone(entry.shape()), is_same));
-        if is_same {
-            entry.rendered().clone()
-        } else {
-            Rendered::of(&self.fields.select(&self.fields.read(entry.json()), Extent::Shown))
+        match parsed {
+            _ if is_same => entry.rendered().clone(),
+            Some(parsed) => Rendered::of(&self.fields.select(parsed, Extent::Shown)),
+            None => {
+                Rendered::of(&self.fields.select(&self.fields.read(entry.json()), Extent::Shown))
+            }
         }
     }
 }

@@ -10,6 +10,8 @@ mod absence;
 mod entry;
 mod event;
 mod feed;
+mod indexed;
+mod label_keys;
 mod memory;
 mod overlay;
 mod place;
@@ -25,6 +27,7 @@ mod tombstones;
 pub use entry::{Entry, Rendered, Shape};
 pub use event::{Change, Claim, Claimed, Event, Source, StoreId};
 pub use feed::Feed;
+pub use label_keys::IndexUser;
 pub use memory::Memory;
 pub use overlay::{differs, lay_over};
 pub use query::Query;
@@ -50,7 +53,7 @@ use self::{
 use crate::{
     contract::{Kind, ObjectRef, Selection},
     key::Key,
-    path::{Fields, Path},
+    path::Path,
 };
 
 /// The stores of all kinds. Clones are handles of the same stores.
@@ -161,17 +164,33 @@ impl Stores {
         is_narrow
     }
 
-    /// Returns roughly how many bytes the objects of a store take; 0 if no such store is open.
+    /// Returns roughly how many bytes the objects and indexes of a store take; 0 if no such store is open.
     pub fn held(&self, kind: &Kind, scope: &Scope) -> usize {
         let store = self.of_kind(kind).find(scope);
         store.map_or(0, |store| store.held.load(Ordering::Relaxed))
     }
 
-    /// Returns roughly how many bytes the objects of a store would take with only `fields` kept.
-    pub fn held_with(&self, kind: &Kind, scope: &Scope, fields: &Fields) -> usize {
+    /// Returns roughly how many bytes the objects and indexes of a store would take if it kept only
+    /// what one user wants.
+    pub fn held_with(
+        &self,
+        kind: &Kind,
+        scope: &Scope,
+        wanted: &Wanted,
+        user: &IndexUser,
+    ) -> usize {
         let store = self.of_kind(kind).find(scope);
         let newest = store.map(|store| store.tables.lock().newest().table.current.clone());
-        newest.map_or(0, |newest| newest.held_with(fields))
+        newest.map_or(0, |newest| newest.held_with(wanted, user))
+    }
+
+    /// Gives back the indexes of users that have ended, with the next snapshots and updates of each
+    /// store.
+    pub fn check_index_users(&self) {
+        let kinds: Vec<Arc<OfKind>> = self.0.kinds.read().values().cloned().collect();
+        for store in kinds.iter().flat_map(|of_kind| of_kind.stores.read().clone()) {
+            store.tables.lock().served.table.current.check_index_users();
+        }
     }
 
     /// Closes the store of a kind within a scope, and ends its feeds.
@@ -294,10 +313,30 @@ impl Stores {
         known
     }
 
-    /// Returns the objects of a selection, ordered by namespace and name; `None` if no complete
-    /// store covers the selection. The error message names the part of the selection that does not
-    /// parse.
-    pub fn candidates(&self, selection: &Selection) -> Result<Option<Vec<Arc<Entry>>>, String> {
+    /// Returns the objects of a selection that a field manager has applied, ordered by namespace and
+    /// name; `None` if no complete store covers the selection. The error message names the part of
+    /// the selection that does not parse.
+    pub fn applied(
+        &self,
+        selection: &Selection,
+        manager: &str,
+    ) -> Result<Option<Vec<Arc<Entry>>>, String> {
+        let (query, snapshots) = (Query::new(selection)?, self.snapshots(&selection.kind));
+        let covering = snapshots.covering(&query, None);
+        let covering = covering.filter(|(_, snapshot)| snapshot.is_complete());
+        // The manager is compared first, since that needs no JSON.
+        let is_one = |entry: &&Arc<Entry>| entry.own().holds(manager) && query.matches(entry);
+        Ok(covering.map(|(_, snapshot)| {
+            snapshot.candidates(&query, None).filter(is_one).cloned().collect()
+        }))
+    }
+
+    /// Returns the objects of a selection, as [`Stores::selected`] does.
+    #[cfg(test)]
+    pub(crate) fn candidates(
+        &self,
+        selection: &Selection,
+    ) -> Result<Option<Vec<Arc<Entry>>>, String> {
         Ok(self.selected(&selection.kind, &Query::new(selection)?))
     }
 
@@ -322,7 +361,10 @@ impl Stores {
         let snapshot = |store: &Arc<Store>| {
             let mut tables = store.tables.lock();
             let sequence = tables.sequence;
-            (store.id, Arc::clone(&store.scope), tables.served.table.snapshot(sequence))
+            let snapshot = tables.served.table.snapshot(sequence);
+            // The index of labels may have grown.
+            store.held.store(tables.held(), Ordering::Relaxed);
+            (store.id, Arc::clone(&store.scope), snapshot)
         };
         let stores = of_kind.stores.read().iter().map(snapshot).collect();
         let kind = Arc::clone(&of_kind.kind);
@@ -331,17 +373,19 @@ impl Stores {
 
     /// Returns the shared kind and the best store that covers a query (complete before incomplete),
     /// with the hash of an index term that all objects of the query have in that store, if any.
+    /// Requests an index for `user`.
     pub fn best_for(
         &self,
         kind: &Kind,
         query: &Query,
+        user: &IndexUser,
     ) -> (Arc<Kind>, Option<(StoreId, Option<u64>)>) {
         let of_kind = self.of_kind(kind);
         let stores = of_kind.stores.read();
         let covering = stores.iter().filter(|store| store.scope.covers(query)).map(|store| {
-            let mut tables = store.tables.lock();
-            let current = &mut tables.served.table.current;
-            current.index_missing();
+            let tables = store.tables.lock();
+            let current = &tables.served.table.current;
+            current.request_index(query, user);
             (current.is_complete(), (store.id, current.index_term(query)))
         });
         let best = covering.max_by_key(|(is_complete, _)| *is_complete).map(|(_, best)| best);

@@ -110,6 +110,8 @@ struct Pending {
     compare: Compare,
     /// The keys that were found.
     found: HashSet<Key>,
+    /// The index terms by which keys are found, if they are more than those of the object.
+    all_texts: Option<Box<[IndexTerm]>>,
     /// The last key of the index that was compared, with its index term.
     after: Option<(IndexTerm, Key)>,
 }
@@ -341,9 +343,10 @@ impl Triggers {
             return true;
         }
         let held = self.pending.take().filter(|pending| pending.number == number);
-        let mut pending = held.unwrap_or_else(|| self.registered(number, change, queue));
+        let mut pending = held.unwrap_or_else(|| self.registered(number, logged, change, queue));
         let left = until.saturating_sub(self.spent.work());
-        let (terms, after) = (logged.terms(), pending.after.take());
+        let (all_texts, after) = (pending.all_texts.take(), pending.after.take());
+        let terms = all_texts.as_deref().unwrap_or_else(|| logged.terms());
         let of_kind = self.kinds.get(&change.kind).into_iter();
         for (term, key) in of_kind.flat_map(|of| of.index.candidates(terms, after.as_ref())) {
             pending.compare.spent.steps += 1;
@@ -366,7 +369,7 @@ impl Triggers {
         let is_done = pending.after.is_none();
         if !is_done {
             pending.compare.suspend();
-            self.pending = Some(pending);
+            self.pending = Some(Pending { all_texts, ..pending });
         }
         is_done
     }
@@ -375,6 +378,7 @@ impl Triggers {
     fn registered(
         &self,
         number: u64,
+        logged: &Logged,
         change: &Change,
         queue: &mut impl FnMut(&Key, Cause),
     ) -> Pending {
@@ -386,7 +390,12 @@ impl Triggers {
                 queue(&key, cause(change, Role::Reconciled));
             }
         }
-        Pending { number, compare, found, after: None }
+        let has_too_many =
+            change.old.iter().chain(&change.new).any(|entry| entry.has_too_many_terms());
+        let of_kind = self.kinds.get(&change.kind).filter(|_| has_too_many);
+        let all_texts = of_kind.map(|of| of.index.with_all_texts(logged.terms()));
+        compare.spent.steps += all_texts.as_ref().map_or(0, |all| all.len());
+        Pending { number, compare, found, all_texts, after: None }
     }
 
     fn on_known(&self, number: u64, kind: &Arc<Kind>, itself: bool) -> Vec<(Key, Cause)> {

@@ -231,6 +231,8 @@ impl Watch {
             if feed.has_grown() {
                 (context.grown)(self);
             }
+            // A page brings many objects at once, and each is parsed and indexed.
+            tokio::task::yield_now().await;
         }
         End::NotServed
     }

@@ -5,7 +5,10 @@ use std::{future::pending, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use mortise_core::{
-    contract::display_kind, grant::Demand, path::Fields, queue::ReconcilerId, store::Feed,
+    contract::display_kind,
+    grant::Demand,
+    queue::ReconcilerId,
+    store::{Feed, IndexUser, Wanted},
 };
 use tokio::{
     sync::{mpsc, watch as latest},
@@ -95,10 +98,11 @@ impl HostState {
         let stores = self.parts.dispatch.stores();
         let is_past = {
             let mut watches = self.watches.lock();
-            let held = |Watch { kind, scope }: &Watch, alone: Option<&Fields>| match alone {
-                Some(fields) => stores.held_with(kind, scope, fields),
-                None => stores.held(kind, scope),
-            };
+            let held =
+                |Watch { kind, scope }: &Watch, alone: Option<(&Wanted, &IndexUser)>| match alone {
+                    Some((wanted, user)) => stores.held_with(kind, scope, wanted, user),
+                    None => stores.held(kind, scope),
+                };
             let steps = watches.grown(watch, Instant::now(), held);
             steps.map(|steps| self.carry_out(steps)).is_some()
         };
@@ -107,10 +111,15 @@ impl HostState {
         }
     }
 
-    /// Opens stores again that were too large some time ago. Checks every [`REOPEN_INTERVAL`].
+    /// Opens stores again that were too large some time ago, and checks the bounds of stores that
+    /// have grown without an event: queries add to the indexes. Checks every [`REOPEN_INTERVAL`].
     pub(super) async fn try_again(self: Arc<Self>) {
         loop {
             sleep(REOPEN_INTERVAL).await;
+            let watches = self.watches.lock().all();
+            for watch in &watches {
+                self.grown(watch);
+            }
             let is_first = {
                 let mut watches = self.watches.lock();
                 let steps = watches.try_again(Instant::now());
@@ -198,9 +207,12 @@ impl Opened {
     async fn run(self, context: watch::Context) {
         let Self { watch, feed, rights, over } = self;
         let cluster = rights.map_or(context.cluster, |rights| rights.cluster().clone());
+        let last = feed.clone();
         tokio::select! {
             () = over.cancelled() => {}
             () = watch.run(feed, watch::Context { cluster, ..context }) => {}
         }
+        // It may be the last handle of a large store.
+        drop(tokio::task::spawn_blocking(move || drop(last)));
     }
 }

@@ -23,6 +23,10 @@ use self::limited::Refused;
 use super::Bounds;
 use crate::cluster::{access::Rights, watch::Watch};
 
+/// The most paths that a store keeps only for versions that were removed, so that it need not be
+/// listed again after each swap.
+const MAX_SPARE_PATHS: usize = 256;
+
 /// The id of a loaded version of a processor, which needs watches.
 pub(super) type User = u64;
 
@@ -112,7 +116,9 @@ impl Watches {
 
     /// Removes a version. The next plan closes the watches that only this version needed.
     pub(super) fn remove(&mut self, user: User) {
-        self.users.remove(&user);
+        if let Some(needs) = self.users.remove(&user) {
+            needs.refused.end();
+        }
     }
 
     /// Adds a want that the reads of a version's reconciler have demanded. Returns whether the want
@@ -159,6 +165,8 @@ impl Watches {
             steps.handed_over.extend(open.hand_over(runner));
             true
         });
+        let narrowed = open.iter_mut().filter_map(|open| open.narrow(users, MAX_SPARE_PATHS));
+        steps.narrowed.extend(narrowed);
         for (user, (kind, scope, wanted)) in self.unmet() {
             let Some(started) = self.take(user, &kind, &scope, &wanted) else { continue };
             let needed = steps.needed.iter_mut().find(|(held, _)| held.watch == started.watch);

@@ -241,5 +241,6 @@ impl HostState {
         watches.remove(over);
         let steps = watches.plan();
         self.carry_out(steps);
+        self.parts.dispatch.stores().check_index_users();
     }
 }

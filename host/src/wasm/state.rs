@@ -20,7 +20,7 @@ use super::{
     library::Caller,
     limits::Limits,
     log::Log,
-    turns::Turn,
+    turns::{self, Turn},
     wasi::Chance,
 };
 
@@ -57,7 +57,7 @@ pub(super) struct State {
     pub(super) table: ResourceTable,
     /// Created when the guest first uses a WASI function that needs it; most guests never do.
     wasi: Option<WasiCtx>,
-    deadline: Instant,
+    pub(super) deadline: Instant,
     /// The call, as the caller of libraries.
     pub(super) caller: Caller,
     /// The call's turn to compute, needed after its first millisecond.
@@ -143,16 +143,12 @@ impl State {
 
     /// Runs at each tick of the epoch: the guest yields, or ends at its deadline.
     pub(super) fn on_tick(&mut self) -> wasmtime::Result<UpdateDeadline> {
-        let left = self.left();
-        if left.is_zero() {
+        if self.left().is_zero() {
             return Err(Exceeded::Deadline.into());
         }
         let Some(granted) = self.turn.next() else { return Ok(UpdateDeadline::Yield(1)) };
-        let turn = async move {
-            tokio::task::yield_now().await;
-            // After the deadline the guest continues to the next tick, which ends it.
-            drop(tokio::time::timeout(left, granted).await);
-        };
+        // After the deadline the guest continues to the next tick, which ends it.
+        let turn = turns::wait(Some(granted), self.deadline);
         Ok(UpdateDeadline::YieldCustom(1, Box::pin(turn)))
     }
 }

@@ -120,6 +120,16 @@ impl Drop for Turn {
     }
 }
 
+/// Lets other tasks run, and waits for the turn that a call has requested, until the call's deadline
+/// at most.
+pub(super) async fn wait(granted: Option<Granted>, deadline: Instant) {
+    tokio::task::yield_now().await;
+    if let Some(granted) = granted {
+        let left = deadline.saturating_duration_since(Instant::now());
+        drop(tokio::time::timeout(left, granted).await);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

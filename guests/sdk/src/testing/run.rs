@@ -7,7 +7,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, marker::PhantomData, pin::pin, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
@@ -34,6 +34,8 @@ use crate::{Description, Failure, Kind, ObjectRef, Outcome, Processor, selection
 
 /// The most runs of a key until nothing is due: a key that is due more often does not come to rest.
 pub const MAX_RUNS: usize = 50;
+/// The most polls of a run, each of which ends at a pause of its reads.
+const MAX_POLLS: usize = 1 << 20;
 
 /// The namespace in the names of field managers, as in `mortise dev` and `mortise test`.
 const NAMESPACE: &str = "default";
@@ -347,8 +349,7 @@ impl Driver {
             journal.outcome = None;
             (journal.reads.len(), journal.lines.len())
         };
-        let running = version.reconciler.run(&mut run).now_or_never();
-        let (report, ended) = running.expect("a native call and an API in memory never wait");
+        let (report, ended) = finished(version.reconciler.run(&mut run));
         dispatch.done(key, ended.done, ended.causes);
         if let Some(of) = self.object(key) {
             let kinds = self.version.as_ref().map_or(&[][..], |version| &version.kinds);
@@ -379,6 +380,13 @@ impl Driver {
 }
 
 /// Returns the name of a processor in its keys.
+/// Runs a future to its end, which pauses, but waits for nothing.
+fn finished<T>(run: impl Future<Output = T>) -> T {
+    let mut run = pin!(run);
+    let done = (0..MAX_POLLS).find_map(|_| run.as_mut().now_or_never());
+    done.expect("a native call and an API in memory never wait")
+}
+
 fn name_of(description: &contract::Description) -> Arc<str> {
     description.name.as_str().into()
 }

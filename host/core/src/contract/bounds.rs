@@ -50,6 +50,14 @@ pub const PAGE_TOKEN: usize = KIB;
 /// Bytes of the message of a read error, as it is handed to the guest.
 pub const READ_ERROR: usize = 8 * KIB;
 
+/// Declared paths of one kind that are indexed. Objects are searched by the others.
+pub const INDEXED_PATHS: usize = 32;
+/// Label keys of one store that are indexed for one processor. Objects are searched by the others.
+pub const INDEXED_LABELS: usize = 32;
+/// Values of one object at one path that are indexed: a row of an index takes many times the memory
+/// of a short text. An object with more is compared with each query on the path.
+pub const INDEXED_VALUES: usize = 1_000;
+
 /// Bytes of standard output or error that are accepted at once; the guest may write again as soon
 /// as they are stored.
 pub const STREAM_WRITE: usize = 64 * KIB;

@@ -4,12 +4,18 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::{contract::Kind, store::Scope};
+use crate::{
+    contract::Kind,
+    store::{IndexUser, Scope},
+};
 
 /// The declared reads of a processor that are refused because a limit of the host is reached.
 /// Clones are handles of the same state.
 #[derive(Clone, Debug, Default)]
-pub struct Limited(Arc<RwLock<LimitsMet>>);
+pub struct Limited {
+    met: Arc<RwLock<LimitsMet>>,
+    index_user: IndexUser,
+}
 
 /// The limits that are reached.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,14 +31,19 @@ pub struct LimitsMet {
 // === impl Limited ===
 
 impl Limited {
+    /// Returns the processor's version as a user of indexes.
+    pub fn index_user(&self) -> &IndexUser {
+        &self.index_user
+    }
+
     /// Replaces the limits that are reached.
     pub fn set(&self, met: LimitsMet) {
-        *self.0.write() = met;
+        *self.met.write() = met;
     }
 
     /// Returns the reason why a limit refuses reads of a kind without a store, if one does.
     pub fn why(&self, kind: &Kind) -> Option<Arc<str>> {
-        let met = self.0.read();
+        let met = self.met.read();
         if met.stores.iter().any(|(of, _)| of == kind) {
             return Some(Arc::clone(&met.stores_why));
         }
@@ -41,6 +52,6 @@ impl Limited {
 
     /// Returns whether a store is too large for the processor; it may be open for others.
     pub fn is_refused(&self, kind: &Kind, scope: &Scope) -> bool {
-        self.0.read().stores.iter().any(|(of, within)| of == kind && within == scope)
+        self.met.read().stores.iter().any(|(of, within)| of == kind && within == scope)
     }
 }

@@ -1,11 +1,11 @@
 //! The reads that a description declares, the watches that these need, and the check of wanted
 //! reads.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Declared, Grant, Invalid, Limited, accepted, display_selection};
 use crate::{
-    contract::{Kind, ObjectRef, ReadError, Selection, display_ref},
+    contract::{Kind, ObjectRef, ReadError, Selection, bounds::INDEXED_PATHS, display_ref},
     path::{Fields, Path},
     store::{Query, Scope, Wanted},
 };
@@ -129,8 +129,8 @@ impl Grant {
         let mut scopes = vec![scope.clone(), of_namespace, of_name];
         scopes.dedup();
         let wanted = read.map(|read| read.wanted());
-        let wanted = wanted.chain(written.map(|rule| rule.wanted.clone()));
-        let wanted = wanted.reduce(|all, wanted| all.union(&wanted))?;
+        let wanted: Vec<Wanted> = wanted.chain(written.map(|rule| rule.wanted.clone())).collect();
+        let wanted = Wanted::union_of(&wanted)?.with_places(&self.indexed(kind));
         Some(Demand { kind: kind.clone(), scopes, wanted })
     }
 
@@ -193,6 +193,13 @@ impl Grant {
         Ok(fields)
     }
 
+    /// Returns the declared paths of a kind that are indexed.
+    pub(super) fn indexed(&self, kind: &Kind) -> BTreeSet<&Path> {
+        let of_kind = self.declared().filter(|declared| declared.is_of(kind));
+        let paths: BTreeSet<&Path> = of_kind.flat_map(|declared| &declared.indexed).collect();
+        paths.into_iter().take(INDEXED_PATHS).collect()
+    }
+
     fn fitting(&self, fits: impl Fn(&Readable) -> bool) -> Box<[usize]> {
         self.reads.iter().enumerate().filter(|(_, read)| fits(read)).map(|(at, _)| at).collect()
     }
@@ -209,9 +216,11 @@ impl Grant {
             return Ok(held);
         }
         let reads = fitting.iter().filter_map(|at| self.reads.get(*at));
-        let declared =
-            reads.map(|read| read.fields.as_ref().clone()).reduce(|all, fields| all.union(&fields));
-        let declared = declared.unwrap_or_else(Fields::metadata_only);
+        let declared = if fitting.is_empty() {
+            Fields::metadata_only()
+        } else {
+            Fields::union_of(reads.map(|read| &*read.fields))
+        };
         let fields = Arc::new(check(declared, asked, of)?);
         if is_short(asked) {
             self.lists.lock().granted.insert(fitting, asked, &fields);

@@ -4,8 +4,9 @@ use serde_json::json;
 use super::{within::outside, *};
 use crate::{
     contract::{Reconciler, Selection, Verbs, WriteRule},
-    fixture::{elsewhere, object_ref, v1, whole, write_rule},
+    fixture::{elsewhere, fields, object_ref, v1, whole, write_rule},
     path::Path,
+    store::Query,
 };
 
 fn description(writes: Vec<WriteRule>) -> Description {
@@ -82,6 +83,27 @@ fn each_verb_has_a_name_and_a_right_of_its_own() {
         let read = role::Roles::needed(&description_of_reads(&config_maps()), served);
         assert!(!role.beyond(&read).is_empty(), "{verb:?} needs more than a read");
         assert!(read.beyond(&role).is_empty(), "{verb:?} needs a read, too");
+    }
+}
+
+#[test]
+fn a_bounded_number_of_declared_paths_is_indexed_and_the_others_are_kept() {
+    let path = |at: usize| format!("data.p{at:02}");
+    let read = |at| {
+        let of = Selection { matching: vec![(path(at), "*".into())], ..config_maps() };
+        fields(of, &["data.kept"])
+    };
+    let reads = (0..40).map(read).collect();
+    let grant = Grant::new(&Description { reads, ..description(Vec::new()) }).unwrap();
+    let demand = grant.demand(&v1("", "ConfigMap"), &Query::within(None, None)).unwrap();
+    let of_kind = grant.wanted().iter().filter(|(kind, ..)| kind.kind == "ConfigMap");
+    let wanted: Vec<&Wanted> = of_kind.map(|(.., wanted)| wanted).collect();
+    let all = Wanted::union_of(wanted).unwrap();
+    for wanted in [all, demand.wanted] {
+        let indexed: Vec<String> = wanted.matching.iter().map(ToString::to_string).collect();
+        assert_eq!(indexed, (0..32).map(path).collect::<Vec<_>>());
+        assert!((32..40).all(|at| wanted.fields.covers(&path(at).parse().unwrap())));
+        assert!(!wanted.fields.covers(&path(0).parse().unwrap()));
     }
 }
 

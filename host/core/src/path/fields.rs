@@ -129,10 +129,15 @@ impl Fields {
     /// Returns the set that selects what either set selects.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        if self.is_whole() || other.is_whole() {
+        Self::union_of([self, other])
+    }
+
+    /// Returns the set that selects what any of the sets selects; whole objects if there are none.
+    pub fn union_of<'a>(sets: impl IntoIterator<Item = &'a Self> + Clone) -> Self {
+        if sets.clone().into_iter().any(Self::is_whole) {
             return Self::whole();
         }
-        Self::of(self.paths.union(&other.paths).cloned())
+        Self::of(sets.into_iter().flat_map(|set| &set.paths).cloned())
     }
 
     /// Returns whether everything that the path can find is selected. Any set selects the fields

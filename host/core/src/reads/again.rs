@@ -4,7 +4,11 @@ use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-use super::{Cut, Kept, Listing, View, dependencies::of_kept};
+use super::{
+    Cut, Kept, View,
+    dependencies::of_kept,
+    pace::{TooMuch, Yielding},
+};
 use crate::{
     contract::{Kind, ObjectRef, Selection},
     grant::rights::ReadTarget,
@@ -16,6 +20,9 @@ use crate::{
 const MAX_CACHED_ANSWERS: usize = 1024;
 /// The most objects that are compared directly, which is faster than a cache lookup.
 const MAX_UNCACHED_OBJECTS: usize = 16;
+
+/// The most pauses of all questions about one record, each after about a millisecond of host code.
+const MAX_PAUSES: usize = 64;
 
 /// The cached answers to lists, for all keys of one version of a processor: a list that many keys
 /// read is evaluated once until its store changes.
@@ -62,8 +69,9 @@ impl View {
     /// Repeats a recorded read, and returns the digest of its current answer. The read is recorded
     /// as in a run.
     ///
-    /// Returns `None` if the record holds digests in place of the question's texts, or if the read
-    /// is refused and not recorded.
+    /// Returns `None` if the record holds digests in place of the question's texts, if the read is
+    /// refused and not recorded, or if the questions examine so much that a run, which has a
+    /// deadline, has to repeat them.
     pub async fn ask_again(&mut self, asked: record::Read, answers: &Answers) -> Option<Digest> {
         let before = self.reads.records().len();
         match &asked.question {
@@ -83,11 +91,12 @@ impl View {
                 if !can_be_asked(&of) || from.is_some_and(is_digest) {
                     return None;
                 }
-                let place = ReadTarget::list(of.namespace.as_deref(), of.name.as_deref());
-                if self.is_at_hand(&of.kind, place) {
-                    self.list_again(asked, &of, (limit, from), answers);
+                let target = ReadTarget::list(of.namespace.as_deref(), of.name.as_deref());
+                let pace = &mut Yielding { most: MAX_PAUSES };
+                if self.is_at_hand(&of.kind, target) {
+                    self.list_again(asked, &of, (limit, from), answers, pace).await.ok()?;
                 } else {
-                    let _ = self.list_allowed(&of, limit, from).await;
+                    let _ = self.list_allowed(&of, limit, from, pace).await.ok()?;
                 }
             }
         }
@@ -108,38 +117,41 @@ impl View {
     }
 
     /// Reads a page as [`View::list`] does, without returning the objects.
-    fn list_again(
+    async fn list_again(
         &mut self,
         asked: record::Read,
         of: &Selection,
         (limit, from): (u32, Option<&str>),
         answers: &Answers,
-    ) {
-        // `list` fails in the same way, and records the error.
-        let Ok(listing) = self.listing(of, from) else { return drop(self.list(of, limit, from)) };
-        let Listing { query, after, answering, .. } = &listing;
+        pace: &mut Yielding,
+    ) -> Result<(), TooMuch> {
+        let Ok(listing) = self.listing(of, from) else {
+            // It fails in the same way, and records the error.
+            return self.list_paced(of, limit, from, pace).await.map(drop);
+        };
+        let answering = &listing.answering;
         let (store, sequence) = (answering.store, answering.snapshot.sequence());
         let is_shared = asked.objects > MAX_UNCACHED_OBJECTS && !record::is_secret(&of.kind);
         if is_shared && let Some(known) = answers.get(&asked.question, store, sequence) {
             let Answer { digest: answer, kept, objects, bytes, .. } = known;
-            return self.record_again(record::Read { answer, kept, objects, bytes, ..asked });
+            self.record_again(record::Read { answer, kept, objects, bytes, ..asked });
+            return Ok(());
         }
-        let after = after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
-        let selected = answering.snapshot.select(query, after).take(asked.objects + 1);
-        let selected: Vec<&Arc<Entry>> = selected.collect();
-        if is_as_kept(&asked, selected.iter().copied()) {
-            for entry in selected {
+        let selected = self.first(&listing, asked.objects + 1, pace).await?;
+        if is_as_kept(&asked, selected.iter()) {
+            for entry in &selected {
                 self.reads.answered(&answering.kind, entry);
             }
             self.record_again(asked);
         } else {
-            drop(self.list(of, limit, from));
+            drop(self.list_paced(of, limit, from, pace).await?);
         }
         if is_shared && let Some(read) = self.reads.records().last() {
             let record::Read { answer: digest, kept, objects, bytes, .. } = *read;
             let answer = Answer { store, sequence, digest, kept, objects, bytes };
             answers.keep(&read.question, answer);
         }
+        Ok(())
     }
 
     /// Records a read with the texts of the former record, to share them.

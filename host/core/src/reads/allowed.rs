@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Cut, View};
+use super::{Cut, Pace, View};
 use crate::{
     contract::{Kind, ObjectRef, Page, ReadError, Selection, bounds::text},
     grant::rights::{Denial, NotRead, Permit, Question, ReadTarget},
@@ -38,24 +38,25 @@ impl View {
         }
     }
 
-    /// Reads a page of a list, as [`View::list`] does, if the account may list and watch these
+    /// Reads a page of a list, as [`View::list_paced`] does, if the account may list and watch these
     /// objects.
-    pub async fn list_allowed(
+    pub async fn list_allowed<P: Pace>(
         &mut self,
         of: &Selection,
         limit: u32,
         from: Option<&str>,
-    ) -> Result<Page, ReadError> {
+        pace: &mut P,
+    ) -> Result<Result<Page, ReadError>, P::Stop> {
         let target = ReadTarget::list(of.namespace.as_deref(), of.name.as_deref());
         let grant = Arc::clone(&self.grant);
         let query = self.query(of);
         let declared = || grant.may_list(of, query.as_ref().map_err(ReadError::clone)?).map(|_| ());
         match self.permit(&of.kind, target, || declared().is_ok()).await {
-            Ok(Permit::Stored) => self.list(of, limit, from),
+            Ok(Permit::Stored) => self.list_paced(of, limit, from, pace).await,
             refused => {
                 let answer = self.declared("list", &of.kind, declared());
                 let answer = answer.and_then(|()| Err(self.refuse(&of.kind, target, refused)));
-                self.record_list(of, limit, from, answer)
+                Ok(self.record_list(of, limit, from, answer))
             }
         }
     }

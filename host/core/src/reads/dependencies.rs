@@ -9,13 +9,15 @@ use crate::{
     grant::{Demand, Grant, rights::Denial},
     path::{Extent, Fields},
     reads::record::{self, Digest, Pruned, Question, SnapshotPosition, WriteRecord},
-    store::{Entry, Query, Rendered, StoreId, Stores, hashed},
+    store::{Entry, IndexUser, Query, Rendered, StoreId, Stores, hashed},
 };
 
 /// The reads of one run, and its writes, which count as reads.
 #[derive(Debug)]
 pub struct Reads {
     stores: Stores,
+    /// The user for which indexes are requested.
+    index_user: IndexUser,
     dependencies: Vec<Dependency>,
     waits: Vec<Wait>,
     object: Option<Digest>,
@@ -118,9 +120,10 @@ const COMPARED_DEPENDENCIES: usize = 16;
 // === impl Reads ===
 
 impl Reads {
-    pub(super) fn new(stores: Stores) -> Self {
+    pub(super) fn new(stores: Stores, index_user: IndexUser) -> Self {
         Self {
             stores,
+            index_user,
             dependencies: Vec::new(),
             waits: Vec::new(),
             object: None,
@@ -346,7 +349,7 @@ impl Reads {
 
     /// Records a dependency on the state that the run left at its end.
     fn record_at_end(&mut self, kind: &Kind, depends_on: DependsOn) {
-        let (kind, best) = self.stores.best_for(kind, depends_on.query());
+        let (kind, best) = self.stores.best_for(kind, depends_on.query(), &self.index_user);
         let (store, term) = best.unzip();
         let index_term = IndexTerm::of(depends_on.query(), term.flatten());
         if store.is_none() {
@@ -482,7 +485,7 @@ impl Reads {
     }
 
     pub fn having_read(kind: Kind, entry: Entry) -> Self {
-        let mut reads = Self::new(Stores::new());
+        let mut reads = Self::new(Stores::new(), IndexUser::default());
         reads.answered(&Arc::new(kind), &Arc::new(entry));
         reads
     }

@@ -129,9 +129,8 @@ impl Reconciler {
         if stores.is_unknown(&of.kind) {
             return Ok(());
         }
-        let there = stores.candidates(of).ok().flatten().ok_or(MustRun::Pruned)?;
-        let mut left = there.iter().filter(|entry| entry.own().holds(&pruned.manager));
-        if left.all(|entry| is_written(record, pruned, entry)) {
+        let left = stores.applied(of, &pruned.manager).ok().flatten().ok_or(MustRun::Pruned)?;
+        if left.iter().all(|entry| is_written(record, pruned, entry)) {
             Ok(())
         } else {
             Err(MustRun::Pruned)

@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::{
     absence::Managers,
+    indexed::Indexed,
     place::{self, NamespacedName, metadata},
+    scope::Wanted,
     term::{Term, hashed},
 };
 use crate::{
@@ -25,8 +27,8 @@ const TEXT_OVERHEAD_BYTES: usize = 16;
 pub struct Shape {
     /// The fields that are kept.
     pub fields: Fields,
-    /// The indexed paths.
-    pub(super) matching: BTreeSet<Path>,
+    /// The indexed paths, sorted.
+    pub(super) matching: Box<[Path]>,
 }
 
 /// An object as it is stored. Immutable.
@@ -48,8 +50,7 @@ pub struct Entry {
     /// The field managers for which the object has a field that must be absent, if any.
     broken: Option<Managers>,
     shape: Arc<Shape>,
-    /// The hashed terms of the texts at the indexed paths.
-    matching: Box<[u64]>,
+    indexed: Indexed,
 }
 
 /// An object, or a part of it, as JSON.
@@ -69,21 +70,17 @@ pub struct Rendered {
 
 impl Shape {
     pub(super) fn new(fields: Fields, matching: BTreeSet<Path>) -> Arc<Self> {
-        Arc::new(Self { fields, matching })
+        Arc::new(Self { fields, matching: matching.into_iter().collect() })
+    }
+
+    /// Returns the position of an indexed path; `None` if the path is not indexed.
+    pub(super) fn position(&self, path: &Path) -> Option<usize> {
+        self.matching.binary_search(path).ok()
     }
 
     /// Returns whether the projection keeps an object's values at a path.
     pub fn can_match(&self, path: &Path) -> bool {
-        self.fields.covers(path) || self.matching.contains(path)
-    }
-
-    /// Returns the hashed terms of an object's texts at the indexed paths.
-    fn terms(&self, object: &Value) -> Box<[u64]> {
-        let mut terms = BTreeSet::new();
-        for path in &self.matching {
-            terms.extend(path.texts(object).iter().map(|text| hashed(Term::Path(path, text))));
-        }
-        terms.into_iter().collect()
+        self.fields.covers(path) || self.position(path).is_some()
     }
 }
 
@@ -114,7 +111,7 @@ impl Entry {
             own: applied_fields::of(object),
             broken,
             shape: Arc::clone(shape),
-            matching: shape.terms(object),
+            indexed: Indexed::new(object, shape),
         }
     }
 
@@ -132,12 +129,6 @@ impl Entry {
     /// Returns the JSON with the bounds of its slices.
     pub fn rendered(&self) -> &Rendered {
         &self.rendered
-    }
-
-    /// Returns the entry with the paths of `shape` indexed; the kept fields must cover these paths.
-    pub(super) fn with_shape(&self, shape: &Arc<Shape>) -> Self {
-        let matching = shape.terms(&self.value());
-        Self { matching, shape: Arc::clone(shape), ..self.clone() }
     }
 
     /// Parses the JSON.
@@ -219,15 +210,26 @@ impl Entry {
         self.labels.len()
     }
 
-    /// Returns the hashed terms of the texts at the indexed paths, sorted.
-    pub(super) fn matching(&self) -> &[u64] {
-        &self.matching
+    /// Returns the hashed terms of the texts at the indexed paths.
+    pub(super) fn path_terms(&self) -> &[u64] {
+        self.indexed.terms()
+    }
+
+    /// Returns whether the object holds the text of a term at its path; `None` if the path is not
+    /// indexed.
+    pub(super) fn holds(&self, path: &Path, term: u64) -> Option<bool> {
+        self.indexed.holds(&self.shape, path, term, self.json())
+    }
+
+    /// Returns whether the object holds more texts at an indexed path than [`Entry::terms`] names.
+    pub fn has_too_many_terms(&self) -> bool {
+        self.indexed.has_too_many()
     }
 
     /// Returns the hashed terms of all labels, and of the texts at the indexed paths.
     pub fn terms(&self) -> impl Iterator<Item = u64> {
         let labels = self.labels().map(|(key, value)| hashed(Term::Label(key, value)));
-        labels.chain(self.matching.iter().copied())
+        labels.chain(self.path_terms().iter().copied())
     }
 
     /// Returns the resource version as a number; 0 if it is not a number.
@@ -250,14 +252,20 @@ impl Entry {
         size_of::<Self>()
             + texts.map(|text| TEXT_OVERHEAD_BYTES + text.len()).sum::<usize>()
             + size_of_val(&*self.finalizers)
-            + size_of_val(&*self.matching)
+            + self.indexed.bytes()
             + self.own.iter().map(size_of_val).sum::<usize>()
     }
 
-    /// Returns the approximate bytes that the entry would take with only these fields.
-    pub(super) fn bytes_with(&self, fields: &Fields) -> usize {
-        let part = Rendered::of(&fields.select(&self.value(), Extent::Shown));
-        self.bytes() - self.json().len() + part.json.len()
+    /// Returns the approximate bytes that the entry would take with only these fields and indexed
+    /// paths, and the number of its terms at these paths.
+    pub(super) fn bytes_with(&self, wanted: &Wanted) -> (usize, usize) {
+        let (terms, indexed) = self.indexed.held_for(&self.shape, &wanted.matching);
+        let json = if wanted.fields.covers_all(&self.shape.fields) {
+            self.json().len()
+        } else {
+            Rendered::of(&wanted.fields.select(&self.value(), Extent::Shown)).json.len()
+        };
+        (self.bytes() - self.json().len() - self.indexed.bytes() + json + indexed, terms)
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Store {
     pub(super) scope: Arc<Scope>,
     /// Locked briefly. Lock order: tables before events.
     pub(super) tables: Mutex<Tables>,
-    /// The approximate bytes of the objects.
+    /// The approximate bytes of the objects and indexes.
     pub(super) held: AtomicUsize,
     /// The value of `held` when growth was last reported.
     reported: AtomicUsize,
@@ -87,12 +87,10 @@ impl Store {
 impl Tables {
     /// Ensures that `wanted` will be served. Returns whether a new table must be listed for this.
     pub(super) fn widen(&mut self, wanted: &Wanted) -> bool {
-        if self.newest().covers(wanted) {
-            // Paths within the kept fields need an index, but no new list.
-            self.newest_mut().table.current.index_paths(&wanted.matching);
+        let newest = self.newest();
+        if newest.covers(wanted) {
             return false;
         }
-        let newest = self.newest();
         let wanted = newest.wanted.union(wanted);
         let table = self.served.table.successor(&wanted.fields, &wanted.matching);
         let next = FedTable::new(table, &wanted, newest.number + 1);
@@ -114,7 +112,8 @@ impl Tables {
         true
     }
 
-    /// Returns roughly how many bytes the objects of both tables take.
+    /// Returns roughly how many bytes the objects and indexes of both tables take: the bytes that
+    /// the bound on stores and the metric count.
     pub(super) fn held(&self) -> usize {
         let next = self.next.as_ref().map_or(0, |next| next.table.current.held());
         self.served.table.current.held() + next
@@ -122,10 +121,6 @@ impl Tables {
 
     pub(super) fn newest(&self) -> &FedTable {
         self.next.as_ref().unwrap_or(&self.served)
-    }
-
-    fn newest_mut(&mut self) -> &mut FedTable {
-        self.next.as_mut().unwrap_or(&mut self.served)
     }
 
     /// Applies an update to one table, or to both for a write by this host. Returns the changes

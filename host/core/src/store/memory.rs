@@ -2,7 +2,7 @@
 
 use std::{iter::Sum, ops::Add, sync::Arc};
 
-use super::{OfKind, Snapshot, Stores, feed::Store};
+use super::{OfKind, Stores, feed::Store};
 use crate::contract::Kind;
 
 /// The memory that objects of stores use.
@@ -55,8 +55,11 @@ impl Stores {
 
 impl OfKind {
     fn memory(&self) -> Memory {
-        let current = |store: &Arc<Store>| store.tables.lock().served.table.current.clone();
-        let snapshots: Vec<Snapshot> = self.stores.read().iter().map(current).collect();
-        snapshots.iter().map(Snapshot::memory).sum()
+        let of_store = |store: &Arc<Store>| {
+            let tables = store.tables.lock();
+            let current = &tables.served.table.current;
+            Memory { objects: current.len(), json: current.json(), total: tables.held() }
+        };
+        self.stores.read().iter().map(of_store).sum()
     }
 }

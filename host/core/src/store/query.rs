@@ -183,10 +183,9 @@ impl Query {
 impl Condition {
     /// Returns whether an object holds the text. `parsed` is the object's JSON, parsed if needed.
     fn holds(&self, entry: &Entry, parsed: &mut Option<Value>) -> bool {
-        if self.is_indexed(entry) {
-            return entry.matching().binary_search(&self.term).is_ok();
-        }
-        self.path.holds(parsed.get_or_insert_with(|| entry.value()), &self.value)
+        entry.holds(&self.path, self.term).unwrap_or_else(|| {
+            self.path.holds(parsed.get_or_insert_with(|| entry.value()), &self.value)
+        })
     }
 
     fn cost(&self, entry: &Entry) -> usize {
@@ -198,6 +197,6 @@ impl Condition {
     }
 
     fn is_indexed(&self, entry: &Entry) -> bool {
-        entry.shape().matching.contains(&self.path)
+        entry.shape().position(&self.path).is_some()
     }
 }

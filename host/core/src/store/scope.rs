@@ -81,6 +81,32 @@ impl Scope {
 // === impl Wanted ===
 
 impl Wanted {
+    /// Returns the union of all; `None` if there are none.
+    pub fn union_of<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        let all: Vec<&Self> = all.into_iter().collect();
+        (!all.is_empty()).then(|| Self {
+            fields: Fields::union_of(all.iter().map(|wanted| &wanted.fields)),
+            matching: all.iter().flat_map(|wanted| &wanted.matching).cloned().collect(),
+            written: all.iter().any(|wanted| wanted.written),
+        })
+    }
+
+    /// Keeps the fields of the paths that are not among `indexed`, in place of an index.
+    #[must_use]
+    pub(crate) fn with_places(mut self, indexed: &BTreeSet<&Path>) -> Self {
+        let others: Vec<Path> =
+            self.matching.extract_if(.., |path| !indexed.contains(path)).collect();
+        if !others.is_empty() {
+            self.fields = self.fields.union(&Fields::of(others));
+        }
+        self
+    }
+
+    /// Returns the number of kept and indexed paths.
+    pub fn paths(&self) -> usize {
+        self.fields.paths().count() + self.matching.len()
+    }
+
     /// Returns the union of both.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {

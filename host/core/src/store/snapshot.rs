@@ -1,29 +1,23 @@
 //! The objects of one kind within one scope at one moment. Immutable for readers; cheap to clone.
 
-use std::{collections::BTreeSet, ops::Bound, sync::Arc};
+use std::{ops::Bound, sync::Arc};
 
-use parking_lot::Mutex;
 use rpds::RedBlackTreeMapSync;
 
 use super::{
     entry::{Entry, Shape},
     event::StoreId,
-    memory::Memory,
+    label_keys::{IndexUser, LabelKeys},
     place::NamespacedName,
     query::Query,
-    scope::Scope,
+    scope::{Scope, Wanted},
     term::{Term, hashed},
 };
-use crate::{
-    contract::Kind,
-    path::{Fields, Path},
-};
+use crate::{contract::Kind, path::Fields};
 
-/// The most label keys of a kind that are indexed; selectors with other keys check all objects.
-const MAX_INDEXED_LABELS: usize = 256;
-
-/// The most paths of a kind that are indexed because queries used them.
-const MAX_INDEXED_PATHS: usize = 32;
+/// The number of objects for which the indexed labels are changed at once: a small part of a
+/// millisecond.
+const CHANGED_AT_ONCE: usize = 256;
 
 /// The number of samples for estimating a snapshot's size with other fields: the error is mostly
 /// below 10 %, and at most 64 MiB of JSON are parsed.
@@ -41,9 +35,10 @@ pub struct Snapshot {
     rows: Rows,
     /// The inverted index: the objects that have a term, by the term's hash.
     index: RedBlackTreeMapSync<u64, Rows>,
+    /// The number of rows in the maps of the index.
+    index_rows: usize,
     /// The indexed label keys; the indexed paths are in the shape.
-    labels: Arc<BTreeSet<Box<str>>>,
-    missing: Arc<Mutex<Missing>>,
+    labels: LabelKeys,
     /// The parts that every entry holds at least.
     pub(super) shape: Arc<Shape>,
     /// True if the first list has ended.
@@ -52,15 +47,10 @@ pub struct Snapshot {
     sequence: u64,
     /// The newest resource version that was reported to the table.
     revision: u64,
-    /// The estimated bytes of the entries and their rows.
-    held: usize,
-}
-
-/// The label keys and paths that queries used and that are not indexed yet.
-#[derive(Debug, Default)]
-struct Missing {
-    labels: BTreeSet<Box<str>>,
-    paths: BTreeSet<Path>,
+    /// The estimated bytes of the entries and their rows, without the index.
+    entries: usize,
+    /// The bytes of the entries' JSON.
+    json: usize,
 }
 
 /// A kind's stores at one moment.
@@ -79,13 +69,14 @@ impl Snapshot {
         Self {
             rows: Rows::default(),
             index: RedBlackTreeMapSync::default(),
-            labels: Arc::default(),
-            missing: Arc::default(),
+            index_rows: 0,
+            labels: LabelKeys::default(),
             shape,
             complete: false,
             sequence: 0,
             revision: 0,
-            held: 0,
+            entries: 0,
+            json: 0,
         }
     }
 
@@ -141,17 +132,27 @@ impl Snapshot {
 
     /// Returns the selected objects, ordered by namespace and name, starting after the name
     /// `after`.
-    ///
-    /// The cost is linear in the number of objects that have the query's rarest indexed term.
-    /// Labels and paths that are not indexed yet are indexed from the next snapshot on.
     pub fn select<'a>(
+        &'a self,
+        query: &'a Query,
+        after: Option<(&str, &str)>,
+    ) -> impl Iterator<Item = &'a Arc<Entry>> + use<'a> {
+        self.candidates(query, after).filter(|entry| query.matches(entry))
+    }
+
+    /// Returns the objects to be compared with a query, ordered by namespace and name, starting
+    /// after the name `after`.
+    ///
+    /// Their number is that of the objects that have the query's rarest indexed term, or too many
+    /// terms.
+    pub(crate) fn candidates<'a>(
         &'a self,
         query: &'a Query,
         after: Option<(&str, &str)>,
     ) -> impl Iterator<Item = &'a Arc<Entry>> + use<'a> {
         let (namespace, name) = (query.namespace.as_deref(), query.name.as_deref());
         let name = name.filter(|_| namespace.is_some());
-        let rows = if name.is_some() { Some(&self.rows) } else { self.fewest(query) };
+        let rows = if name.is_some() { [Some(&self.rows), None] } else { self.fewest(query) };
         let first = NamespacedName::new(namespace.unwrap_or_default(), name.unwrap_or_default());
         let after = after.map(|(namespace, name)| NamespacedName::new(namespace, name));
         let from = match after {
@@ -162,49 +163,58 @@ impl Snapshot {
             namespace.is_none_or(|namespace| *place.namespace == *namespace)
                 && name.is_none_or(|name| *place.name == *name)
         };
-        let rows = rows.map(|rows| rows.range((from, Bound::Unbounded)));
-        let rows = rows.into_iter().flatten().take_while(move |(place, _)| is_within(place));
-        rows.map(|(_, entry)| entry).filter(|entry| query.matches(entry))
+        let ranges = rows.map(|rows| {
+            let rows = rows.map(|rows| rows.range((from.clone(), Bound::Unbounded)));
+            rows.into_iter().flatten().peekable()
+        });
+        let [mut one, mut other] = ranges;
+        let merged = std::iter::from_fn(move || match (one.peek(), other.peek()) {
+            (Some((first, _)), Some((second, _))) if first > second => other.next(),
+            (None, _) => other.next(),
+            _ => one.next(),
+        });
+        merged.take_while(move |(place, _)| is_within(place)).map(|(_, entry)| entry)
     }
 
-    /// Returns the objects that have the rarest of the query's indexed terms, or all objects if no
-    /// term is indexed. `None` if there are no objects with a term.
-    fn fewest(&self, query: &Query) -> Option<&Rows> {
-        let mut fewest = &self.rows;
-        for term in query.terms() {
-            if self.indexes(term) {
-                let rows = self.index.get(&hashed(term))?;
-                fewest = if rows.size() < fewest.size() { rows } else { fewest };
-            } else {
-                self.record_missing(term);
-            }
+    /// Returns the objects that have the rarest of the query's indexed terms, and those that have
+    /// too many terms at its path; all objects if no term is indexed.
+    fn fewest(&self, query: &Query) -> [Option<&Rows>; 2] {
+        let size = |rows: &[Option<&Rows>; 2]| {
+            rows.iter().flatten().map(|rows| rows.size()).sum::<usize>()
+        };
+        let mut fewest = [Some(&self.rows), None];
+        for term in query.terms().filter(|term| self.indexes(*term)) {
+            let too_many = match term {
+                Term::Path(path, _) => self.index.get(&hashed(Term::TooMany(path))),
+                Term::Label(..) | Term::TooMany(_) => None,
+            };
+            let rows = [self.index.get(&hashed(term)), too_many];
+            fewest = if size(&rows) < size(&fewest) { rows } else { fewest };
         }
-        Some(fewest)
+        fewest
     }
 
     fn indexes(&self, term: Term<'_>) -> bool {
         match term {
-            Term::Path(path, _) => self.shape.matching.contains(path),
+            Term::Path(path, _) | Term::TooMany(path) => self.shape.position(path).is_some(),
             Term::Label(key, _) => self.labels.contains(key),
+        }
+    }
+
+    /// Requests an index of the label keys of a query for a user.
+    pub(crate) fn request_index(&self, query: &Query, user: &IndexUser) {
+        for term in query.terms() {
+            if let Term::Label(key, _) = term
+                && !self.labels.is_for(key, user)
+            {
+                self.labels.request(key, user);
+            }
         }
     }
 
     #[cfg(test)]
     pub(super) fn indexed_labels(&self) -> usize {
         self.labels.len()
-    }
-
-    fn record_missing(&self, term: Term<'_>) {
-        let mut missing = self.missing.lock();
-        match term {
-            Term::Label(key, _) if missing.labels.len() < MAX_INDEXED_LABELS => {
-                missing.labels.insert(key.into());
-            }
-            Term::Path(path, _) if missing.paths.len() < MAX_INDEXED_PATHS => {
-                missing.paths.insert(path.clone());
-            }
-            Term::Label(..) | Term::Path(..) => {}
-        }
     }
 
     /// Returns the hash of a term that every object selected by the query has, now and later, if
@@ -214,97 +224,105 @@ impl Snapshot {
         query.terms().find(is_kept).map(hashed)
     }
 
-    /// Returns the approximate bytes of the entries, without visiting them.
+    /// Returns the approximate bytes of the entries and the index, without visiting them.
     pub(super) fn held(&self) -> usize {
-        self.held
+        self.entries + (self.index_rows + self.index.size()) * ROW_OVERHEAD_BYTES
     }
 
-    /// Returns the approximate bytes that the entries would take with only these fields. Samples
-    /// entries at random, weighted by size, so that nobody can predict the samples.
-    pub(super) fn held_with(&self, fields: &Fields) -> usize {
-        if self.held == 0 || fields.covers_all(&self.shape.fields) {
-            return self.held;
+    /// Counts [`Snapshot::held`] again from all entries and rows.
+    #[cfg(test)]
+    pub(super) fn recount(&self) -> usize {
+        let index = self.index.values().map(|rows| (1 + rows.size()) * ROW_OVERHEAD_BYTES);
+        self.entries().map(held_by).sum::<usize>() + index.sum::<usize>()
+    }
+
+    /// Returns the bytes of the entries' JSON.
+    pub(super) fn json(&self) -> usize {
+        self.json
+    }
+
+    /// Returns the approximate bytes that the entries and the index would take with only these
+    /// fields and indexed paths, and the labels that are indexed for this user. Samples entries at
+    /// random, weighted by size, so that nobody can predict the samples.
+    pub(super) fn held_with(&self, wanted: &Wanted, user: &IndexUser) -> usize {
+        let needs_all = wanted.fields.covers_all(&self.shape.fields)
+            && self.shape.matching.iter().all(|path| wanted.matching.contains(path))
+            && self.labels.are_all_for(user);
+        if self.entries == 0 || needs_all {
+            return self.held();
         }
-        let mut looked_at = [(); SAMPLES].map(|()| rand::random_range(0..self.held));
+        let mut looked_at = [(); SAMPLES].map(|()| rand::random_range(0..self.entries));
         looked_at.sort_unstable();
         let mut looked_at = looked_at.into_iter().peekable();
+        // A row of the index, with its part of the term's own row.
+        let of_row = (self.held() - self.entries) / self.index_rows.max(1);
         let (mut before, mut held) = (0, 0);
         for entry in self.entries() {
             before += held_by(entry);
             let times = std::iter::from_fn(|| looked_at.next_if(|at| *at < before)).count();
             if times > 0 {
-                held += times * self.held / SAMPLES * entry.bytes_with(fields) / entry.bytes();
+                let (bytes, terms) = entry.bytes_with(wanted);
+                let labels = entry.labels().filter(|(key, _)| self.labels.is_for(key, user));
+                let part = bytes + ROW_OVERHEAD_BYTES + (terms + labels.count()) * of_row;
+                held += times * self.entries / SAMPLES * part / held_by(entry);
             }
         }
-        held
-    }
-
-    /// Returns the memory that the entries and indexes use.
-    pub(super) fn memory(&self) -> Memory {
-        let indexed =
-            self.index.values().map(|rows| ROW_OVERHEAD_BYTES + rows.size() * ROW_OVERHEAD_BYTES);
-        Memory {
-            objects: self.len(),
-            json: self.entries().map(|entry| entry.json().len()).sum(),
-            total: self.held + indexed.sum::<usize>(),
-        }
+        held.min(self.held())
     }
 
     /// Stores an entry in place of the former one of its object.
     pub(super) fn put(&mut self, entry: &Arc<Entry>) {
         let terms = self.terms(entry);
         if let Some(former) = self.row(entry.place()).cloned() {
-            self.held -= held_by(&former);
-            self.remove_from_index(&former, &terms);
+            self.left(&former);
+            self.remove_from_index(entry.place(), &self.terms(&former), &terms);
         }
-        self.held += held_by(entry);
+        self.entries += held_by(entry);
+        self.json += entry.json().len();
         self.rows.insert_mut(entry.place().clone(), Arc::clone(entry));
         self.add_to_index(entry, terms);
     }
 
     pub(super) fn remove(&mut self, place: &NamespacedName) -> Option<Arc<Entry>> {
         let held = self.row(place).cloned()?;
-        self.held -= held_by(&held);
+        self.left(&held);
         self.rows.remove_mut(place);
-        self.remove_from_index(&held, &[]);
+        self.remove_from_index(place, &self.terms(&held), &[]);
         Some(held)
     }
 
-    /// Indexes the label keys and paths that queries used without an index.
-    pub(super) fn index_missing(&mut self) {
-        let Missing { labels, paths } = std::mem::take(&mut *self.missing.lock());
-        let room = MAX_INDEXED_LABELS.saturating_sub(self.labels.len());
-        let new: BTreeSet<Box<str>> =
-            labels.into_iter().filter(|label| !self.labels.contains(label)).take(room).collect();
-        if !new.is_empty() {
-            for entry in self.rows.clone().values() {
-                self.add_to_index(entry, label_terms(entry, &new));
-            }
-            Arc::make_mut(&mut self.labels).extend(new);
-        }
-        let indexed = &self.shape.matching;
-        let room = MAX_INDEXED_PATHS.saturating_sub(indexed.len());
-        let new = paths.into_iter().filter(|path| !indexed.contains(path)).take(room).collect();
-        self.index_paths(&new);
+    fn left(&mut self, entry: &Arc<Entry>) {
+        self.entries -= held_by(entry);
+        self.json -= entry.json().len();
     }
 
-    /// Indexes these paths, except those outside the kept fields.
-    pub(super) fn index_paths(&mut self, paths: &BTreeSet<Path>) {
-        let Shape { fields, matching } = &*self.shape;
-        let is_new = |path: &&Path| fields.covers(path) && !matching.contains(*path);
-        let new: Vec<&Path> = paths.iter().filter(is_new).collect();
-        if new.is_empty() {
-            return;
+    /// Indexes label keys that queries have requested, and gives back those that nobody uses any
+    /// more, for the next few objects.
+    pub(super) fn index_labels(&mut self) {
+        let Some(changing) = self.labels.changing() else { return };
+        let (keys, adds) = (changing.keys.clone(), changing.adds);
+        let from = changing.upto.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = self.rows.range((from, Bound::Unbounded)).take(CHANGED_AT_ONCE);
+        let next: Vec<Arc<Entry>> = rows.map(|(_, entry)| Arc::clone(entry)).collect();
+        changing.upto = next.last().map(|entry| entry.place().clone());
+        for entry in &next {
+            let labels = entry.labels().filter(|(key, _)| keys.contains_key(*key));
+            let terms: Vec<u64> =
+                labels.map(|(key, value)| hashed(Term::Label(key, value))).collect();
+            if adds {
+                self.add_to_index(entry, terms);
+            } else {
+                self.remove_from_index(entry.place(), &terms, &[]);
+            }
         }
-        let all = matching.iter().chain(new).cloned().collect();
-        self.shape = Shape::new(fields.clone(), all);
-        let again = |entry: &Arc<Entry>| Arc::new(entry.with_shape(&self.shape));
-        self.rows = self.entries().map(again).map(|entry| (entry.place().clone(), entry)).collect();
-        self.held = self.entries().map(held_by).sum();
-        self.index = RedBlackTreeMapSync::default();
-        for entry in self.rows.clone().values() {
-            self.add_to_index(entry, self.terms(entry));
+        if next.len() < CHANGED_AT_ONCE {
+            self.labels.changed();
         }
+    }
+
+    /// Checks whether indexed label keys have lost all their users.
+    pub(super) fn check_index_users(&mut self) {
+        self.labels.check_users();
     }
 
     fn add_to_index(&mut self, entry: &Arc<Entry>, terms: impl IntoIterator<Item = u64>) {
@@ -313,16 +331,18 @@ impl Snapshot {
                 self.index.insert_mut(term, Rows::default());
             }
             if let Some(rows) = self.index.get_mut(&term) {
+                self.index_rows -= rows.size();
                 rows.insert_mut(entry.place().clone(), Arc::clone(entry));
+                self.index_rows += rows.size();
             }
         }
     }
 
-    /// Removes an entry from the index, except under the `kept` terms.
-    fn remove_from_index(&mut self, entry: &Entry, kept: &[u64]) {
-        for term in self.terms(entry).iter().filter(|term| !kept.contains(term)) {
+    /// Removes an object from the index under these terms, except the `kept` ones.
+    fn remove_from_index(&mut self, place: &NamespacedName, terms: &[u64], kept: &[u64]) {
+        for term in terms.iter().filter(|term| kept.binary_search(term).is_err()) {
             if let Some(rows) = self.index.get_mut(term) {
-                rows.remove_mut(entry.place());
+                self.index_rows -= usize::from(rows.remove_mut(place));
                 if rows.is_empty() {
                     self.index.remove_mut(term);
                 }
@@ -330,9 +350,13 @@ impl Snapshot {
         }
     }
 
-    /// Returns the hashes of the indexed terms of an entry.
+    /// Returns the hashes of the terms under which an entry is indexed, sorted.
     fn terms(&self, entry: &Entry) -> Vec<u64> {
-        label_terms(entry, &self.labels).chain(entry.matching().iter().copied()).collect()
+        let labels = entry.labels().filter(|(key, _)| self.labels.has_row(key, entry));
+        let labels = labels.map(|(key, value)| hashed(Term::Label(key, value)));
+        let mut terms: Vec<u64> = labels.chain(entry.path_terms().iter().copied()).collect();
+        terms.sort_unstable();
+        terms
     }
 }
 
@@ -355,10 +379,4 @@ impl KindSnapshot {
 
 fn held_by(entry: &Arc<Entry>) -> usize {
     entry.bytes() + ROW_OVERHEAD_BYTES
-}
-
-/// Returns the hashes of the labels of an entry with these keys.
-fn label_terms(entry: &Entry, keys: &BTreeSet<Box<str>>) -> impl Iterator<Item = u64> {
-    let labels = entry.labels().filter(|(key, _)| keys.contains(*key));
-    labels.map(|(key, value)| hashed(Term::Label(key, value)))
 }

@@ -123,15 +123,18 @@ impl Table {
     pub(super) fn successor(&self, fields: &Fields, matching: &BTreeSet<Path>) -> Self {
         // Paths by which the triggers find dependencies stay indexed.
         let held = &self.current.shape;
-        let shape = Shape::new(held.fields.union(fields), &held.matching | matching);
+        let held_paths = held.matching.iter().chain(matching).cloned().collect();
+        let shape = Shape::new(held.fields.union(fields), held_paths);
         // The list starts later, so it includes all changes up to this version.
         Self { seen: self.seen, ..Self::new(shape, self.absences.clone()) }
     }
 
-    /// Returns whether the table holds all these fields and paths, without a new list.
+    /// Returns whether the table keeps these fields and indexes these paths, without a new list: a
+    /// list adds one object at a time to an index.
     pub(super) fn covers(&self, fields: &Fields, matching: &BTreeSet<Path>) -> bool {
         let shape = &self.current.shape;
-        shape.fields.covers_all(fields) && matching.iter().all(|path| shape.can_match(path))
+        shape.fields.covers_all(fields)
+            && matching.iter().all(|path| shape.position(path).is_some())
     }
 
     /// Returns whether this table can replace `former`: its list has ended, and no object would
@@ -152,8 +155,6 @@ impl Table {
 
     /// Replaces a former table. Returns the changes that readers see.
     pub(super) fn follow(&mut self, former: &Self) -> Vec<Difference> {
-        // The triggers find dependencies by the paths that queries used during the list.
-        self.current.index_paths(&former.current.shape.matching);
         let mut differences = Vec::new();
         for old in former.current.entries() {
             let new = self.current.row(old.place());
@@ -170,13 +171,14 @@ impl Table {
 
     /// Returns a snapshot of the objects, with the number of the last change.
     pub(super) fn snapshot(&mut self, sequence: u64) -> Snapshot {
-        self.current.index_missing();
+        self.current.index_labels();
         let written = self.unconfirmed.last_key_value().map_or(0, |(revision, _)| *revision);
         self.current.at(sequence, self.seen.max(written))
     }
 
     /// Applies an update. Returns the changes that readers see.
     pub(super) fn update(&mut self, update: Update<'_>) -> Changes {
+        self.current.index_labels();
         match update {
             Update::BeginList => {
                 self.listing = Some(Listing::default());

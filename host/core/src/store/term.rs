@@ -14,6 +14,8 @@ pub enum Term<'a> {
     Label(&'a str, &'a str),
     /// A path and a text that an object holds there.
     Path(&'a Path, &'a str),
+    /// A path at which an object holds too many texts to be indexed by each of them.
+    TooMany(&'a Path),
 }
 
 /// Returns a hash that stands for a term or for other strings. The seed is random for each process,

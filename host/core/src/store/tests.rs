@@ -60,6 +60,30 @@ fn list(stores: &Stores, scope: &Scope, objects: &[Value]) {
     stores.feed(&kind(), scope).unwrap().end_list();
 }
 
+fn snapshot(stores: &Stores) -> Snapshot {
+    stores.snapshots(&kind()).stores.remove(0).2
+}
+
+fn labelled(labels: &str) -> Selection {
+    Selection { labels: labels.into(), ..selection() }
+}
+
+fn matching(path: &str, value: &str) -> Selection {
+    Selection { matching: vec![(path.into(), value.into())], ..selection() }
+}
+
+/// Requests an index as a read does.
+fn request(stores: &Stores, of: &Selection, user: &IndexUser) {
+    for (_, _, snapshot) in stores.snapshots(&kind()).stores {
+        snapshot.request_index(&Query::new(of).unwrap(), user);
+    }
+}
+
+/// Takes enough snapshots to make all requested changes of the indexes.
+fn settle(stores: &Stores) {
+    (0..8).for_each(|_| drop(snapshot(stores)));
+}
+
 fn upsert(stores: &Stores, object: &Value) {
     stores.feed(&kind(), &Scope::default()).unwrap().upsert(object);
 }
@@ -232,7 +256,7 @@ fn more_fields_are_read_only_when_all_objects_have_them() {
         stores.open(&kind(), &Scope::default(), &wanted(fields, matching))
     };
     let former = stores.feed(&kind(), &Scope::default()).unwrap();
-    assert!(open(&["spec.a"], &["spec.a"]).is_none(), "it is there");
+    assert!(open(&["spec.a"], &[]).is_none(), "it is there");
     let never = open(&["spec.b"], &[]).unwrap();
     let feed = open(&["spec.b"], &["spec.c"]).unwrap();
     assert!(open(&["spec.b"], &[]).is_none(), "it is on its way");
@@ -438,11 +462,16 @@ fn a_label_is_indexed_once_it_was_asked_for_and_the_cost_follows_the_matches() {
         );
         upsert(&stores, &object);
     }
-    let mut of = selection();
-    of.labels = "app=7".into();
-    for _ in 0..2 {
-        assert_eq!(names(&stores, &of), ["a/257", "a/7"]);
+    let (of, user) = (labelled("app=7"), IndexUser::default());
+    request(&stores, &of, &user);
+    let query = Query::new(&of).unwrap();
+    // The index is built a part at a time: at first all objects are compared.
+    for compared in [500, 2, 2] {
+        let snapshot = snapshot(&stores);
+        assert_eq!(snapshot.candidates(&query, None).count(), compared);
+        assert_eq!(snapshot.select(&query, None).count(), 2);
     }
+    assert_eq!(names(&stores, &of), ["a/257", "a/7"]);
     upsert(&stores, &with(thing("a", "7", 600), "metadata/labels", json!({"app": "8"})));
     delete(&stores, &thing("a", "257", 601));
     upsert(&stores, &with(thing("a", "new", 602), "metadata/labels", json!({"app": "7"})));
@@ -450,37 +479,26 @@ fn a_label_is_indexed_once_it_was_asked_for_and_the_cost_follows_the_matches() {
 }
 
 #[test]
-fn a_later_declared_match_path_is_indexed_in_an_open_store() {
+fn a_later_declared_match_path_is_indexed_by_another_list() {
     let stores = stores(&wanted(&[], &[]));
     upsert(&stores, &thing("a", "x", 1));
-    let later = wanted(&[], &["spec.a"]);
-    assert!(stores.open(&kind(), &Scope::default(), &later).is_none(), "nothing is listed again");
-    let all = stores.snapshots(&kind());
-    let (_, snapshot) = all.covering(&Query::new(&selection()).unwrap(), None).unwrap();
-    let indexed: Vec<String> = snapshot.shape().matching.iter().map(Path::to_string).collect();
-    assert_eq!(indexed, ["spec.a"]);
+    let feed = stores.open(&kind(), &Scope::default(), &wanted(&[], &["spec.a"])).unwrap();
+    feed.begin_list();
+    feed.list_item(&with(thing("a", "x", 1), "spec/a", json!("one")));
+    feed.end_list();
+    let query = Query::new(&matching("spec.a", "one")).unwrap();
+    assert_eq!(snapshot(&stores).index_term(&query), query.terms().next().map(hashed));
+    assert!(stores.open(&kind(), &Scope::default(), &wanted(&["spec.b"], &["spec.a"])).is_none());
 }
 
 #[test]
-fn a_path_that_was_just_queried_has_a_term_in_the_best_store() {
-    let stores = stores(&wanted(&[], &[]));
-    upsert(&stores, &thing("a", "x", 1));
-    let of = Selection { matching: vec![("spec.a".into(), "x".into())], ..selection() };
-    let query = Query::new(&of).unwrap();
-    assert_eq!(stores.candidates(&of).unwrap().unwrap().len(), 0);
-    let (_, best) = stores.best_for(&kind(), &query);
-    assert_eq!(best.unwrap().1, query.terms().next().map(hashed));
-}
-
-#[test]
-fn a_path_that_was_looked_for_during_a_wider_list_stays_indexed() {
-    let stores = stores(&wanted(&["spec.a"], &[]));
+fn a_declared_path_stays_indexed_after_a_wider_list() {
+    let stores = stores(&wanted(&["spec.a"], &["spec.a"]));
     let object = with(thing("a", "x", 5), "spec/a", json!("one"));
     upsert(&stores, &object);
     let feed = stores.open(&kind(), &Scope::default(), &wanted(&["spec.b"], &[])).unwrap();
-    let of = Selection { matching: vec![("spec.a".into(), "one".into())], ..selection() };
-    assert_eq!(stores.candidates(&of).unwrap().unwrap().len(), 1);
-    let (_, before) = stores.best_for(&kind(), &Query::new(&of).unwrap());
+    let of = matching("spec.a", "one");
+    let (_, before) = stores.best_for(&kind(), &Query::new(&of).unwrap(), &IndexUser::default());
     feed.begin_list();
     feed.list_item(&object);
     feed.end_list();
@@ -490,15 +508,115 @@ fn a_path_that_was_looked_for_during_a_wider_list_stays_indexed() {
 }
 
 #[test]
-fn labels_without_end_are_indexed_up_to_a_limit() {
+fn each_user_has_its_own_share_of_indexed_labels_and_gives_it_back() {
     let stores = stores(&wanted(&[], &[]));
-    upsert(&stores, &thing("a", "x", 1));
-    for at in 0..1000 {
-        let of = Selection { labels: format!("label-{at}=x"), ..selection() };
-        assert_eq!(names(&stores, &of), [""; 0]);
+    for at in 0..600 {
+        let labels: serde_json::Map<String, Value> =
+            (0..1000).step_by(50).map(|of| (format!("label-{of}"), json!("x"))).collect();
+        upsert(
+            &stores,
+            &with(thing("a", &at.to_string(), at + 1), "metadata/labels", labels.into()),
+        );
     }
-    let all = stores.snapshots(&kind());
-    assert!(all.stores[0].2.indexed_labels() <= 256);
+    let before = snapshot(&stores).held();
+    let (greedy, other) = (IndexUser::default(), IndexUser::default());
+    for at in 0..1000 {
+        request(&stores, &labelled(&format!("label-{at}=x")), &greedy);
+        settle(&stores);
+    }
+    let taken = |stores: &Stores| snapshot(stores).indexed_labels();
+    assert_eq!(taken(&stores), 32);
+    assert!(snapshot(&stores).held() > before);
+    request(&stores, &labelled("label-950=x"), &other);
+    request(&stores, &labelled("label-0=x"), &other);
+    settle(&stores);
+    assert_eq!(taken(&stores), 33, "one that the greedy user has, too");
+    let of = labelled("label-950=none");
+    assert_eq!(snapshot(&stores).candidates(&Query::new(&of).unwrap(), None).count(), 0);
+    greedy.end();
+    stores.check_index_users();
+    settle(&stores);
+    assert_eq!(taken(&stores), 2);
+    drop(other);
+    stores.check_index_users();
+    settle(&stores);
+    assert_eq!((taken(&stores), snapshot(&stores).held()), (0, before));
+}
+
+#[test]
+fn a_store_is_charged_to_each_user_for_its_own_indexes() {
+    let stores = stores(&wanted(&[], &["spec.own", "spec.texts[]"]));
+    let texts: Vec<String> = (0..900).map(|at| at.to_string()).collect();
+    for at in 0..100 {
+        let object = with(thing("a", &at.to_string(), at + 1), "spec/own", json!(at.to_string()));
+        upsert(&stores, &with(object, "spec/texts", json!(texts)));
+    }
+    let held = |paths: &[&str]| {
+        let user = IndexUser::default();
+        stores.held_with(&kind(), &Scope::default(), &wanted(&[], paths), &user)
+    };
+    let all = stores.held(&kind(), &Scope::default());
+    assert_eq!(held(&["spec.own", "spec.texts[]"]), all);
+    let (own, texts) = (held(&["spec.own"]), held(&["spec.texts[]"]));
+    assert!(100 * 900 * 112 < all && 5 * own < all, "{own} of {all}");
+    assert!(10 * texts > 9 * all, "{texts} of {all}");
+}
+
+/// An object with too many texts for an index, or as many as fit.
+fn large(name: &str, revision: u64, texts: usize) -> Value {
+    let names: Vec<String> = (0..texts).map(|at| format!("{name}-{at}")).collect();
+    with(thing("a", name, revision), "spec", json!({"names": names, "other": [name]}))
+}
+
+#[test]
+fn the_index_rows_of_one_object_are_bounded_and_all_its_texts_are_found() {
+    // The second store keeps nothing of what it indexes.
+    for fields in [&[][..], &["spec.none"]] {
+        let stores = stores(&wanted(fields, &["spec.names[]", "spec.other[]"]));
+        let small = snapshot(&stores).held();
+        let objects = [("few", 1000), ("many", 1001), ("most", 100_000)];
+        for ((name, texts), revision) in objects.into_iter().zip(1..) {
+            upsert(&stores, &large(name, revision, texts));
+        }
+        let held = snapshot(&stores).held() - small;
+        let json = snapshot(&stores).json();
+        assert!(held < json + 4_000_000, "{held} bytes for {json} bytes of JSON");
+        let cases = [
+            ("few-999", vec!["a/few"], 3),
+            ("many-1000", vec!["a/many"], 2),
+            ("most-99999", vec!["a/most"], 2),
+            ("none", vec![], 2),
+        ];
+        for (text, expected, compared) in cases {
+            let of = matching("spec.names[]", text);
+            assert_eq!(names(&stores, &of), expected, "{text}");
+            let query = Query::new(&of).unwrap();
+            let snapshot = snapshot(&stores);
+            assert_eq!(snapshot.candidates(&query, None).count(), compared, "{text}");
+        }
+        assert_eq!(names(&stores, &matching("spec.other[]", "most")), ["a/most"]);
+        delete(&stores, &large("most", 9, 0));
+        upsert(&stores, &large("many", 10, 3));
+        assert_eq!(names(&stores, &matching("spec.names[]", "many-2")), ["a/many"]);
+        assert_eq!(snapshot(&stores).held(), snapshot(&stores).recount());
+    }
+}
+
+#[test]
+fn the_metric_and_the_bound_of_stores_are_one_sum() {
+    let stores = stores(&wanted(&["spec.names"], &["spec.names[]"]));
+    for at in 0..20 {
+        upsert(&stores, &large(&at.to_string(), at + 1, 500));
+    }
+    let held = || stores.held(&kind(), &Scope::default());
+    assert_eq!((stores.memory().total, held()), (held(), snapshot(&stores).recount()));
+    assert!(held() > 20 * 500 * 2 * 112);
+    // Both tables count while another list runs.
+    let feed = stores.open(&kind(), &Scope::default(), &wanted(&["spec.more"], &[])).unwrap();
+    feed.begin_list();
+    feed.list_item(&large("0", 1, 500));
+    assert_eq!(stores.memory().total, held());
+    assert!(held() > snapshot(&stores).recount());
 }
 
 #[test]
@@ -599,12 +717,13 @@ struct World {
     watches: Vec<Watching>,
     /// The state that results from the events: versions by store and object.
     told: BTreeMap<(StoreId, String, String), String>,
+    user: Option<IndexUser>,
 }
 
 impl World {
     fn new() -> Self {
         let (stores, told) = (Stores::new(), BTreeMap::new());
-        let mut world = Self { api: Api::default(), stores, watches: Vec::new(), told };
+        let mut world = Self { api: Api::default(), stores, watches: Vec::new(), told, user: None };
         for labels in ["", "app=1"] {
             let scope = Scope { labels: labels.into(), ..Scope::default() };
             world.open(&scope, &wanted(&["spec.other"], &["spec.hosts[]"]));
@@ -713,8 +832,12 @@ impl World {
                     "metadata/labels",
                     json!({"app": label.to_string()}),
                 );
-                let object =
-                    with(with(object, "metadata/uid", uid), "spec/hosts", json!([host, "all"]));
+                // Some objects have too many texts for the index.
+                let mut hosts = vec![host.to_string(), "all".into()];
+                hosts.extend(
+                    (0..1100).take(usize::from(host / 2) * 1100).map(|at| format!("h{at}")),
+                );
+                let object = with(with(object, "metadata/uid", uid), "spec/hosts", json!(hosts));
                 self.write(name, Some(object));
             }
             Step::Delete(name) => self.write(name, None),
@@ -738,9 +861,13 @@ impl World {
                 self.open(&scope, &wanted(&[&format!("spec.more{field}")], &[]));
             }
             Step::Look(label) => {
-                let mut of = selection();
-                of.labels = format!("app={label}");
-                self.stores.candidates(&of).unwrap();
+                let of = labelled(&format!("app={label}"));
+                if self.user.is_none() || label == 2 {
+                    // The former user ends, and its index is given back.
+                    self.user = Some(IndexUser::default());
+                    self.stores.check_index_users();
+                }
+                request(&self.stores, &of, self.user.as_ref().unwrap());
             }
         }
     }
@@ -772,6 +899,7 @@ impl World {
             let told: Vec<&String> = told.map(|(_, version)| version).collect();
             let held: Vec<_> = snapshot.entries().map(|entry| entry.resource_version()).collect();
             assert_eq!(told, held, "what was told in {scope:?}");
+            assert_eq!(snapshot.held(), snapshot.recount(), "bytes in {scope:?}");
             for query in queries() {
                 let expected: Vec<_> = self
                     .api
@@ -793,7 +921,7 @@ fn queries() -> Vec<Selection> {
     let mut queries = Vec::new();
     for namespace in [None, Some("ns0".to_owned()), Some("ns1".to_owned())] {
         for labels in ["", "app=1", "app in (1,2)", "!app", "app!=1"] {
-            for host in ["", "1", "all", "none"] {
+            for host in ["", "1", "2", "all", "h1099", "none"] {
                 for name in [None, Some("3".to_owned())] {
                     let mut query = selection();
                     (query.namespace, query.labels, query.name) =

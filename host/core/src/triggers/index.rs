@@ -50,6 +50,16 @@ impl Index {
         })
     }
 
+    /// Returns index terms of objects together with those of all texts in the index, sorted: an
+    /// object with too many texts at a path does not name those that it has.
+    pub(super) fn with_all_texts(&self, of: &[IndexTerm]) -> Box<[IndexTerm]> {
+        let texts = self.keys.keys().filter(|of| matches!(of, IndexTerm::Term(_)));
+        let mut all: Vec<IndexTerm> = of.iter().chain(texts).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        all.into()
+    }
+
     /// Returns all keys. A key comes once for each index term.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
         self.keys.values().flatten()

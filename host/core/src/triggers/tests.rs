@@ -31,7 +31,8 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let grant = Grant::new(&description(all("Rule"), vec![all("Thing"), all("Late")])).unwrap();
+        let things = matching(all("Thing"), "spec.hosts[]", "*");
+        let grant = Grant::new(&description(all("Rule"), vec![things, all("Late")])).unwrap();
         let stores = Stores::new();
         for (of, scope, wanted) in grant.wanted() {
             stores.open(of, scope, wanted);
@@ -205,6 +206,26 @@ fn coming_into_a_selection_and_leaving_it_triggers() {
         world.delete(inside);
         assert_eq!(world.queued(), ["k", "k"], "gone: {of:?}");
     }
+}
+
+#[test]
+fn an_object_with_too_many_values_for_an_index_triggers_those_that_read_by_one_of_them() {
+    let mut world = World::new();
+    for (name, host) in [("one", "h1499"), ("other", "h1500")] {
+        let of = matching(all("Thing"), "spec.hosts[]", host);
+        world.run(&key(name), listed(fields(of, &["spec.hosts"])));
+    }
+    let hosts: Vec<String> = (0..1500).map(|at| format!("h{at}")).collect();
+    let many = with(thing("a"), "spec/hosts", json!(hosts));
+    world.upsert(many.clone());
+    assert_eq!(world.queued(), ["one"], "in");
+    world.upsert(with(many.clone(), "spec/x", json!(1)));
+    assert_eq!(world.queued(), [""; 0], "a field not asked for");
+    world.upsert(with(thing("a"), "spec/hosts", json!(["h1"])));
+    assert_eq!(world.queued(), ["one"], "out");
+    world.upsert(many.clone());
+    world.delete(many);
+    assert_eq!(world.queued(), ["one", "one"], "in, and gone");
 }
 
 #[test]

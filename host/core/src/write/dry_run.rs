@@ -103,9 +103,8 @@ impl DryRun<'_> {
     }
 
     fn prune(&mut self, prune: &Prune, plan: &Plan) {
-        let Ok(Some(entries)) = self.writer.stores.candidates(&prune.of) else { return };
-        let manager = self.managers.apply.clone();
-        for entry in entries.iter().filter(|entry| entry.own().holds(&manager)) {
+        let applied = self.writer.stores.applied(&prune.of, &self.managers.apply);
+        for entry in applied.ok().flatten().iter().flatten() {
             let of = entry.reference(&prune.of.kind);
             if !plan.apply.iter().any(|manifest| manifest.to.is_same(&of)) {
                 self.would(Action::Delete, &of);

@@ -16,6 +16,7 @@ use crate::{
     applied_fields::{self, Digests},
     contract::{self, Kind, ObjectRef, SameObject},
     outcome::{Plan, Prune},
+    reads::yield_now,
     resource::{Resource, encoded},
 };
 
@@ -35,6 +36,8 @@ impl Run<'_> {
             namespace: prune.of.namespace.clone(),
             name: prune.of.name.clone().unwrap_or_default(),
         };
+        // Each searches a store.
+        yield_now().await;
         let candidates = match self.candidates(prune).await {
             Ok(candidates) => candidates,
             Err(stop) => return self.stopped(contract::Action::Prune, &named, stop),
@@ -61,11 +64,11 @@ impl Run<'_> {
         let stored = self
             .writer
             .stores
-            .candidates(&prune.of)
+            .applied(&prune.of, &self.managers.apply)
             .map_err(|error| Stop::unsent(400, "BadRequest", error))?;
         if let Some(entries) = stored.filter(|_| self.may_list(&prune.of)) {
-            let ours = entries.iter().filter(|entry| entry.own().holds(&self.managers.apply));
-            return Ok(ours
+            return Ok(entries
+                .iter()
                 .filter_map(|entry| candidate(&prune.of.kind, &entry.value(), entry.own().clone()))
                 .collect());
         }

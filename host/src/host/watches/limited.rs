@@ -1,16 +1,15 @@
 //! Refusals: watches beyond the bound of a version, and stores that are too large.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use mortise_core::{
     contract::display_kind,
     grant::{Limited, LimitsMet},
-    path::Fields,
-    store::Wanted,
+    store::{IndexUser, Wanted},
 };
 use tokio::time::Instant;
 
-use super::{Needs, Started, Steps, User, Watches};
+use super::{Needs, Open, Started, Steps, User, Watches};
 use crate::{cluster::watch::Watch, host::LimitMet, reason::Reason};
 
 /// The time after which a store that was too large is tried again: objects may have been deleted,
@@ -45,6 +44,15 @@ impl Refused {
         self.watches = true;
     }
 
+    /// Gives back the indexes of the version, which was removed.
+    pub(super) fn end(&self) {
+        self.index_user().end();
+    }
+
+    fn index_user(&self) -> &IndexUser {
+        self.limited.index_user()
+    }
+
     pub(super) fn turn_away(&mut self) {
         self.turned_away = true;
     }
@@ -74,14 +82,14 @@ impl Watches {
     /// without the data that only the refused ones wanted, and closed when no version is left.
     /// Returns `None` if all versions are within their bounds, or if the watch is not open.
     ///
-    /// `held` returns roughly the bytes of a store: of all its fields, or of these fields alone.
+    /// `held` returns roughly the bytes of a store: all of them, or those of one version alone.
     ///
     /// [`Bounds::store_mib`]: crate::host::Bounds::store_mib
     pub(in crate::host) fn grown(
         &mut self,
         watch: &Watch,
         now: Instant,
-        held: impl Fn(&Watch, Option<&Fields>) -> usize,
+        held: impl Fn(&Watch, Option<(&Wanted, &IndexUser)>) -> usize,
     ) -> Option<Steps> {
         let at = self.open.iter().position(|open| open.started.watch == *watch)?;
         // The size with the fields of one version alone takes time to compute, and is never more
@@ -98,8 +106,9 @@ impl Watches {
         if !is_for_those_gone {
             past.retain(|user| {
                 self.is_past(*user, |watch| {
-                    let wanted = self.users.get(user).and_then(|needs| needs.wanted_of(watch));
-                    wanted.map_or(0, |wanted| held(watch, Some(&wanted.fields)))
+                    let Some(needs) = self.users.get(user) else { return 0 };
+                    let wanted = needs.wanted_of(watch);
+                    wanted.map_or(0, |of| held(watch, Some((&of, needs.refused.index_user()))))
                 })
             });
             if past.is_empty() {
@@ -112,14 +121,7 @@ impl Watches {
                 }
             }
         }
-        let open = self.open.get_mut(at)?;
-        let wanted = |user: &User| self.users.get(user)?.wanted_of(watch);
-        let left =
-            union(open.users.iter().filter_map(wanted)).filter(|left| is_more(&open.wanted, left));
-        let narrowed: Option<(Started, Wanted)> = left.map(|left| {
-            open.wanted = left.clone();
-            (open.started.clone(), left)
-        });
+        let narrowed = self.open.get_mut(at)?.narrow(&self.users, 0);
         tracing::warn!(
             kind = display_kind(&watch.kind),
             "a store exceeds --max-store-mib, and is not kept for the processor"
@@ -198,6 +200,27 @@ impl Watches {
     }
 }
 
+// === impl Open ===
+
+impl Open {
+    /// Drops the parts of the objects that no version wants any more if these are more than `spare`
+    /// paths. Returns the watch to narrow, and the parts that are left.
+    pub(super) fn narrow(
+        &mut self,
+        users: &BTreeMap<User, Needs>,
+        spare: usize,
+    ) -> Option<(Started, Wanted)> {
+        let watch = &self.started.watch;
+        let wanted = self.users.iter().filter_map(|user| users.get(user)?.wanted_of(watch));
+        let left = union(wanted).filter(|left| is_more(&self.wanted, left))?;
+        if spare > 0 && self.wanted.paths() <= left.paths() + spare {
+            return None;
+        }
+        self.wanted = left.clone();
+        Some((self.started.clone(), left))
+    }
+}
+
 // === impl Needs ===
 
 impl Needs {
@@ -209,7 +232,7 @@ impl Needs {
 }
 
 fn union(all: impl Iterator<Item = Wanted>) -> Option<Wanted> {
-    all.reduce(|all, more| all.union(&more))
+    Wanted::union_of(&all.collect::<Vec<_>>())
 }
 
 /// Returns whether `one` is a strict superset of `other`.

@@ -1,6 +1,6 @@
 //! The `cluster` import: reads, answered from the view of the call and counted.
 
-use std::time::Duration;
+use std::time::Instant;
 
 use mortise_core::{
     contract::{
@@ -8,7 +8,7 @@ use mortise_core::{
         bounds::{self, text},
     },
     grant::rights::ReadTarget,
-    reads::View,
+    reads::{Pace, View},
     reconcile::Outside,
 };
 
@@ -16,6 +16,7 @@ use crate::wasm::{
     bindings::mortise::host::{cluster, types},
     limits::Limits,
     state::{Exceeded, State},
+    turns::{self, Turn},
 };
 
 /// The reason why calls that do not reconcile or review read nothing.
@@ -113,8 +114,26 @@ fn bounded(error: ReadError) -> ReadError {
 }
 
 /// Waits for an answer, until the call's deadline at most.
-async fn within<T>(left: Duration, answer: impl Future<Output = T>) -> Result<T, Exceeded> {
+async fn within<T>(deadline: Instant, answer: impl Future<Output = T>) -> Result<T, Exceeded> {
+    let left = deadline.saturating_duration_since(Instant::now());
     tokio::time::timeout(left, answer).await.map_err(|_| Exceeded::Deadline)
+}
+
+/// The pace of a call's reads: the call yields, waits for its turn, and ends at its deadline, as the
+/// guest does.
+struct Paced<'a> {
+    turn: &'a mut Turn,
+    deadline: Instant,
+}
+
+impl Pace for Paced<'_> {
+    type Stop = Exceeded;
+
+    async fn pause(&mut self, _pauses: usize) -> Result<(), Exceeded> {
+        let granted = self.turn.next();
+        turns::wait(granted, self.deadline).await;
+        if Instant::now() >= self.deadline { Err(Exceeded::Deadline) } else { Ok(()) }
+    }
 }
 
 impl State {
@@ -124,14 +143,18 @@ impl State {
         of: &ObjectRef,
         fields: &[String],
     ) -> Result<Result<Option<String>, ReadError>, Exceeded> {
-        let left = self.left();
+        let deadline = self.deadline;
         let place = ReadTarget::object(of.namespace.as_deref(), &of.name);
         let size = bounds::get_size(of, fields);
         let answer = match self.reading.begin(size, || bounds::check_get(of, fields))? {
-            Ok(view) if view.is_at_hand(&of.kind, place) => view.get(of, fields),
             Ok(view) => {
-                self.turn.give_back();
-                within(left, view.get_allowed(of, fields)).await?
+                view.pause_if_due(&mut Paced { turn: &mut self.turn, deadline }).await?;
+                if view.is_at_hand(&of.kind, place) {
+                    view.get(of, fields)
+                } else {
+                    self.turn.give_back();
+                    within(deadline, view.get_allowed(of, fields)).await?
+                }
             }
             Err(error) => Err(error),
         };
@@ -147,13 +170,17 @@ impl State {
         limit: u32,
         from: Option<&str>,
     ) -> Result<Result<Page, ReadError>, Exceeded> {
-        let (left, size) = (self.left(), bounds::list_size(of, from));
-        let place = ReadTarget::list(of.namespace.as_deref(), of.name.as_deref());
+        let (deadline, size) = (self.deadline, bounds::list_size(of, from));
+        let target = ReadTarget::list(of.namespace.as_deref(), of.name.as_deref());
         let answer = match self.reading.begin(size, || bounds::check_list(of, from))? {
-            Ok(view) if view.is_at_hand(&of.kind, place) => view.list(of, limit, from),
+            Ok(view) if view.is_at_hand(&of.kind, target) => {
+                let pace = &mut Paced { turn: &mut self.turn, deadline };
+                view.list_paced(of, limit, from, pace).await?
+            }
             Ok(view) => {
                 self.turn.give_back();
-                within(left, view.list_allowed(of, limit, from)).await?
+                let pace = &mut Paced { turn: &mut self.turn, deadline };
+                within(deadline, view.list_allowed(of, limit, from, pace)).await??
             }
             Err(error) => Err(error),
         };

@@ -4,12 +4,15 @@ use mortise_core::{
     contract::Kind,
     grant::Demand,
     path::Fields,
-    store::{Feed, Scope, Stores},
+    store::{Feed, IndexUser, Scope, Stores},
 };
 use serde_json::json;
 
 use super::*;
-use crate::host::{Bounds, watches::Owner};
+use crate::host::{
+    Bounds,
+    watches::{MAX_SPARE_PATHS, Owner},
+};
 
 const LIST: &[&str] = &["metadata.labels"];
 /// The fields of a whole object.
@@ -82,18 +85,22 @@ impl Bed {
             );
             most = most.max(self.stores.held(&kind(of), &Scope::default()));
             if feed.has_grown() {
-                let held = |Watch { kind, scope }: &Watch, alone: Option<&Fields>| match alone {
-                    Some(fields) => self.stores.held_with(kind, scope, fields),
-                    None => self.stores.held(kind, scope),
-                };
-                let steps = self.watches.grown(&watch(of), self.now, held);
-                if let Some(steps) = steps {
-                    self.carry_out(steps);
-                }
+                self.grown(of);
             }
         }
         feed.end_list();
         most
+    }
+
+    fn grown(&mut self, of: &str) {
+        let held = |Watch { kind, scope }: &Watch, alone: Option<(&Wanted, &IndexUser)>| match alone
+        {
+            Some((wanted, user)) => self.stores.held_with(kind, scope, wanted, user),
+            None => self.stores.held(kind, scope),
+        };
+        if let Some(steps) = self.watches.grown(&watch(of), self.now, held) {
+            self.carry_out(steps);
+        }
     }
 
     fn open(&self) -> Vec<String> {
@@ -249,4 +256,48 @@ async fn bytes_that_only_another_version_needs_are_not_counted() {
     bed.list("ConfigMap", 6);
     assert!(bed.reasons(1).is_empty() && bed.reasons(2).is_empty(), "12 MiB, 6 of them for each");
     assert_eq!(bed.open(), ["Rule", "ConfigMap"]);
+}
+
+/// Objects with many texts at a path that one user indexes are not charged to another user.
+#[tokio::test(start_paused = true)]
+async fn a_store_is_taken_from_the_user_whose_index_is_too_large() {
+    let mut bed = Bed::new(8, 8);
+    let victim = bed.add(1, &["ConfigMap"], WHOLE);
+    let want =
+        Wanted { matching: ["metadata.finalizers[]".parse().unwrap()].into(), ..wanted(WHOLE) };
+    let wants = [(kind("ConfigMap"), Scope::default(), want)];
+    let greedy = Limited::default();
+    bed.watches.add(2, None, &wants, greedy.clone());
+    let steps = bed.watches.plan();
+    bed.carry_out(steps);
+    let feed = bed.feed("ConfigMap");
+    feed.begin_list();
+    for at in 0..100 {
+        let finalizers: Vec<String> = (0..900).map(|of| format!("f/{at}-{of}")).collect();
+        let metadata = json!({"name": at.to_string(), "namespace": "a",
+            "resourceVersion": (at + 1).to_string(), "finalizers": finalizers});
+        feed.list_item(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}));
+        if feed.has_grown() {
+            bed.grown("ConfigMap");
+        }
+    }
+    assert_eq!(bed.reasons(2), ["StoresLimited"]);
+    assert!(bed.reasons(1).is_empty());
+    assert!(greedy.is_refused(&kind("ConfigMap"), &Scope::default()));
+    assert!(!victim.is_refused(&kind("ConfigMap"), &Scope::default()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn paths_of_removed_users_are_dropped_above_a_number() {
+    let mut bed = Bed::new(8, 8);
+    bed.add(0, &["Rule"], LIST);
+    for user in 1..100 {
+        let paths: Vec<String> = (0..10).map(|at| format!("spec.p{user}-{at}")).collect();
+        bed.add(user, &["Rule"], &paths.iter().map(String::as_str).collect::<Vec<_>>());
+        bed.watches.remove(user);
+        let steps = bed.watches.plan();
+        bed.carry_out(steps);
+        let kept = bed.watches.open[0].wanted.paths();
+        assert!(kept <= 1 + MAX_SPARE_PATHS, "{kept}");
+    }
 }
