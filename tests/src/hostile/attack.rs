@@ -46,6 +46,8 @@ pub struct Attack {
     pub objects: usize,
     /// Bytes of data of each of these objects.
     pub object_bytes: usize,
+    /// The metadata of each of these objects.
+    pub metadata: Metadata,
     /// Rights of the account in addition to the common ones.
     pub rights: Rights,
     /// True if the Processor reconciles an object in the benign namespace, where its account has
@@ -95,6 +97,17 @@ pub enum Beside {
     Older,
 }
 
+/// Many entries in the metadata of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metadata {
+    /// No entries.
+    Nothing,
+    /// This many annotations.
+    Annotations(usize),
+    /// This many finalizers.
+    Finalizers(usize),
+}
+
 /// The defaults of an attack.
 const PLAIN: Attack = Attack {
     name: "",
@@ -110,6 +123,7 @@ const PLAIN: Attack = Attack {
     kind: Flood::ConfigMaps,
     objects: 1,
     object_bytes: 0,
+    metadata: Metadata::Nothing,
     rights: &[],
     within: false,
     may_be: true,
@@ -413,6 +427,42 @@ pub const ATTACKS: &[Attack] = &[
         kind: Flood::Processors,
         objects: 2_000,
         object_bytes: 100,
+        ..PLAIN
+    },
+    Attack {
+        name: "index-rows",
+        row: "S5",
+        describe: "index",
+        objects: 100,
+        metadata: Metadata::Finalizers(50_000),
+        says: &["Limited"],
+        ..PLAIN
+    },
+    Attack {
+        name: "unindexed-reads",
+        row: "S10",
+        reconcile: "lists",
+        times: 60,
+        objects: 20,
+        object_bytes: 1_000_000,
+        ..PLAIN
+    },
+    Attack {
+        name: "tiny-list",
+        row: "S10",
+        reconcile: "lists",
+        times: 20,
+        objects: 50_000,
+        ..PLAIN
+    },
+    Attack {
+        name: "annotations",
+        row: "S10",
+        describe: "index",
+        reconcile: "lists",
+        times: 60,
+        objects: 200,
+        metadata: Metadata::Annotations(20_000),
         ..PLAIN
     },
     Attack {

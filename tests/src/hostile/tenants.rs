@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::{
     TREASURE,
-    attack::{Attack, Flood},
+    attack::{Attack, Flood, Metadata},
     benign,
 };
 use crate::cluster;
@@ -190,6 +190,18 @@ pub(super) async fn prepare(admin: &Cluster, attack: &Attack) -> Result<()> {
         object["kind"] = json!(kind);
         object["metadata"]["name"] = json!(format!("{}-{number}", attack.name));
         object["metadata"]["labels"] = json!({"hostile": attack.name});
+        let annotation = |of: usize| (format!("a{of}"), Value::from(""));
+        let finalizer = |of: usize| Value::from(format!("f.example/{number}-{of}"));
+        let metadata = &mut object["metadata"];
+        match attack.metadata {
+            Metadata::Nothing => {}
+            Metadata::Annotations(count) => {
+                metadata["annotations"] = (0..count).map(annotation).collect();
+            }
+            Metadata::Finalizers(count) => {
+                metadata["finalizers"] = (0..count).map(finalizer).collect();
+            }
+        }
         object
     };
     let objects: Api<DynamicObject> =

@@ -30,6 +30,7 @@ pub(crate) fn description(play: &Play) -> Description {
         .writes(of_namespace(), Verbs::CREATE | Verbs::UPDATE);
     match play.describe {
         Describe::Plain | Describe::Version | Describe::Finalizer => description,
+        Describe::Index => description.reads(of_namespace().matching("metadata.finalizers[]", "*")),
         Describe::Loop => calls::endless(),
         Describe::Deployments => {
             description.reads(Selection::new(deployment()).namespace(&play.namespace))

@@ -63,6 +63,8 @@ enum Describe {
     Version,
     /// Declares the finalizer of the benign neighbour.
     Finalizer,
+    /// Asks for an index of its `ConfigMaps` by their finalizers.
+    Index,
 }
 
 /// The action in `reconcile`.
@@ -84,6 +86,8 @@ enum Reconcile {
     Unindexed,
     /// Lists by `times` label selectors that no index serves, and waits for a change.
     InLabels,
+    /// Lists its `ConfigMaps` by `times` paths and labels that no object has.
+    Lists,
     /// Gets objects of `times` undeclared kinds.
     Kinds,
     /// Gets an object whose kind's group is a path with a query.
@@ -155,6 +159,7 @@ fn attack(play: &Play, request: &Request) -> Result<Outcome, Failure> {
         Reconcile::Selectors => reads::selectors(play),
         Reconcile::Unindexed => return Ok(reads::unindexed(play)),
         Reconcile::InLabels => return Ok(reads::in_labels(play)),
+        Reconcile::Lists => reads::lists(play),
         Reconcile::Kinds => reads::kinds(play),
         Reconcile::Path => reads::path(play),
         Reconcile::Scale => reads::scale(play),

@@ -60,6 +60,23 @@ pub(crate) fn in_labels(play: &Play) -> Outcome {
     Outcome::new()
 }
 
+pub(crate) fn lists(play: &Play) {
+    let all = || Selection::of::<ConfigMap>().namespace(&play.namespace);
+    for number in 0..play.times {
+        list(&all().matching(format!("data.k{number}"), "a"));
+        list(&all().labels(format!("l{number} in (a,b)")));
+    }
+}
+
+/// Reads all pages of a list.
+fn list(of: &Selection) {
+    let mut from = None;
+    while let Ok(page) = cluster::list(of, 0, from.as_deref()) {
+        let Some(next) = page.next else { return };
+        from = Some(next);
+    }
+}
+
 pub(crate) fn kinds(play: &Play) {
     for number in 0..play.times {
         let group = format!("none-{number}.example.com");
