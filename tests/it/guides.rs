@@ -1,8 +1,9 @@
 //! The guides: README.md, and those of deploy, guests and tests. Their commands for a developer's
-//! machine are run; `deploy/REFERENCE.md` matches the code.
+//! machine are run; `deploy/REFERENCE.md` and `deploy/SECURITY.md` match the code.
 
 mod commands;
 mod reference;
+mod security;
 
 use std::{
     fs,
