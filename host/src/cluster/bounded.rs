@@ -16,7 +16,7 @@ use futures::StreamExt as _;
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::{Client, api::ListMeta, client::Body};
-use mortise_core::contract::bounds::{ENTRY, Entries};
+use mortise_core::contract::bounds::{self, ENTRY};
 use serde::{Deserialize, Serialize};
 use tower::BoxError;
 
@@ -165,11 +165,12 @@ async fn read(body: Body, most: usize) -> Result<Bytes, BoxError> {
     }
 }
 
+/// Returns the account of a text, without its entries if they do not matter.
 fn account(text: &[u8], parsed_depth: usize) -> usize {
     if text.len() <= UNCOUNTED_BYTES {
         return text.len();
     }
-    text.len() + ENTRY * Entries::to_depth(parsed_depth).count(text)
+    bounds::account(text, parsed_depth)
 }
 
 fn with_size(uri: &Uri, size: u32) -> Result<Uri, BoxError> {

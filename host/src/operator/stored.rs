@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use mortise_core::contract::bounds::{ENTRY, Entries};
+use mortise_core::contract::bounds::{self, ENTRY, Entries};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
@@ -98,7 +98,7 @@ fn entries(text: &str) -> usize {
 }
 
 fn account(text: &str) -> usize {
-    text.len() + ENTRY * entries(text)
+    bounds::account(text.as_bytes(), usize::MAX)
 }
 
 /// Parses a spec, or returns the reason why it cannot be used and a sentence about it.

@@ -1,5 +1,7 @@
 //! Counts what a JSON text becomes when it is parsed, while its bytes come in.
 
+use super::ENTRY;
+
 /// A count of the entries of a JSON text: members of objects and items of lists, down to the depth
 /// to which the text will be parsed. What is deeper stays text, whose bytes count.
 ///
@@ -48,6 +50,12 @@ impl Entries {
         }
         entries
     }
+}
+
+/// Returns the account of a JSON text that will be parsed to a depth: its bytes, and [`ENTRY`] more
+/// for each entry.
+pub fn account(text: &[u8], parsed_depth: usize) -> usize {
+    text.len() + ENTRY * Entries::to_depth(parsed_depth).count(text)
 }
 
 #[cfg(test)]
