@@ -78,6 +78,12 @@ pub struct Room {
 /// Names and sizes of files.
 type Files = BTreeMap<String, u64>;
 
+/// The files on the disk of the manifests that Processors keep.
+struct Kept<'a> {
+    keeps: &'a Keeps,
+    files: BTreeMap<Digest, Files>,
+}
+
 // === impl Keeps ===
 
 impl Keeps {
@@ -85,6 +91,16 @@ impl Keeps {
     pub fn running(&self, namespace: &str) -> BTreeSet<Digest> {
         let of = self.manifests.iter().filter(|keep| keep.runs && keep.namespace == namespace);
         of.map(|keep| keep.manifest).collect()
+    }
+}
+
+// === impl Kept ===
+
+impl Kept<'_> {
+    fn files(&self, counts: impl Fn(&Keep) -> bool) -> Files {
+        let counted = self.keeps.manifests.iter().filter(|keep| counts(keep));
+        let files = counted.filter_map(|keep| self.files.get(&keep.manifest));
+        files.flatten().map(|(name, size)| (name.clone(), *size)).collect()
     }
 }
 
@@ -133,9 +149,10 @@ impl Store {
             (blob_name(incoming.layer.digest), incoming.layer.size),
         ]);
         let runs = keeps.running(&namespace).contains(&manifest);
-        let counts = |keep: &&Keep| keep.runs || !runs;
-        let mut own = self.files(keeps, |keep| counts(&keep) && keep.namespace == namespace);
-        let mut all = self.files(keeps, |keep| counts(&keep));
+        let counts = |keep: &Keep| keep.runs || !runs;
+        let kept = self.kept(keeps);
+        let mut own = kept.files(|keep| counts(keep) && keep.namespace == namespace);
+        let mut all = kept.files(counts);
         own.extend(new.clone());
         all.extend(new.clone());
         let (reserved_own, reserved) = self.reserved.of(&namespace);
@@ -145,7 +162,7 @@ impl Store {
         let bytes: u64 = wanted.map(|(_, size)| size).sum();
         // What ran had its share when it was admitted.
         let is_due = runs || share::is_within(own, of_all, self.limit);
-        if is_due && self.free(bytes, (keeps, &all)) {
+        if is_due && self.free(bytes, &kept, &all) {
             return Ok(self.reserved.room(namespace, bytes));
         }
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
@@ -160,10 +177,10 @@ impl Store {
 
     /// Removes the least recently used files that do not stay, until this many bytes are free.
     /// Returns false if too little is.
-    fn free(&self, bytes: u64, (keeps, stay): (&Keeps, &Files)) -> bool {
+    fn free(&self, bytes: u64, kept: &Kept<'_>, stay: &Files) -> bool {
+        let (keeps, kept) = (kept.keeps, kept.files(|_| true));
         let wanted = self.reserved.unwritten.load(Relaxed).saturating_add(bytes);
         let limit = self.limit.saturating_sub(wanted);
-        let kept = self.files(keeps, |_| true);
         let mut left = self.trim(limit, &|name: &str| {
             !keeps.is_complete || kept.contains_key(name) || stay.contains_key(name)
         });
@@ -198,7 +215,7 @@ impl Store {
         let (store, namespace) = (self.clone(), namespace.to_owned());
         let release = move || {
             let _turn = store.reserved.turn.lock();
-            let kept = store.files(&keeps, |_| true);
+            let kept = store.kept(&keeps).files(|_| true);
             let gone = manifests.iter().flat_map(|of| store.files_of(*of).into_keys());
             for name in gone.filter(|name| !kept.contains_key(name)) {
                 store.remove(&name);
@@ -211,10 +228,11 @@ impl Store {
         }
     }
 
-    fn files(&self, keeps: &Keeps, counts: impl Fn(&Keep) -> bool) -> Files {
-        let counted = keeps.manifests.iter().filter(|keep| counts(keep));
-        let manifests: BTreeSet<Digest> = counted.map(|keep| keep.manifest).collect();
-        manifests.into_iter().flat_map(|manifest| self.files_of(manifest)).collect()
+    fn kept<'a>(&self, keeps: &'a Keeps) -> Kept<'a> {
+        let manifests: BTreeSet<Digest> =
+            keeps.manifests.iter().map(|keep| keep.manifest).collect();
+        let files = manifests.into_iter().map(|manifest| (manifest, self.files_of(manifest)));
+        Kept { keeps, files: files.collect() }
     }
 
     /// Returns the files of an artifact that are on the disk.
