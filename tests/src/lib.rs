@@ -13,6 +13,7 @@ pub mod language;
 pub mod reference;
 pub mod registry;
 pub mod rules;
+pub mod tls;
 pub mod tool;
 
 pub use guest::{code_cache, definitions, guest, loaded, parts, rebuilt};

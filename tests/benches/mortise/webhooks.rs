@@ -19,11 +19,8 @@ use mortise_host::{
     host::{Drive, Host, Options as HostOptions, Settings},
     webhooks::{Certificate, Paths, Stop, Webhooks},
 };
-use mortise_tests::rules::rule;
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
-};
+use mortise_tests::{rules::rule, tls};
+use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -141,13 +138,7 @@ async fn open(
 }
 
 fn connector(authority: &str) -> anyhow::Result<TlsConnector> {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let config = tls::trusting(authority)?.with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
 }
 

@@ -18,9 +18,9 @@ use mortise_host::{
     reason::Reason,
     webhooks::{Alias, Certificate, Clients, Paths, Stop, Webhooks},
 };
-use mortise_tests::guest;
+use mortise_tests::{guest, tls};
 use rustls::{
-    ClientConfig, RootCertStore,
+    ClientConfig,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
 };
 use serde_json::{Value, json};
@@ -107,13 +107,7 @@ impl Port {
 
     /// Returns the settings of a client, with a certificate and its key in PEM.
     fn client(&self, certificate: Option<&str>) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.authority.as_bytes()).unwrap()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots);
+        let config = tls::trusting(&self.authority).unwrap();
         Arc::new(match certificate {
             None => config.with_no_client_auth(),
             Some(pem) => {

@@ -5,10 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use anyhow::Result;
 use mortise::local;
 use mortise_host::cluster::Cluster;
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
-};
+use rustls::{ClientConfig, pki_types::ServerName};
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -23,7 +20,7 @@ use super::{
     benign,
     tenants::WEBHOOKS,
 };
-use crate::rebuilt;
+use crate::{rebuilt, tls};
 
 /// The interval in which the Processor is changed.
 const CHANGE_INTERVAL: Duration = Duration::from_millis(10);
@@ -57,13 +54,7 @@ pub(super) struct Webhooks {
 
 impl Webhooks {
     pub(super) fn new(address: String, authority: &str) -> Result<Self> {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let config = tls::trusting(authority)?.with_no_client_auth();
         Ok(Self { address, config: Arc::new(config) })
     }
 }
