@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(turns, 1, "only that of the other one");
         assert!(dispatch.queue().take_key(&q).is_some(), "queued by the next change");
         drop(locked);
-        // Nothing that was missed meanwhile is lost.
+        // Changes that came meanwhile are not lost.
         assert_eq!(dispatch.queue().take_key(&p).unwrap().causes, [Cause::Start]);
         dispatch.abandon(&p);
         assert!(dispatch.turn(&of_p) > 0);

@@ -100,9 +100,9 @@ type Paged = (Vec<Rendered>, Option<String>);
 
 /// An object that was compared with a query.
 enum Examined {
-    /// It is selected. Holds its JSON if that was parsed.
+    /// A selected object, with its JSON if that was parsed.
     Selected(Option<Value>),
-    /// It is not selected.
+    /// An object that is not selected.
     Other { is_parsed: bool },
 }
 

@@ -212,7 +212,7 @@ impl Opened {
             () = over.cancelled() => {}
             () = watch.run(feed, watch::Context { cluster, ..context }) => {}
         }
-        // It may be the last handle of a large store.
+        // This handle may be the last one of a large store, whose drop takes long.
         drop(tokio::task::spawn_blocking(move || drop(last)));
     }
 }

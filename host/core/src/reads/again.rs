@@ -126,7 +126,7 @@ impl View {
         pace: &mut Yielding,
     ) -> Result<(), TooMuch> {
         let Ok(listing) = self.listing(of, from) else {
-            // It fails in the same way, and records the error.
+            // This read fails in the same way, and records the error.
             return self.list_paced(of, limit, from, pace).await.map(drop);
         };
         let answering = &listing.answering;

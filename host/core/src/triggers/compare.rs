@@ -35,8 +35,8 @@ pub(super) struct Compare {
     /// The answers of [`Compare::selects`], by the address of the query. The queries are kept, so
     /// that each has another address.
     selects: HashMap<usize, (Arc<Query>, (bool, bool))>,
-    /// Whether fields differ, by their address and extent; the last part of the key is true if they
-    /// are compared with the expected object.
+    /// The answers of [`Compare::differ`], by the address of the fields and the extent; the last part
+    /// of the key is true if they are compared with the expected object.
     differ: HashMap<(usize, Extent, bool), (Arc<Fields>, bool)>,
     /// The number of sets of fields that were read from JSON.
     partial_reads: usize,

@@ -37,7 +37,7 @@ pub(super) struct Position {
 #[derive(Debug)]
 pub(super) struct Logged {
     pub(super) event: Event,
-    /// All index terms of the changed object. Computed once for all readers.
+    /// The index terms of the changed object, computed once for all readers.
     terms: OnceLock<Box<[IndexTerm]>>,
 }
 

@@ -114,7 +114,7 @@ impl Store {
         let dir = self.dir.dir();
         all.retain(|of| now.is_none_or(|now| of.counts(&running, now)));
         all.retain(|of| dir.symlink_metadata(blob_name(of.manifest)).is_ok());
-        // Those of what runs come first only if some have to go: the order is that of time.
+        // The oldest one goes first, and one of a running artifact only if there is no other.
         while all.len() > MAX_RECORDS {
             let oldest = all.iter().rposition(|of| !running.contains(&of.manifest));
             all.remove(oldest.unwrap_or(MAX_RECORDS));
