@@ -67,7 +67,7 @@ use crate::{
     },
     host::Host,
     operator::api::Processor,
-    wasm::Engine,
+    wasm::{Engine, namespace_of},
 };
 
 #[cfg(any(test, fuzzing))]
@@ -248,8 +248,7 @@ impl Operator {
 
     /// Ends the controller of a Processor that is gone.
     fn end(&mut self, name: &Arc<str>) {
-        let namespace = name.split_once('/').map_or("", |(namespace, _)| namespace);
-        self.shares.release(namespace, name);
+        self.shares.release(namespace_of(name), name);
         if let Some(sender) = self.senders.get(name) {
             sender.send_replace(None);
         }

@@ -20,6 +20,7 @@ mod error;
 mod footprint;
 mod hooks;
 mod imports;
+mod instances;
 mod library;
 mod limits;
 mod log;
@@ -44,6 +45,7 @@ pub use mortise_core::{
 };
 pub use shares::Waiting;
 pub use tenant::Tenant;
+pub(crate) use tenant::namespace_of;
 
 use std::{
     fmt,
@@ -386,16 +388,8 @@ impl Processor {
     /// Waits for a slot, and reports to the engine a wait of more than [`LONG_WAIT`].
     async fn slot(&self, of: Id) -> Slot<'_> {
         let engine = &self.shared.engine;
-        let (slot, granted) = engine.lane(self.shared.linked.size).slots.slot(of);
-        if let Some(mut granted) = granted {
-            let soon = tokio::time::timeout(LONG_WAIT, &mut granted).await;
-            if soon.is_err() {
-                engine.delayed();
-            }
-            let granted = if let Ok(granted) = soon { granted } else { granted.await };
-            granted.expect("a waiter stays in the queue until its slot is granted");
-        }
-        slot
+        let slots = &engine.lane(self.shared.linked.size).slots;
+        shares::granted(slots.slot(of), || engine.delayed()).await
     }
 
     /// Builds the store of one call; `returned` is the maximum number of bytes copied from the

@@ -22,9 +22,12 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::api::Processor;
-use crate::oci::{
-    Digest, Keep, Keeps, Reference, Registries, Store, Stored,
-    signature::{Policy, Signature},
+use crate::{
+    oci::{
+        Digest, Keep, Keeps, Reference, Registries, Store, Stored,
+        signature::{Policy, Signature},
+    },
+    wasm::namespace_of,
 };
 
 /// The maximum number of concurrent pulls of a namespace: a slow registry delays only the
@@ -194,11 +197,6 @@ impl Permits {
         };
         permits.acquire_owned().await.expect("the permits are never closed")
     }
-}
-
-/// Returns the namespace of a Processor, by its name in the host: `namespace/name`.
-fn namespace_of(name: &str) -> &str {
-    name.split_once('/').map_or(name, |(namespace, _)| namespace)
 }
 
 /// Returns the digests that a spec names, by their index.

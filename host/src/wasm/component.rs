@@ -4,20 +4,16 @@
 use std::{collections::BTreeSet, fs::File, io, sync::Arc, time::Instant};
 
 use tracing::warn;
-use wasmtime::{
-    Store,
-    component::{Component, Instance, InstancePre},
-};
+use wasmtime::component::{Component, InstancePre};
 
 use super::{
     Digest,
     bindings::exports::mortise::host::{admission, conversion, reconciliation},
-    budget::{Charge, Short},
     cache::{self, Verified},
     compiler::CompileError,
     content::Content,
     engine::{Engine, Lane, Size},
-    footprint::{self, Footprint},
+    instances::{Instances, ModuleCharge},
     library::{self, Library},
     precompiled,
     state::State,
@@ -122,19 +118,6 @@ pub(super) struct Linked {
     pub(super) exports: Exports,
 }
 
-/// Makes the instances of a loaded component.
-pub(super) struct Instances {
-    pre: InstancePre<State>,
-    loaded: Loaded,
-}
-
-/// The account of a loaded component: what it takes until it is dropped, and what each of its
-/// instances takes.
-pub(super) struct Loaded {
-    instance_bytes: usize,
-    _charge: Charge,
-}
-
 /// The exports of a component that the host calls.
 pub(super) struct Exports {
     pub(super) reconciliation: reconciliation::GuestIndices,
@@ -162,48 +145,6 @@ const WASI: [&str; 6] =
 const WASI_TRACK: &str = "0.2.";
 const ACCEPTED: &str = "`mortise:host@0.1.0` (cluster, clock, log, types), WASI 0.2 (io, clocks, random, cli, filesystem, sockets), and the interfaces of the libraries that are named beside it (`spec.libraries`, `--library`)";
 
-// === impl Instances ===
-
-impl Instances {
-    pub(super) fn new(pre: InstancePre<State>, loaded: Loaded) -> Self {
-        Self { pre, loaded }
-    }
-
-    /// Makes an instance for one call, whose memory is charged to the call.
-    pub(super) async fn instantiate(&self, store: &mut Store<State>) -> wasmtime::Result<Instance> {
-        store.data_mut().take_memory(self.loaded.instance_bytes)?;
-        self.pre.instantiate_async(store).await
-    }
-}
-
-// === impl Loaded ===
-
-impl Loaded {
-    /// Charges a module to its namespace. Reads the module, so it blocks.
-    fn charge(
-        engine: &Engine,
-        module: &str,
-        content: &Content,
-        namespace: Option<&str>,
-    ) -> Result<Self, LoadError> {
-        let module = || module.to_owned();
-        let footprint = Footprint::of(content).map_err(|error| match error {
-            footprint::Error::Unreadable(source) => {
-                LoadError::Unreadable { module: module(), source }
-            }
-            footprint::Error::Malformed(found) => {
-                LoadError::Malformed { module: module(), source: wasmtime::Error::msg(found) }
-            }
-            footprint::Error::Refused(found) => LoadError::TooLarge { module: module(), found },
-        })?;
-        let mut charge = engine.budget().charge_namespace(namespace.unwrap_or_default());
-        charge.grow(footprint.loaded_bytes).map_err(|Short { asked, limit }| {
-            LoadError::OutOfMemory { module: module(), asked, limit }
-        })?;
-        Ok(Self { instance_bytes: footprint.instance_bytes, _charge: charge })
-    }
-}
-
 /// The result of looking up a module's code before compiling.
 pub(super) enum Found {
     /// The code was in the cache.
@@ -215,7 +156,7 @@ pub(super) enum Found {
 /// A module without usable code in the cache.
 pub(super) struct Missing {
     digest: Digest,
-    loaded: Loaded,
+    charge: ModuleCharge,
     /// The requested lane.
     size: Size,
     /// True if the cache holds an entry for the module that must not be used.
@@ -225,7 +166,7 @@ pub(super) struct Missing {
 /// A module and the machine code made of it.
 pub(super) struct Compiled {
     pub(super) digest: Digest,
-    pub(super) loaded: Loaded,
+    pub(super) charge: ModuleCharge,
     pub(super) placed: Placed,
 }
 
@@ -240,7 +181,7 @@ pub(super) fn find(
 ) -> Result<Found, LoadError> {
     let unreadable = |source| LoadError::Unreadable { module: module.to_owned(), source };
     check_format(module, &content.start(FORMAT_BYTES).map_err(unreadable)?)?;
-    let loaded = Loaded::charge(engine, module, content, namespace)?;
+    let charge = ModuleCharge::new(engine, module, content, namespace)?;
     let digest = content.digest();
     let (found, result) = match engine.cache().map(|cache| cache.get(digest)) {
         Some(cache::Found::Code(code)) => match from_code(engine, size, &code) {
@@ -256,8 +197,8 @@ pub(super) fn find(
     };
     engine.metrics().code_looked_up(result);
     Ok(match found {
-        Some(placed) => Found::Compiled(Compiled { digest, loaded, placed }),
-        None => Found::Missing(Missing { digest, loaded, size, is_refused: result == REFUSED }),
+        Some(placed) => Found::Compiled(Compiled { digest, charge, placed }),
+        None => Found::Missing(Missing { digest, charge, size, is_refused: result == REFUSED }),
     })
 }
 
@@ -265,13 +206,13 @@ pub(super) fn find(
 pub(super) fn make(
     engine: &Engine,
     module: &str,
-    Missing { digest, loaded, size, is_refused }: Missing,
+    Missing { digest, charge, size, is_refused }: Missing,
     content: &Content,
     cancelled: &Cancelled,
 ) -> Result<Compiled, LoadError> {
     // While this module was queued, the same one may have been compiled for another processor.
     if !is_refused && let Some(placed) = cached(engine, digest, size) {
-        return Ok(Compiled { digest, loaded, placed });
+        return Ok(Compiled { digest, charge, placed });
     }
     let start = Instant::now();
     let compiled = compile(engine, module, (digest, content), size, cancelled);
@@ -281,7 +222,7 @@ pub(super) fn make(
         Err(_) => "refused",
     };
     engine.metrics().compiled(start.elapsed(), result);
-    Ok(Compiled { digest, loaded, placed: compiled? })
+    Ok(Compiled { digest, charge, placed: compiled? })
 }
 
 fn compile(
@@ -366,7 +307,7 @@ fn from_code(engine: &Engine, size: Size, code: &Verified) -> wasmtime::Result<P
 }
 
 /// Creates a component in a lane. A small module that exceeds the limits of the pool (tables, parts
-/// of a component) is placed in the big lane, where only the limits of [`Footprint`] apply.
+/// of a component) is placed in the big lane, where only the limits of [`ModuleCharge`] apply.
 fn in_a_lane(
     engine: &Engine,
     size: Size,
@@ -383,7 +324,7 @@ fn in_a_lane(
 pub(super) fn link(
     engine: &Engine,
     module: &str,
-    Compiled { digest, loaded, placed: Placed { size, component } }: Compiled,
+    Compiled { digest, charge, placed: Placed { size, component } }: Compiled,
     libraries: Vec<Arc<Library>>,
 ) -> Result<Linked, LoadError> {
     let lane = engine.lane(size);
@@ -409,7 +350,7 @@ pub(super) fn link(
     // Otherwise the first call would do this, on an async worker thread: a large module's data
     // takes time.
     component.initialize_copy_on_write_image().map_err(unfit)?;
-    Ok(Linked { digest, size, names, libraries, instances: Instances::new(pre, loaded), exports })
+    Ok(Linked { digest, size, names, libraries, instances: Instances::new(pre, charge), exports })
 }
 
 /// Refuses invalid formats before compiling.

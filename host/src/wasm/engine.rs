@@ -25,7 +25,7 @@ use super::{
     hooks::HookSlots,
     imports,
     library::answers::{Answers, MAX_ANSWERS_BYTES},
-    shares::{Bounds, Id, OwnedSlot, Shares, Waiting},
+    shares::{self, Bounds, Id, OwnedSlot, Shares, Waiting},
     state::State,
     tenant::Tenant,
     turns::Turns,
@@ -249,11 +249,7 @@ impl Engine {
 
     /// Waits for a slot for the call of a library.
     pub(super) async fn library_slot(&self, of: Id) -> OwnedSlot {
-        let (slot, granted) = self.shared.library_slots.owned_slot(of);
-        if let Some(granted) = granted {
-            granted.await.expect("a waiter stays in the queue until its slot is granted");
-        }
-        slot
+        shares::granted(self.shared.library_slots.owned_slot(of), || ()).await
     }
 
     pub(super) fn hook_slots(&self) -> &HookSlots {

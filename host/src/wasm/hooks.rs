@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::Store;
 
 use super::{
-    CLOSED, Error, LONG_WAIT, Limits, Line, Moment, Outside, Processor, State,
+    CLOSED, Error, Limits, Line, Moment, Outside, Processor, State,
     bindings::exports::mortise::host::{admission, conversion},
     library::Caller,
-    shares::{Bounds, Granted, Shares, Slot},
+    shares::{Bounds, Shares, Slot, granted},
     tenant::Tenant,
     until,
 };
@@ -52,16 +52,8 @@ impl HookSlots {
 
     /// Waits for the slots of a call; `delayed` is called after a long wait.
     async fn take(&self, tenant: &Tenant, delayed: impl Fn()) -> [Slot<'_>; 2] {
-        let granted = async |(slot, granted)| {
-            let Some(mut granted): Option<Granted> = granted else { return slot };
-            if tokio::time::timeout(LONG_WAIT, &mut granted).await.is_err() {
-                delayed();
-                granted.await.expect("a waiter stays in the queue until its slot is granted");
-            }
-            slot
-        };
-        let own = granted(self.of_processors.slot(tenant.hook_id())).await;
-        [own, granted(self.of_namespaces.slot(tenant.setup_id())).await]
+        let own = granted(self.of_processors.slot(tenant.hook_id()), &delayed).await;
+        [own, granted(self.of_namespaces.slot(tenant.setup_id()), &delayed).await]
     }
 }
 

@@ -29,11 +29,12 @@ use wasmtime::{
 use self::answers::{Answer, Begun, Key, Landing};
 use super::{
     Digest, Line, Moment,
-    component::{Compiled, Instances, LoadError, package, quoted, split},
+    component::{Compiled, LoadError, package, quoted, split},
     copies,
     engine::{Engine, Size},
     error::{Error, Trace},
     imports::Reading,
+    instances::Instances,
     limits::Limits,
     shares::{Id, OwnedSlot},
     state::State,
@@ -112,7 +113,7 @@ impl Library {
         interface: &str,
         module: &str,
         limits: Limits,
-        Compiled { digest, loaded, placed }: Compiled,
+        Compiled { digest, charge, placed }: Compiled,
     ) -> Result<Self, LoadError> {
         let invalid = |found: String| LoadError::LibraryInvalid {
             module: module.to_owned(),
@@ -127,7 +128,7 @@ impl Library {
         let unfit = |source: wasmtime::Error| invalid(format!("it cannot be linked: {source:#}"));
         let pre = lane.linker.instantiate_pre(component).map_err(unfit)?;
         component.initialize_copy_on_write_image().map_err(unfit)?;
-        let instances = Instances::new(pre, loaded);
+        let instances = Instances::new(pre, charge);
         Ok(Self { interface: interface.into(), digest, limits, instances, functions })
     }
 

@@ -11,7 +11,12 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
+
+use super::LONG_WAIT;
 
 /// Identifies a holder of slots. Never reused for another holder.
 pub(super) type Id = u64;
@@ -83,6 +88,20 @@ struct Waiter {
     number: u64,
     since: Instant,
     granted: oneshot::Sender<()>,
+}
+
+/// Waits for a requested slot. `delayed` is called after a wait of [`LONG_WAIT`].
+pub(super) async fn granted<S>((slot, granted): (S, Option<Granted>), delayed: impl FnOnce()) -> S {
+    if let Some(mut granted) = granted {
+        let granted = if let Ok(granted) = timeout(LONG_WAIT, &mut granted).await {
+            granted
+        } else {
+            delayed();
+            granted.await
+        };
+        granted.expect("a waiter stays in the queue until its slot is granted");
+    }
+    slot
 }
 
 // === impl Bounds ===

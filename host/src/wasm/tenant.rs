@@ -162,7 +162,7 @@ impl Drop for TenantState {
 
 /// Returns the namespace of a processor named `namespace/name`, or the whole name where it has no
 /// namespace (developer commands).
-fn namespace_of(name: &str) -> &str {
+pub(crate) fn namespace_of(name: &str) -> &str {
     name.split_once('/').map_or(name, |(namespace, _)| namespace)
 }
 
