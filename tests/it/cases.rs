@@ -156,7 +156,7 @@ fn restless() -> Case {
         "name": "puppet", "version": "1.0.0", "grants": [], "config_schema": null,
         "reconcilers": [{
             "name": "things", "of": selection("play=yes"), "finalizers": [], "resync": 0,
-            "triggered_by_status": false, "min_interval": 0,
+            "triggered_by_status": false, "min_interval": 0, "on_demand": false, "whole_status": false,
         }],
         "reads": [selection("")],
         "writes": [{"of": selection(""), "verbs": ["create", "update"], "fields": []}],

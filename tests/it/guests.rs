@@ -65,8 +65,6 @@ fn request(name: &str) -> Request {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
     Request {
         reconciler: "config-maps".into(),
-        parent: None,
-        context: String::new(),
         ref_: ObjectRef { kind: kind.into(), namespace: Some("default".into()), name: name.into() },
         object: Some(object.to_string()),
         config: String::new(),

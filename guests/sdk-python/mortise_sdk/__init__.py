@@ -102,6 +102,8 @@ class Reconciler:
     resync: int = 0
     triggered_by_status: bool = False
     min_interval: int = 0
+    on_demand: bool = False
+    whole_status: bool = False
 
 
 @dataclass
@@ -335,6 +337,10 @@ class Outcome:
         """Sets the finalizers wanted now, of those that the reconciler declares."""
         self._record.finalizers = list(finalizers)
 
+    def start(self, reconciler: str, of: Selection[Any]) -> None:
+        """Runs an on-demand reconciler for the objects of a selection within the declared one."""
+        self._record.start.append(records.Start(reconciler, _selection(of)))
+
 
 def controller(owner: Mapping[str, Any]) -> dict[str, Any]:
     """Returns an owner reference to an object, as it was read, that manages another one."""
@@ -408,6 +414,8 @@ def _description(given: Description) -> records.Description:
                 reconciler.resync,
                 reconciler.triggered_by_status,
                 reconciler.min_interval,
+                reconciler.on_demand,
+                reconciler.whole_status,
             )
             for reconciler in given.reconcilers
         ],

@@ -58,6 +58,8 @@ declare module "mortise:host/reconciliation@0.1.0" {
     resync: bigint;
     triggeredByStatus: boolean;
     minInterval: bigint;
+    onDemand: boolean;
+    wholeStatus: boolean;
   };
 
   export type Verbs = { create?: boolean; update?: boolean; delete?: boolean; evict?: boolean };
@@ -91,8 +93,6 @@ declare module "mortise:host/reconciliation@0.1.0" {
 
   export type RequestRecord = {
     reconciler: string;
-    parent?: ObjectRef;
-    context: string;
     ref: ObjectRef;
     object?: string;
     config: string;
@@ -134,7 +134,7 @@ declare module "mortise:host/reconciliation@0.1.0" {
     events: EventRecord[];
     requeue: { tag: "by-default" | "never" } | { tag: "after"; val: bigint };
     finalizers?: string[];
-    children: never[];
+    start: { reconciler: string; of: SelectionRecord }[];
   };
 
   export type FailureRecord = {

@@ -121,6 +121,8 @@ export type Description = {
     resync?: number;
     triggeredByStatus?: boolean;
     minInterval?: number;
+    onDemand?: boolean;
+    wholeStatus?: boolean;
   }[];
   reads?: Selection[];
   writes?: { of: Selection; verbs: Verbs; fields?: string[] }[];
@@ -239,7 +241,7 @@ export class Outcome {
     prune: [],
     events: [],
     requeue: { tag: "by-default" },
-    children: [],
+    start: [],
   };
 
   /** The number of objects that are applied. */
@@ -314,6 +316,11 @@ export class Outcome {
   finalizers(finalizers: string[]): void {
     this.record.finalizers = finalizers;
   }
+
+  /** Runs an on-demand reconciler for the objects of a selection within the declared one. */
+  start(reconciler: string, of: Selection): void {
+    this.record.start.push({ reconciler, of: selection(of) });
+  }
 }
 
 /** Returns an owner reference to an object, as it was read, that manages another one. */
@@ -387,6 +394,8 @@ function described(description: Description): DescriptionRecord {
       resync: BigInt(reconciler.resync ?? 0),
       triggeredByStatus: reconciler.triggeredByStatus ?? false,
       minInterval: BigInt(reconciler.minInterval ?? 0),
+      onDemand: reconciler.onDemand ?? false,
+      wholeStatus: reconciler.wholeStatus ?? false,
     })),
     reads: reads.map(selection),
     writes: writes.map(({ of, verbs, fields = [] }) => ({ of: selection(of), verbs, fields })),

@@ -152,7 +152,23 @@ impl Reconciler {
             resync: 0,
             triggered_by_status: false,
             min_interval: 0,
+            on_demand: false,
+            whole_status: false,
         }
+    }
+
+    /// Creates a reconciler that runs for no object until outcomes start it on selections within
+    /// `of`, in which the kind and the group may be `*`, and the cluster [`ClusterName::any`].
+    pub fn on_demand(name: impl Into<String>, of: Selection) -> Self {
+        Self { on_demand: true, ..Self::new(name, of) }
+    }
+
+    /// The status of an outcome is the whole status of the object: other fields of it are removed,
+    /// whoever wrote them. A change of the status triggers a run.
+    #[must_use]
+    pub fn whole_status(mut self) -> Self {
+        self.whole_status = true;
+        self
     }
 
     /// Adds a finalizer that the reconciler may hold on its objects. [`Outcome::finalizers`] says

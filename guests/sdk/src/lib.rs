@@ -31,6 +31,7 @@
     reason = "generated from wit/"
 )]
 pub mod bindings;
+mod cluster;
 #[cfg(not(target_family = "wasm"))]
 pub mod crd;
 mod description;
@@ -60,11 +61,12 @@ pub use bindings::converter::exports::mortise::host::conversion::{
     Converted, Request as Conversion,
 };
 pub use bindings::exports::mortise::host::reconciliation::{
-    Action, Child, Deletion, Description, Event, EventType, Failure, GrantedRule, Manifest, Mode,
-    Outcome, Propagation, Reconciler, Request, Requeue, Retry, Verbs, WriteFailure, WriteRule,
+    Action, Deletion, Description, Event, EventType, Failure, GrantedRule, Manifest, Mode, Outcome,
+    Propagation, Reconciler, Request, Requeue, Retry, Start, Verbs, WriteFailure, WriteRule,
 };
 pub use bindings::mortise::host::log::Level;
 pub use bindings::mortise::host::types::{Kind, ObjectRef, Selection};
+pub use cluster::ClusterName;
 pub use error::Error;
 pub use hooks::{Admits, Converts};
 #[doc(hidden)]

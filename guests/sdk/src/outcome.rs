@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     Deletion, Event, EventType, Failure, Kind, Manifest, Mode, Object, ObjectRef, Outcome,
-    Propagation, Request, Requeue, Retry, Selection, object,
+    Propagation, Request, Requeue, Retry, Selection, Start, object,
 };
 
 /// Returns a duration in the contract's unit, milliseconds. A duration that does not fit (584
@@ -30,7 +30,7 @@ impl Outcome {
             events: Vec::new(),
             requeue: Requeue::ByDefault,
             finalizers: None,
-            children: Vec::new(),
+            start: Vec::new(),
         }
     }
 
@@ -113,6 +113,14 @@ impl Outcome {
     #[must_use]
     pub fn finalizers<S: Into<String>>(mut self, finalizers: impl IntoIterator<Item = S>) -> Self {
         self.finalizers = Some(finalizers.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Runs an on-demand reconciler for the objects of a selection, which is within the declared
+    /// one. A selection that no object's outcome starts any more is stopped.
+    #[must_use]
+    pub fn start(mut self, reconciler: impl Into<String>, of: Selection) -> Self {
+        self.start.push(Start { reconciler: reconciler.into(), of });
         self
     }
 }
@@ -321,8 +329,7 @@ mod tests {
         let records = read("sdk-typescript/src/contract.d.ts");
         let guides = [read("sdk-python/README.md"), read("sdk-typescript/README.md")];
         let outcome = serde_json::to_value(Outcome::new()).unwrap();
-        // No processor starts children yet.
-        let fields = outcome.as_object().unwrap().keys().filter(|field| *field != "children");
+        let fields = outcome.as_object().unwrap().keys();
         let mut count = 0;
         for field in fields {
             count += 1;

@@ -110,8 +110,6 @@ struct State {
 pub fn request(reference: ObjectRef) -> Request {
     Request {
         reconciler: String::new(),
-        parent: None,
-        context: String::new(),
         ref_: reference,
         object: None,
         config: String::new(),

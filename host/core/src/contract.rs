@@ -97,6 +97,8 @@ pub struct Reconciler {
     pub triggered_by_status: bool,
     /// In milliseconds.
     pub min_interval: u64,
+    pub on_demand: bool,
+    pub whole_status: bool,
 }
 
 bitflags::bitflags! {
@@ -167,8 +169,6 @@ pub struct WriteFailure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub reconciler: String,
-    pub parent: Option<ObjectRef>,
-    pub context: String,
     pub ref_: ObjectRef,
     /// The JSON of the object.
     pub object: Option<String>,
@@ -196,11 +196,11 @@ pub struct Manifest {
     pub absent: Vec<String>,
 }
 
-/// A reconciler that an outcome requests for its object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Child {
-    pub reconciler: Reconciler,
-    pub context: String,
+/// Objects for which an on-demand reconciler shall run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Start {
+    pub reconciler: String,
+    pub of: Selection,
 }
 
 /// An object to delete or evict.
@@ -258,7 +258,7 @@ pub struct Outcome {
     pub events: Vec<Event>,
     pub requeue: Requeue,
     pub finalizers: Option<Vec<String>>,
-    pub children: Vec<Child>,
+    pub start: Vec<Start>,
 }
 
 /// The time of the next run after a failure.

@@ -123,7 +123,7 @@ pub fn outcome() -> Outcome {
         events: Vec::new(),
         requeue: Requeue::ByDefault,
         finalizers: None,
-        children: Vec::new(),
+        start: Vec::new(),
     }
 }
 
@@ -147,6 +147,8 @@ pub fn reconciler(of: Selection) -> Reconciler {
         resync: 0,
         triggered_by_status: false,
         min_interval: 0,
+        on_demand: false,
+        whole_status: false,
     }
 }
 

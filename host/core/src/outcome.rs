@@ -223,7 +223,7 @@ impl Plan {
             events,
             requeue,
             finalizers,
-            children: _,
+            start: _,
         } = outcome;
         let mut kinds = against.kinds.clone();
         let heads = manifest::heads(outcome, &against.limits)?;
@@ -333,7 +333,7 @@ pub fn kinds(outcome: &Outcome, reconciled: &ObjectRef) -> HashSet<Kind> {
         events,
         requeue: _,
         finalizers: _,
-        children: _,
+        start: _,
     } = outcome;
     let manifests = apply.iter().chain(patch);
     let manifests = manifests.filter_map(|manifest| manifest::kind_of(&manifest.object));
@@ -345,10 +345,10 @@ pub fn kinds(outcome: &Outcome, reconciled: &ObjectRef) -> HashSet<Kind> {
 }
 
 fn refuse_unsupported(outcome: &Outcome) -> Result<(), Invalid> {
-    if outcome.children.is_empty() {
+    if outcome.start.is_empty() {
         Ok(())
     } else {
-        Err(Fault::NotSupported("child reconcilers").at("children"))
+        Err(Fault::NotSupported("on-demand reconcilers").at("start"))
     }
 }
 
@@ -374,7 +374,7 @@ impl Limits {
             requeue: _,
             // Few and short: the reconciler declares them.
             finalizers: _,
-            children: _,
+            start: _,
         } = outcome;
         let lists = [apply.len(), patch.len(), evict.len(), delete.len(), prune.len()];
         self.check_count(lists.iter().sum::<usize>() + events.len())?;

@@ -374,8 +374,6 @@ impl Reconciler {
     ) -> Request {
         Request {
             reconciler: key.reconciler().name().to_owned(),
-            parent: None,
-            context: String::new(),
             ref_: reference.clone(),
             object,
             config: self.version.config.to_string(),

@@ -50,6 +50,8 @@ pub(super) fn description(text: &str) -> Description {
                 resync: 0,
                 triggered_by_status: false,
                 min_interval: 0,
+                on_demand: false,
+                whole_status: false,
             }),
             Some("finalizer") => {
                 if let Some(last) = all.reconcilers.last_mut() {
@@ -102,7 +104,7 @@ pub(super) fn outcome(text: &str) -> Outcome {
         events: Vec::new(),
         requeue: Requeue::ByDefault,
         finalizers: None,
-        children: Vec::new(),
+        start: Vec::new(),
     };
     for line in text.lines() {
         let mut words = line.split('\t');

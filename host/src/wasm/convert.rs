@@ -75,17 +75,7 @@ mod tests {
             }],
             requeue: guest::Requeue::After(7),
             finalizers: Some(vec![text("finalizer")]),
-            children: vec![guest::Child {
-                reconciler: guest::Reconciler {
-                    name: text("child"),
-                    of: places("child").0,
-                    finalizers: vec![text("finalizer of child")],
-                    resync: 1,
-                    triggered_by_status: true,
-                    min_interval: 2,
-                },
-                context: text("context"),
-            }],
+            start: vec![guest::Start { reconciler: text("start"), of: places("start").0 }],
         }
     }
 
@@ -131,18 +121,15 @@ mod tests {
         // The way back exists for references.
         let reference = events[0].on.clone().unwrap();
         assert_eq!(types::ObjectRef::from(reference), places("event").1);
-        let Outcome { children, finalizers, .. } = outcome.into();
+        let Outcome { start, finalizers, .. } = outcome.into();
         assert_eq!(finalizers, Some(vec![text("finalizer")]));
-        let Reconciler { name, resync, min_interval, .. } = &children[0].reconciler;
-        assert_eq!((&**name, *resync, *min_interval), ("child", 1, 2));
+        assert_eq!((&*start[0].reconciler, &*start[0].of.labels), ("start", "labels of start"));
     }
 
     #[test]
     fn each_text_of_a_request_stays_in_its_field() {
         let request = Request {
             reconciler: text("reconciler"),
-            parent: Some(places("parent").1.into()),
-            context: text("context"),
             ref_: places("object").1.into(),
             object: Some(text("object")),
             config: text("config"),
@@ -158,8 +145,6 @@ mod tests {
         };
         let expected = guest::Request {
             reconciler: text("reconciler"),
-            parent: Some(places("parent").1),
-            context: text("context"),
             ref_: places("object").1,
             object: Some(text("object")),
             config: text("config"),

@@ -41,18 +41,18 @@ fn outcome_size(outcome: &Outcome) -> usize {
         events,
         requeue: _,
         finalizers,
-        children,
+        start,
     } = outcome;
     let manifests = apply.iter().chain(patch).map(manifest_size);
     let deletions = evict.iter().chain(delete).map(deletion_size);
-    let children = children.iter().map(|child| ENTRY + child.context.len());
+    let start = start.iter().map(|start| start.reconciler.len() + selection_size(&start.of));
     manifests.sum::<usize>()
         + deletions.sum::<usize>()
         + prune.iter().map(selection_size).sum::<usize>()
         + status.as_ref().map_or(0, String::len)
         + events.iter().map(event_size).sum::<usize>()
         + finalizers.as_deref().map_or(0, texts_size)
-        + children.sum::<usize>()
+        + start.sum::<usize>()
 }
 
 fn failure_size(failure: &Failure) -> usize {

@@ -144,8 +144,6 @@ impl Callee {
         let reconciler = loaded.description.reconcilers.first().context("no reconciler")?;
         let request = Request {
             reconciler: reconciler.name.clone(),
-            parent: None,
-            context: String::new(),
             ref_: ObjectRef {
                 kind: reconciler.of.kind.clone(),
                 namespace: Some(text("/metadata/namespace").to_owned()),

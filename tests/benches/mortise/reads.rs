@@ -69,7 +69,7 @@ fn config(script: &Value) -> String {
     let (maps, all) = (selection(&maps, None, None), selection(&kind(), None, None));
     let by_owner = selection(&kind(), None, Some("*"));
     let reconciler = json!({
-        "name": "config-maps", "of": maps, "finalizers": [], "resync": 0, "triggered_by_status": false, "min_interval": 0,
+        "name": "config-maps", "of": maps, "finalizers": [], "resync": 0, "triggered_by_status": false, "min_interval": 0, "on_demand": false, "whole_status": false,
     });
     let description = json!({
         "name": "puppet", "version": "1.0.0", "reconcilers": [reconciler], "reads": [all, by_owner], "writes": [],

@@ -115,7 +115,7 @@ fn play(version: &str) -> Value {
             "name": "puppet", "version": version, "grants": [], "config_schema": null, "reads": [],
             "reconcilers": [{
                 "name": "maps", "of": selection("bench=swap"), "finalizers": [], "resync": 0,
-                "triggered_by_status": false, "min_interval": 0,
+                "triggered_by_status": false, "min_interval": 0, "on_demand": false, "whole_status": false,
             }],
             "writes": [{"of": selection(""), "verbs": ["create", "update"], "fields": []}],
         },

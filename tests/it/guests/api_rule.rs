@@ -81,8 +81,6 @@ impl Setting {
         let object = view.reconciled(&ref_, reconciler).unwrap().json;
         let request = Request {
             reconciler: "api-rules".into(),
-            parent: None,
-            context: String::new(),
             ref_,
             object,
             config: String::new(),

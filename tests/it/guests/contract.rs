@@ -2,8 +2,8 @@
 
 use mortise_core::{
     contract::{
-        Child, Deletion, Event, EventType, Failure, Kind, Manifest, Mode, ObjectRef, Outcome,
-        Propagation, Reconciler, Request, Requeue, Retry, Selection, Verbs,
+        Deletion, Event, EventType, Failure, Kind, Manifest, Mode, ObjectRef, Outcome, Propagation,
+        Reconciler, Request, Requeue, Retry, Selection, Start, Verbs,
     },
     reads::View,
 };
@@ -21,7 +21,7 @@ fn play(script: &Value) -> String {
         "name": "puppet", "version": "1.2.3", "reads": [], "grants": [], "config_schema": "{}",
         "reconcilers": [{
             "name": "maps", "of": selection_json(), "finalizers": ["example.com/f"], "resync": 1, "triggered_by_status": true,
-            "min_interval": 2,
+            "min_interval": 2, "on_demand": true, "whole_status": true,
         }],
         "writes": [{"of": selection_json(), "verbs": ["create", "evict"], "fields": ["data.a"]}],
     });
@@ -80,6 +80,8 @@ async fn every_word_of_a_description_arrives() {
         resync: 1,
         triggered_by_status: true,
         min_interval: 2,
+        on_demand: true,
+        whole_status: true,
     };
     assert_eq!(description.reconcilers, [reconciler]);
     let [rule] = &description.writes[..] else { panic!("{:?}", description.writes) };
@@ -94,12 +96,10 @@ async fn every_word_of_an_outcome_arrives() {
     let deletion =
         json!({"ref_": ref_json(), "uid": "u", "propagation": "Orphan", "grace_period": 3});
     let event = json!({"on": ref_json(), "event_type": "Warning", "reason": "r", "message": "m"});
-    let child = json!({"context": "c", "reconciler": {
-        "name": "k", "of": selection_json(), "finalizers": [], "resync": 0, "triggered_by_status": false, "min_interval": 0,
-    }});
+    let start = json!({"reconciler": "k", "of": selection_json()});
     let outcome = json!({
         "apply": [manifest], "patch": [manifest], "evict": [deletion], "delete": [deletion], "prune": [selection_json()],
-        "status": "s", "events": [event], "requeue": {"After": 5}, "finalizers": ["example.com/f"], "children": [child],
+        "status": "s", "events": [event], "requeue": {"After": 5}, "finalizers": ["example.com/f"], "start": [start],
     });
     let called = perform(&json!({"returns": {"outcome": outcome}})).await;
     let manifest = Manifest {
@@ -115,14 +115,6 @@ async fn every_word_of_an_outcome_arrives() {
         propagation: Propagation::Orphan,
         grace_period: Some(3),
     };
-    let child = Reconciler {
-        name: "k".into(),
-        of: selection(),
-        finalizers: Vec::new(),
-        resync: 0,
-        triggered_by_status: false,
-        min_interval: 0,
-    };
     let expected = Outcome {
         apply: vec![manifest.clone()],
         patch: vec![manifest],
@@ -133,7 +125,7 @@ async fn every_word_of_an_outcome_arrives() {
         events: vec![event_on(Some(object_ref()))],
         requeue: Requeue::After(5),
         finalizers: Some(vec!["example.com/f".into()]),
-        children: vec![Child { reconciler: child, context: "c".into() }],
+        start: vec![Start { reconciler: "k".into(), of: selection() }],
     };
     assert_eq!(called.outcome.unwrap().unwrap(), expected);
 }

@@ -22,7 +22,7 @@ fn play(script: &Value) -> String {
     things["labels"] = "app=x".into();
     things["fields"] = json!(["spec.a", "metadata.labels"]);
     let reconciler = json!({
-        "name": "config-maps", "of": maps, "finalizers": [], "resync": 0, "triggered_by_status": false, "min_interval": 0,
+        "name": "config-maps", "of": maps, "finalizers": [], "resync": 0, "triggered_by_status": false, "min_interval": 0, "on_demand": false, "whole_status": false,
     });
     let description = json!({
         "name": "puppet", "version": "1.0.0", "reconcilers": [reconciler], "reads": [things], "writes": [], "grants": [], "config_schema": null,

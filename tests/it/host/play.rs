@@ -42,7 +42,7 @@ impl Play {
     /// Adds a reconciler with other fields than the usual ones.
     pub(super) fn reconciles_with(mut self, name: &str, of: &Value, rest: &Value) -> Self {
         let mut reconciler = json!({
-            "name": name, "of": of, "finalizers": [], "resync": 0, "triggered_by_status": false, "min_interval": 0,
+            "name": name, "of": of, "finalizers": [], "resync": 0, "triggered_by_status": false, "min_interval": 0, "on_demand": false, "whole_status": false,
         });
         merge(&mut reconciler, rest);
         push(&mut self.description["reconcilers"], reconciler);

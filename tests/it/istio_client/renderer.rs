@@ -67,8 +67,6 @@ impl Renderer {
         let of = ObjectRef { kind: kind.into(), namespace: None, name: "one".into() };
         let request = Request {
             reconciler: "renders".into(),
-            parent: None,
-            context: String::new(),
             ref_: of,
             object: Some(json!({}).to_string()),
             config: serde_json::to_string(case).unwrap(),

@@ -10,9 +10,9 @@
 macro_rules! contract_conversions {
     () => {
         use $crate::contract::{
-            Action, Child, Deletion, Description, Event, EventType, Failure, GrantedRule, Kind,
-            Level, Manifest, Mode, ObjectRef, Outcome, Page, Propagation, ReadError, Reconciler,
-            Request, Requeue, Retry, Selection, Verbs, WriteFailure, WriteRule,
+            Action, Deletion, Description, Event, EventType, Failure, GrantedRule, Kind, Level,
+            Manifest, Mode, ObjectRef, Outcome, Page, Propagation, ReadError, Reconciler, Request,
+            Requeue, Retry, Selection, Start, Verbs, WriteFailure, WriteRule,
         };
 
         fn all<A, B: From<A>>(of: Vec<A>) -> Vec<B> {
@@ -68,8 +68,20 @@ macro_rules! contract_conversions {
                     resync,
                     triggered_by_status,
                     min_interval,
+                    on_demand,
+                    whole_status,
                 } = one;
-                Self { name, of: of.into(), finalizers, resync, triggered_by_status, min_interval }
+                let of = of.into();
+                Self {
+                    name,
+                    of,
+                    finalizers,
+                    resync,
+                    triggered_by_status,
+                    min_interval,
+                    on_demand,
+                    whole_status,
+                }
             }
         }
 
@@ -142,9 +154,9 @@ macro_rules! contract_conversions {
             }
         }
 
-        impl From<guest::Child> for Child {
-            fn from(guest::Child { reconciler, context }: guest::Child) -> Self {
-                Self { reconciler: reconciler.into(), context }
+        impl From<guest::Start> for Start {
+            fn from(guest::Start { reconciler, of }: guest::Start) -> Self {
+                Self { reconciler, of: of.into() }
             }
         }
 
@@ -202,7 +214,7 @@ macro_rules! contract_conversions {
                     events,
                     requeue,
                     finalizers,
-                    children,
+                    start,
                 } = of;
                 Self {
                     apply: all(apply),
@@ -214,7 +226,7 @@ macro_rules! contract_conversions {
                     events: all(events),
                     requeue: requeue.into(),
                     finalizers,
-                    children: all(children),
+                    start: all(start),
                 }
             }
         }
@@ -287,20 +299,9 @@ macro_rules! contract_conversions {
 
         impl From<Request> for guest::Request {
             fn from(of: Request) -> Self {
-                let Request {
-                    reconciler,
-                    parent,
-                    context,
-                    ref_,
-                    object,
-                    config,
-                    attempt,
-                    failed_writes,
-                } = of;
+                let Request { reconciler, ref_, object, config, attempt, failed_writes } = of;
                 Self {
                     reconciler,
-                    parent: parent.map(Into::into),
-                    context,
                     ref_: ref_.into(),
                     object,
                     config,

@@ -41,6 +41,13 @@ impl DeclaredReconciler {
                 "objects of one kind are reconciled, not of any",
             ));
         }
+        for (field, is_set) in [("on-demand", spec.on_demand), ("whole-status", spec.whole_status)]
+        {
+            if is_set {
+                let reason = "is not supported by this version of the host";
+                return Err(malformed(format!("{place}.{field}"), "true", reason));
+            }
+        }
         if let Some(bad) = spec.finalizers.iter().find(|name| !is_finalizer(name)) {
             return Err(malformed(
                 format!("{place}.finalizers"),

@@ -279,6 +279,8 @@ fn a_description_that_cannot_be_read_names_the_place() {
         resync: 0,
         triggered_by_status: false,
         min_interval: 0,
+        on_demand: false,
+        whole_status: false,
     };
     let of = |reconcilers: Vec<Reconciler>| Description { reconcilers, ..description(vec![]) };
     let cases = [

@@ -38,6 +38,8 @@ fn reconciler() -> Reconciler {
         resync: 0,
         triggered_by_status: false,
         min_interval: 0,
+        on_demand: false,
+        whole_status: false,
     }
 }
 

@@ -333,6 +333,8 @@ fn grant() -> Grant {
         resync: 0,
         triggered_by_status: false,
         min_interval: 0,
+        on_demand: false,
+        whole_status: false,
     };
     let description = Description {
         name: "p".into(),

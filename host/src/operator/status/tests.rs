@@ -30,6 +30,8 @@ fn description() -> Description {
         resync: 0,
         triggered_by_status: false,
         min_interval: 0,
+        on_demand: false,
+        whole_status: false,
     };
     Description {
         name: "api-rule".into(),

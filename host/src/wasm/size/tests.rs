@@ -13,7 +13,7 @@ fn outcome() -> Outcome {
         events: Vec::new(),
         requeue: Requeue::ByDefault,
         finalizers: None,
-        children: Vec::new(),
+        start: Vec::new(),
     }
 }
 

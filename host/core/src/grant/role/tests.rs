@@ -27,6 +27,8 @@ fn reconciler(of: Selection, finalizers: &[&str]) -> Reconciler {
         resync: 0,
         triggered_by_status: false,
         min_interval: 0,
+        on_demand: false,
+        whole_status: false,
     }
 }
 
