@@ -97,6 +97,8 @@ pub struct Context<'a> {
     pub take_over: &'a [String],
     /// The rights of the processor's account; `None`: writes use the host's own rights.
     pub rights: Option<&'a dyn Rights>,
+    /// True if the status of an outcome is the whole status of the reconciled object.
+    pub whole_status: bool,
 }
 
 /// The result of carrying out a plan.

@@ -17,6 +17,9 @@ const HOST_FIELDS: [&str; 3] = [
     "metadata.annotations[\"mortise.dev/reconcile\"]",
 ];
 
+/// The path of the status, which a reconciler of whole statuses reads.
+const STATUS: &str = "status";
+
 /// A declared reconciler, parsed.
 #[derive(Debug)]
 pub struct DeclaredReconciler {
@@ -41,12 +44,9 @@ impl DeclaredReconciler {
                 "objects of one kind are reconciled, not of any",
             ));
         }
-        for (field, is_set) in [("on-demand", spec.on_demand), ("whole-status", spec.whole_status)]
-        {
-            if is_set {
-                let reason = "is not supported by this version of the host";
-                return Err(malformed(format!("{place}.{field}"), "true", reason));
-            }
+        if spec.on_demand {
+            let reason = "is not supported by this version of the host";
+            return Err(malformed(format!("{place}.on-demand"), "true", reason));
         }
         if let Some(bad) = spec.finalizers.iter().find(|name| !is_finalizer(name)) {
             return Err(malformed(
@@ -55,19 +55,20 @@ impl DeclaredReconciler {
                 "a finalizer is named `<domain>/<name>`",
             ));
         }
+        let mut spec = spec.clone();
+        if spec.whole_status && !spec.of.fields.is_empty() {
+            // A change of any part of the status triggers a run, which compares the whole.
+            spec.of.fields = spec.of.fields.iter().cloned().chain([STATUS.to_owned()]).collect();
+        }
         let readable = Readable::parse(&format!("{place}.of"), &spec.of)?.keeping(&HOST_FIELDS);
         let anywhere = readable.of.query.anywhere();
-        Ok(Self {
-            id: spec.name.as_str().into(),
-            spec: spec.clone(),
-            readable: Arc::new(readable),
-            anywhere,
-        })
+        Ok(Self { id: spec.name.as_str().into(), spec, readable: Arc::new(readable), anywhere })
     }
 
     /// Returns the changes of its objects that trigger a run.
     pub(crate) fn extent(&self) -> Extent {
-        if self.spec.triggered_by_status { Extent::Counted } else { Extent::WithoutStatus }
+        let is_counted = self.spec.triggered_by_status || self.spec.whole_status;
+        if is_counted { Extent::Counted } else { Extent::WithoutStatus }
     }
 
     /// Returns whether an object is in the selection.

@@ -118,7 +118,7 @@ impl DryRun<'_> {
         let Known::Present(entry) = self.writer.stores.known(of) else { return };
         let own = entry.own().get(&self.managers.status, "status");
         let sent = applied_fields::of_manifest(&serde_json::json!({"status": status}));
-        let is_held = own.is_some_and(|own| own.values == sent);
+        let is_held = !self.context.whole_status && own.is_some_and(|own| own.values == sent);
         if !is_held && entry.value().get("status").unwrap_or(&Value::Null) != status {
             self.would(Action::Status, of);
         }

@@ -91,6 +91,8 @@ struct Bed {
     writer: Writer,
     watched: Vec<Kind>,
     gate: Gate,
+    /// True if statuses are written as whole ones.
+    whole_status: bool,
 }
 
 impl Bed {
@@ -110,7 +112,7 @@ impl Bed {
             ["ConfigMap", "Secret", "Service", "Pod", "Namespace"].map(|name| v1("", name)),
         );
         watched.push(v1("apps", "Deployment"));
-        let bed = Self { api, cluster, stores, writer, watched, gate };
+        let bed = Self { api, cluster, stores, writer, watched, gate, whole_status: false };
         for namespace in ["a", "b"] {
             bed.make(
                 &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
@@ -233,8 +235,15 @@ impl Bed {
     ) -> Written {
         let key = Key::new(&"p".into(), &"rule".into(), Some("a"), &reconciled.reference.name);
         let (namespace, processor) = ("system", "p");
-        let context =
-            Context { key: &key, namespace, processor, reconciled, take_over, rights: None };
+        let context = Context {
+            key: &key,
+            namespace,
+            processor,
+            reconciled,
+            take_over,
+            rights: None,
+            whole_status: self.whole_status,
+        };
         self.writer.carry_out(plan, &self.cluster, &context).await
     }
 
@@ -311,6 +320,7 @@ fn managers(rule: &str) -> FieldManagers {
             reconciled: &reconciled,
             take_over: &[],
             rights: None,
+            whole_status: false,
         }
         .owner(),
     )

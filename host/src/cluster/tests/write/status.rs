@@ -71,6 +71,7 @@ async fn two_keys_own_a_part_of_one_status_each() {
                     reconciled: &reconciled,
                     take_over: &[],
                     rights: None,
+                    whole_status: false,
                 },
             )
             .await,
@@ -105,4 +106,59 @@ async fn the_status_of_an_object_that_has_gone_is_no_failure() {
         Value::Null,
         "another incarnation is not told"
     );
+}
+
+/// Returns a bed that writes whole statuses, with a rule of which two managers own the status.
+async fn bed_of_whole_statuses() -> Bed {
+    let bed = Bed { whole_status: true, ..Bed::new().await };
+    fine(&bed.run(status(&json!({"state": "Error", "message": "m"}))).await);
+    theirs(&bed, json!({"theirs": 1})).await;
+    bed
+}
+
+async fn theirs(bed: &Bed, status: Value) {
+    let body = json!({"status": status});
+    bed.foreign(Method::MergePatch, &rule_ref("r"), "/status?fieldManager=other", body).await;
+}
+
+#[tokio::test]
+async fn a_whole_status_removes_the_fields_of_others_and_is_not_sent_again() {
+    let mut bed = bed_of_whole_statuses().await;
+    let ready = json!({"state": "Ready"});
+    assert_eq!(actions(&bed.run(status(&ready)).await), ["status Rule r"]);
+    assert_eq!(bed.object(&rule_ref("r")).await["status"], ready);
+    for restart in [false, true] {
+        if restart {
+            bed.restart().await;
+        }
+        bed.writes();
+        let written = bed.run(status(&ready)).await;
+        assert_eq!((written.skipped, bed.writes()), (1, 0), "restart {restart}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_whole_status_removes_the_status() {
+    let bed = bed_of_whole_statuses().await;
+    assert_eq!(actions(&bed.run(status(&json!({}))).await), ["status Rule r"]);
+    assert_eq!(bed.object(&rule_ref("r")).await.get("status"), None);
+    bed.writes();
+    fine(&bed.run(status(&json!({}))).await);
+    assert_eq!(bed.writes(), 0);
+}
+
+#[tokio::test]
+async fn a_whole_status_is_compared_again_when_the_object_has_changed_meanwhile() {
+    let bed = bed_of_whole_statuses().await;
+    bed.catch_up().await;
+    theirs(&bed, json!({"later": 2})).await;
+    let ready = json!({"state": "Ready"});
+    assert_eq!(actions(&bed.run_for("r", status(&ready)).await), ["status Rule r"]);
+    assert_eq!(bed.object(&rule_ref("r")).await["status"], ready);
+    // What another one has written meanwhile may be the status that is wanted.
+    bed.catch_up().await;
+    theirs(&bed, json!({"state": "Error"})).await;
+    bed.writes();
+    let written = bed.run_for("r", status(&json!({"state": "Error"}))).await;
+    assert_eq!((actions(&written).len(), written.skipped), (0, 1), "{:?}", written.failures);
 }
