@@ -13,6 +13,9 @@ use crate::{
 /// The reason of a write that was not sent because the host does not hold its Lease.
 const LEASE_NOT_HELD: &str = "LeaseNotHeld";
 
+/// The reason of a request that was not sent because its cluster is another one by now.
+pub const MOVED: &str = "Moved";
+
 /// The messages of a 500 that a retry does not help against: an apply does not fit the schema; an
 /// object is too large for etcd, or for a message to etcd.
 const LASTING: [&str; 3] = [
@@ -88,6 +91,12 @@ pub struct Cause {
 /// The API servers that are written to, with the rights of one account: a request names its
 /// cluster, as a kind does.
 pub trait Api: fmt::Debug + Send + Sync {
+    /// Returns the same API servers for one run that begins now: its writes are refused as
+    /// [`Refusal::moved`] once a cluster is another one than at the begin. `None` if none can be.
+    fn pinned(&self) -> Option<Arc<dyn Api>> {
+        None
+    }
+
     /// Sends a request. A request that the server is too busy to answer is tried again.
     fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>>;
 
@@ -248,11 +257,23 @@ impl Refusal {
         }
     }
 
+    /// Creates the refusal of a write by a run that began when the name of a cluster stood for
+    /// another one: what the run has read there says nothing now.
+    pub fn moved(cluster: &str) -> Self {
+        Self {
+            reason: MOVED.to_owned(),
+            message: format!(
+                "the kubeconfig of cluster `{cluster}` has changed since the run began"
+            ),
+            ..Self::default()
+        }
+    }
+
     /// Returns whether the same request may succeed later.
     pub fn is_passing(&self) -> bool {
         match self.code {
-            // A lost Lease never comes back to this host.
-            0 => self.reason != LEASE_NOT_HELD,
+            // A lost Lease never comes back to this host, and a former cluster not to this run.
+            0 => self.reason != LEASE_NOT_HELD && self.reason != MOVED,
             // A refusal by a disruption budget does not change within moments.
             429 => !self.is_of_budget(),
             500 => !LASTING.iter().any(|of| self.message.contains(of)),
@@ -276,7 +297,9 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.code {
-            0 if self.reason == LEASE_NOT_HELD => formatter.write_str(&self.message),
+            0 if self.reason == LEASE_NOT_HELD || self.reason == MOVED => {
+                formatter.write_str(&self.message)
+            }
             0 => write!(formatter, "no answer: {}", self.message),
             code => write!(formatter, "{code}: {}", self.message),
         }

@@ -360,7 +360,7 @@ impl Description {
         let written = writes.iter().map(|rule| &rule.of.kind);
         let mut kinds: Vec<Kind> = Vec::new();
         for kind in reconciled.chain(read).chain(written) {
-            let is_any = kind.kind == "*" || kind.group == "*";
+            let is_any = kind.kind == "*" || kind.group == "*" || &*kind.cluster == "*";
             if !is_any && !kinds.contains(&**kind) {
                 kinds.push(Kind::clone(kind));
             }

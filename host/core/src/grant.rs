@@ -5,6 +5,7 @@
 //!
 //! Pure: no I/O, no clock. Does not cut the declarations down to the rights of a `ServiceAccount`.
 
+mod connect;
 mod declared;
 pub mod granted;
 mod limited;
@@ -18,6 +19,7 @@ pub mod text;
 mod within;
 mod writes;
 
+pub use connect::secret_of;
 pub use declared::Declared;
 pub use limited::{Limited, LimitsMet};
 pub use reads::{Demand, Readable, watched};
@@ -66,15 +68,13 @@ pub enum Invalid {
         /// The reason why the value is malformed.
         reason: String,
     },
-    /// A cluster other than the home cluster, which a later version of the host will support.
-    #[error(
-        "`{place}`: cluster `{cluster}`: only the home cluster \"\" is supported by this version of the host"
-    )]
+    /// A cluster of which no declared read selects the Secret.
+    #[error("`{place}`: {denied}")]
     OtherCluster {
         /// The place in the description.
         place: String,
-        /// The cluster's name.
-        cluster: String,
+        /// The missing read.
+        denied: Denied,
     },
 }
 
@@ -105,6 +105,7 @@ impl Grant {
             grant.want(&rule.of.kind, (rule.scope.clone(), rule.wanted.clone()));
             grant.writes.push(Arc::new(rule));
         }
+        grant.check_clusters(description)?;
         let mut wanted = std::mem::take(&mut grant.wanted);
         let mut indexed = HashMap::new();
         for (kind, _, wanted) in wanted.iter_mut().filter(|(.., of)| !of.matching.is_empty()) {
@@ -117,7 +118,7 @@ impl Grant {
     }
 
     fn want(&mut self, kind: &Kind, (scope, wanted): (Scope, Wanted)) {
-        if kind.kind != ANY && kind.group != ANY {
+        if kind.kind != ANY && kind.group != ANY && &*kind.cluster != ANY {
             self.wanted.push((kind.clone(), scope, wanted));
         }
     }

@@ -24,14 +24,17 @@ pub use class::Class;
 pub use invalid::{Fault, Invalid};
 pub use manifest::reference;
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
 use crate::{
     contract::{
         self, EventType, Kind, ObjectRef, Outcome, Propagation, Requeue, SameObject,
-        bounds::text::{is_kind, is_name},
+        bounds::text::{is_cluster, is_kind, is_name},
         display_ref,
     },
     grant::{Grant, Writable},
@@ -336,7 +339,10 @@ pub fn kinds(outcome: &Outcome, reconciled: &ObjectRef) -> HashSet<Kind> {
         start: _,
     } = outcome;
     let manifests = apply.iter().chain(patch);
-    let manifests = manifests.filter_map(|manifest| manifest::kind_of(&manifest.object));
+    let manifests = manifests.filter_map(|manifest| {
+        let kind = manifest::kind_of(&manifest.object)?;
+        Some(Kind { cluster: Arc::clone(&manifest.cluster), ..kind })
+    });
     let deletions = evict.iter().chain(delete).map(|deletion| &deletion.ref_.kind);
     let prunes = prune.iter().map(|selection| &selection.kind);
     let events = events.iter().filter_map(|event| Some(&event.on.as_ref()?.kind));
@@ -463,7 +469,9 @@ impl Check<'_> {
         let mut status: Value = serde_json::from_str(text)
             .map_err(|error| refuse(Fault::NotJson(error.to_string())))?;
         if status.get("apiVersion").is_some() && status.get("kind").is_some() {
-            let named = manifest::reference(&status).map_err(&refuse)?;
+            let mut named = manifest::reference(&status).map_err(&refuse)?;
+            // The JSON of an object does not name its cluster.
+            Arc::make_mut(&mut named.kind).cluster = Arc::clone(&reconciled.reference.kind.cluster);
             let same = reconciled.reference.is_same(&ObjectRef {
                 namespace: named
                     .namespace
@@ -522,13 +530,19 @@ impl Check<'_> {
         Ok(checked)
     }
 
+    /// Checks that a cluster is named as it must be, and may be used.
+    fn check_cluster(&self, cluster: &str) -> Result<(), Fault> {
+        if !is_cluster(cluster) {
+            return Err(Fault::malformed("cluster", CLUSTER));
+        }
+        Ok(self.against.grant.may_connect(cluster)?)
+    }
+
     /// Checks that a reference can name an object: its cluster, its names, and a namespace if and
     /// only if the kind has one.
     fn check_reference(&self, of: &ObjectRef, place: &str) -> Result<(), Invalid> {
         let refuse = |fault: Fault| fault.on(place, of);
-        if !of.kind.cluster.is_empty() {
-            return Err(refuse(Fault::NotSupported("clusters other than the home cluster")));
-        }
+        self.check_cluster(&of.kind.cluster).map_err(refuse)?;
         for (field, text) in
             [("namespace", of.namespace.as_deref()), ("name", Some(of.name.as_str()))]
         {
@@ -551,7 +565,8 @@ impl Check<'_> {
     }
 }
 
-/// The accepted form of a name and of a kind, for messages.
+/// The accepted form of a cluster, of a name and of a kind, for messages.
+const CLUSTER: &str = "a cluster is \"\", the one that the host runs in, or `namespace/name/key` of a Secret with a kubeconfig";
 const NAME: &str =
     "a name has 1 to 253 bytes, is neither `.` nor `..`, and holds no `/` and no `%`";
 const KIND: &str = "a kind is named as Kubernetes names it: a group that is a DNS subdomain or \"\", a version and a kind of at most 63 \

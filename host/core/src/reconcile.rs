@@ -24,7 +24,7 @@ pub use call::{
 };
 pub use done::Ended;
 pub use report::{Report, Version};
-pub use settings::{Mode, Removal, Settings};
+pub use settings::{ClusterGrant, Mode, Removal, Settings};
 pub use trial::Tried;
 
 use std::sync::Arc;
@@ -140,12 +140,13 @@ impl Reconciler {
             account,
             mode,
             take_over,
+            clusters,
             // These decide when a key runs; with a removal, none is skipped.
             concurrency: _,
             rate: _,
             removal: _,
         } = &version.settings;
-        let settings = format!("{:?}", (namespace, name, account, mode, take_over));
+        let settings = format!("{:?}", (namespace, name, account, mode, take_over, clusters));
         let basis = Basis {
             module: version.call.digests().into(),
             config: Digest::of(false, [version.config.as_bytes()]),
@@ -196,7 +197,7 @@ impl Reconciler {
         let (settings, processor) = (&self.version.settings, self.processor());
         let registration = |of| {
             let registration = Registration::new(&self.version.identity.processor, of);
-            registration.writing_as(&settings.namespace, processor)
+            registration.writing_as(&settings.namespace, processor, self.parts.writer.home())
         };
         self.reconcilers.iter().map(registration).collect()
     }
@@ -333,6 +334,7 @@ impl Reconciler {
         declared: &DeclaredReconciler,
         reference: ObjectRef,
     ) -> (Course, Reads) {
+        let api = self.pinned();
         let mut view = self.view();
         let allowed = view.check_reconciled(&reference).await;
         let known = allowed.and_then(|()| view.reconciled(&reference, declared));
@@ -353,7 +355,8 @@ impl Reconciler {
             }
             Decision::Release(object) => {
                 let (reconciled, reads) = (Reconciled { reference, object }, view.finish());
-                let mut turn = Turn { key: &run.key, declared, reconciled: &reconciled, reads };
+                let mut turn =
+                    Turn { key: &run.key, declared, reconciled: &reconciled, reads, api };
                 return (self.remove_finalizers(&mut turn).await, turn.reads);
             }
             Decision::Call(object, value) => (object, value),
@@ -361,7 +364,7 @@ impl Reconciler {
         let request = self.request(&run.key, &reference, object, run.attempt);
         let reconciled = Reconciled { reference, object: value };
         let (answered, reads) = self.call(view, &request, Occasion::Run).await;
-        let mut turn = Turn { key: &run.key, declared, reconciled: &reconciled, reads };
+        let mut turn = Turn { key: &run.key, declared, reconciled: &reconciled, reads, api };
         let course = self.carry_out(answered, request, &mut turn).await;
         (course, turn.reads)
     }
@@ -387,6 +390,11 @@ impl Reconciler {
         let stores = self.parts.dispatch.stores().clone();
         View::new(stores, Arc::clone(&self.version.grant), reads::PAGE_BYTES)
             .with_rights(self.version.rights.clone())
+    }
+
+    /// Returns the API servers for a run that begins now.
+    fn pinned(&self) -> Arc<dyn Api> {
+        self.version.api.pinned().unwrap_or_else(|| Arc::clone(&self.version.api))
     }
 
     /// Returns the basis of a run at this time, with the rights that the account has now.

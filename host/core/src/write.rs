@@ -52,7 +52,7 @@ use crate::{
     api::{Api, Refusal},
     applied_fields::{
         Pair,
-        manager::{self, FieldManagers, Owner},
+        manager::{self, FieldManagers, Home, Owner},
     },
     contract::{self, Kind, ObjectRef, SameObject, WriteFailure, display_ref},
     grant::rights::Rights,
@@ -81,6 +81,7 @@ pub struct Writer {
     takings: Takings,
     key_conflicts: KeyConflicts,
     recorder: Recorder,
+    home: Home,
 }
 
 /// The key, the processor and the object for which a plan is carried out.
@@ -203,7 +204,10 @@ struct Run<'a> {
     writer: &'a Writer,
     api: &'a dyn Api,
     context: &'a Context<'a>,
+    /// The managers of the fields of objects at home, whose identity is that of the key.
     managers: FieldManagers,
+    /// The managers of the fields of objects in other clusters, from the first such object on.
+    elsewhere: OnceLock<FieldManagers>,
     written: Written,
     /// Kinds that this plan has defined.
     defined: HashMap<Kind, Arc<Resource>>,
@@ -231,7 +235,14 @@ impl Writer {
             takings: Takings::default(),
             key_conflicts: KeyConflicts::default(),
             recorder: Recorder::new(clock),
+            home: Home::default(),
         }
+    }
+
+    /// Returns the identity of the home cluster, which has to be set before the first write to
+    /// another cluster.
+    pub fn home(&self) -> &Home {
+        &self.home
     }
 
     /// Sets the source of answers about field managers of other keys. Only the first call has an
@@ -247,7 +258,8 @@ impl Writer {
             writer: self,
             api,
             context,
-            managers: FieldManagers::new(&context.owner()),
+            managers: FieldManagers::new(&context.owner("")),
+            elsewhere: OnceLock::new(),
             written: Written::default(),
             defined: HashMap::new(),
             uids: HashMap::new(),
@@ -264,7 +276,9 @@ impl Writer {
         }
         run.all(plan).await;
         run.written.forbidden = std::mem::take(run.forbidden.get_mut());
-        run.written.warnings.extend(self.key_conflicts.warnings_for(run.managers.identity()));
+        for managers in [Some(&run.managers), run.elsewhere.get()].into_iter().flatten() {
+            run.written.warnings.extend(self.key_conflicts.warnings_for(managers.identity()));
+        }
         run.written
     }
 
@@ -281,26 +295,26 @@ impl Writer {
 
     /// Forgets the writes and conflicts of a reconciled object that is gone.
     pub fn forget(&self, context: &Context<'_>) {
-        let identity = manager::identity(&context.owner());
+        let identity = manager::identity(&context.owner(""));
         for (of, manager) in self.memory.forget(&identity) {
             self.stores.must_be_absent(&of, &manager, &[]);
         }
         self.key_conflicts.forget(&identity);
+        if let Some(home) = self.home.get() {
+            self.key_conflicts.forget(&manager::identity(&context.owner(home)));
+        }
     }
 }
 
 // === impl Context ===
 
 impl Context<'_> {
-    /// Returns the owner of the fields that the plan writes.
-    pub fn owner(&self) -> Owner<'_> {
+    /// Returns the owner of the fields that the plan writes: of objects at home if `home` is empty,
+    /// else of objects in other clusters.
+    pub fn owner<'a>(&'a self, home: &'a str) -> Owner<'a> {
         let Self { key, namespace, processor, reconciled, .. } = self;
-        Owner {
-            namespace,
-            processor,
-            reconciler: key.reconciler().name(),
-            object: &reconciled.reference,
-        }
+        let (reconciler, object) = (key.reconciler().name(), &reconciled.reference);
+        Owner { namespace, processor, reconciler, object, home }
     }
 }
 
@@ -308,7 +322,8 @@ impl Context<'_> {
 
 impl Run<'_> {
     async fn all(&mut self, plan: &Plan) {
-        let pruned = plan.prune.iter().map(|prune| (prune.of.clone(), self.managers.apply.clone()));
+        let manager = |of: &Kind| self.managers_in(&of.cluster).apply.clone();
+        let pruned = plan.prune.iter().map(|prune| (prune.of.clone(), manager(&prune.of.kind)));
         self.written.pruned = pruned.collect();
         if self.everything(plan).await.is_some() && !plan.is_report {
             for (of, manager) in
@@ -378,9 +393,26 @@ impl Run<'_> {
         (!self.failed && !waits).then_some(())
     }
 
-    /// Returns whether the key of another of our field managers is certainly gone. Cached for each
-    /// run.
-    async fn is_gone(&mut self, manager: &str) -> bool {
+    /// Returns the managers of the fields of objects in a cluster.
+    fn managers_in(&self, cluster: &str) -> &FieldManagers {
+        if cluster.is_empty() {
+            return &self.managers;
+        }
+        self.elsewhere.get_or_init(|| {
+            let home = self.writer.home.of_writes_to(cluster);
+            let managers = FieldManagers::new(&self.context.owner(home));
+            self.writer.key_conflicts.know(managers.identity(), self.context.key);
+            managers
+        })
+    }
+
+    /// Returns whether the key of another of our field managers, which has fields of an object in a
+    /// cluster, is certainly gone. Cached for each run. In other clusters none is: it may be that of
+    /// another home.
+    async fn is_gone(&mut self, manager: &str, cluster: &str) -> bool {
+        if !cluster.is_empty() {
+            return false;
+        }
         let (Some(owners), Some(parts)) = (self.writer.owners.get(), manager::parts(manager))
         else {
             return false;

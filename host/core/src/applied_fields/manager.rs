@@ -5,11 +5,17 @@
 //! shows whether it applied an object or only patched it, and whether it is of the same reconciled
 //! object.
 //!
+//! On objects of another cluster, the hash also covers the home cluster: the hosts of two clusters may
+//! write to a third one for Processors of the same name.
+//!
 //! Managers are compared with namespace and processor, not by the hash alone: tenants choose names,
 //! and the fast hash can be made to collide. If namespace and processor do not fit and are cut, the
 //! hash is a cryptographic one.
 
-use std::fmt::Write;
+use std::{
+    fmt::Write,
+    sync::{Arc, OnceLock},
+};
 
 use sha2::{Digest as _, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
@@ -39,7 +45,14 @@ pub struct Owner<'a> {
     pub reconciler: &'a str,
     /// The reconciled object.
     pub object: &'a ObjectRef,
+    /// The home cluster, for fields of objects in another cluster; empty for those of objects at
+    /// home.
+    pub home: &'a str,
 }
+
+/// The identity of the home cluster: the uid of its namespace `kube-system`. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Home(Arc<OnceLock<Box<str>>>);
 
 /// The field managers of one reconciled object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +75,27 @@ pub struct Parts<'a> {
     /// The namespace and the processor, shortened.
     owner: &'a str,
     hash: &'a str,
+}
+
+// === impl Home ===
+
+impl Home {
+    /// Sets the identity. Only the first call has an effect.
+    pub fn set(&self, uid: &str) {
+        _ = self.0.set(uid.into());
+    }
+
+    /// Returns the identity, once it is known.
+    pub fn get(&self) -> Option<&str> {
+        self.0.get().map(|uid| &**uid)
+    }
+
+    /// Returns the home in the names of field managers of objects in a cluster.
+    ///
+    /// *Assumption*: nothing is written to another cluster before the identity is known.
+    pub fn of_writes_to(&self, cluster: &str) -> &str {
+        if cluster.is_empty() { "" } else { self.get().unwrap_or_default() }
+    }
 }
 
 // === impl FieldManagers ===
@@ -151,7 +185,9 @@ fn hash(of: &Owner<'_>) -> String {
         object.namespace.as_deref().unwrap_or_default(),
         &object.name,
     ];
-    for part in parts {
+    // At home no part is added, so that names are those of earlier versions of the host.
+    let home = (!of.home.is_empty()).then_some(of.home);
+    for part in parts.into_iter().chain(home) {
         _ = write!(text, "{}:{part}", part.len());
     }
     // Another hash for all would orphan the fields that earlier versions of the host have applied.
@@ -198,9 +234,39 @@ mod tests {
         name: &str,
     ) -> FieldManagers {
         let kind = Kind::home("x.dev", version, "Rule");
-        let reference =
+        let object =
             ObjectRef { kind: kind.into(), namespace: Some("default".into()), name: name.into() };
-        FieldManagers::new(&Owner { namespace, processor, reconciler, object: &reference })
+        FieldManagers::new(&Owner { namespace, processor, reconciler, object: &object, home: "" })
+    }
+
+    /// The names before clusters came, for objects of the home cluster.
+    #[test]
+    fn names_at_home_are_those_that_were_written_before_there_were_other_clusters() {
+        let home = Home::default();
+        home.set("1b0e1e6e-8a1c-4f6b-9d11-3f2f0f6f0a01");
+        assert_eq!(home.of_writes_to(""), "");
+        let (owner, hash) = ("kyma/api-rule", "665b18121139fb702101c31db55ae2b9");
+        let names = ["a", "p", "s", "e"].map(|letter| format!("mortise/{owner}/{letter}{hash}"));
+        let FieldManagers { apply, initial, patch, status, edit, identity } =
+            managers("kyma", "api-rule", "rule", "v1", "a");
+        assert_eq!([&apply, &patch, &status, &edit], names.each_ref());
+        assert_eq!((initial, identity), (format!("{apply}/initial"), format!("{owner}/{hash}")));
+    }
+
+    #[test]
+    fn two_homes_have_different_managers_in_a_third_cluster() {
+        let object = ObjectRef {
+            kind: Kind::home("x.dev", "v1", "Rule").into(),
+            namespace: Some("default".into()),
+            name: "a".into(),
+        };
+        let of = |home| {
+            let (namespace, processor, reconciler) = ("shop", "sync", "rule");
+            FieldManagers::new(&Owner { namespace, processor, reconciler, object: &object, home })
+        };
+        let [at_home, one, two] = ["", "1b0e", "2c1f"].map(of);
+        assert!(one.is_other(&two.apply) && one.is_other(&at_home.apply));
+        assert_eq!(parts(&one.apply).unwrap().owner(), parts(&two.apply).unwrap().owner());
     }
 
     #[test]

@@ -29,18 +29,13 @@ pub struct Declared {
     shown_labels: String,
 }
 
-/// The wildcard for every kind of a group, for every group, and in `matching` for any value.
+/// The wildcard for every kind of a group, for every group, for every cluster, and in `matching` for
+/// any value.
 pub(crate) const ANY: &str = "*";
 
 impl Declared {
     pub fn parse(place: &str, of: &Selection) -> Result<Self, Invalid> {
         let kind = &of.kind;
-        if !kind.cluster.is_empty() {
-            return Err(Invalid::OtherCluster {
-                place: format!("{place}.cluster"),
-                cluster: kind.cluster.as_ref().into(),
-            });
-        }
         if kind.kind.is_empty()
             || kind.version.is_empty()
             || (kind.group == ANY && kind.kind != ANY)
@@ -129,7 +124,7 @@ impl Display for Declared {
 pub(crate) fn matches_kind(declared: &Kind, kind: &Kind) -> bool {
     // The kind's name comes first: it tells most kinds apart.
     (declared.kind == kind.kind || declared.kind == ANY)
-        && declared.cluster == kind.cluster
+        && (declared.cluster == kind.cluster || &*declared.cluster == ANY)
         && (declared.group == kind.group || declared.group == ANY)
         && (declared.version == kind.version || declared.version == ANY || declared.group == ANY)
 }

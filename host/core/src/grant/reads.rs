@@ -141,6 +141,7 @@ impl Grant {
         of: &ObjectRef,
         asked: &[String],
     ) -> Result<Vec<Granted<'_>>, ReadError> {
+        self.may_connect_to_read(&of.kind)?;
         let fitting = self.fitting(|read| read.of.could_hold(of));
         let shown = || display_ref(of);
         if fitting.is_empty() {
@@ -177,6 +178,7 @@ impl Grant {
     /// Returns the fields that may be read of a selection's objects. Fails if the selection, the
     /// fields or a path to match is not declared.
     pub(crate) fn may_list(&self, of: &Selection, query: &Query) -> Result<Arc<Fields>, ReadError> {
+        self.may_connect_to_read(&of.kind)?;
         let fitting = self.fitting(|read| read.of.covers(of, query.labels()));
         let shown = || display_selection(of);
         if fitting.is_empty() {
@@ -191,6 +193,10 @@ impl Grant {
             }
         }
         Ok(fields)
+    }
+
+    fn may_connect_to_read(&self, kind: &Kind) -> Result<(), ReadError> {
+        self.may_connect(&kind.cluster).map_err(|denied| ReadError::Denied(denied.to_string()))
     }
 
     /// Returns the declared paths of a kind that are indexed.

@@ -37,7 +37,7 @@ pub struct DeclaredReconciler {
 impl DeclaredReconciler {
     pub(super) fn parse(place: &str, spec: &contract::Reconciler) -> Result<Self, Invalid> {
         let kind = &spec.of.kind;
-        if kind.kind == ANY || kind.group == ANY {
+        if kind.kind == ANY || kind.group == ANY || &*kind.cluster == ANY {
             return Err(malformed(
                 format!("{place}.of.kind"),
                 &display_kind(kind),

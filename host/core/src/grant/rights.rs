@@ -77,6 +77,9 @@ pub enum Permit {
     Denied(Question),
     /// The cluster does not serve the kind.
     Unserved,
+    /// Not answered for now: the cluster is not connected, for this reason. The run waits for the
+    /// kind, whose watch connects.
+    Unreachable(String),
 }
 
 /// The target of a read.

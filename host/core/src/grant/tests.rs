@@ -292,8 +292,10 @@ fn a_description_that_cannot_be_read_names_the_place() {
             }),
             "`reads[1].matching`",
         ),
-        (with_read(whole(elsewhere(v1("", "ConfigMap"), "a/b/c"))), "`reads[1].cluster`"),
-        (with_read(whole(elsewhere(v1("", "ConfigMap"), "*"))), "`reads[1].cluster`"),
+        (
+            with_read(whole(elsewhere(v1("", "ConfigMap"), "a/b/c"))),
+            "`reads[1].cluster`: a read of Secret v1 `a/b`, by which a cluster is named, is not declared",
+        ),
         (with_read(whole(v1("*", "Role"))), "`reads[1].kind`"),
         (with_read(whole(v1("", ""))), "`reads[1].kind`"),
         (
@@ -311,6 +313,59 @@ fn a_description_that_cannot_be_read_names_the_place() {
         let message = Grant::new(&description).unwrap_err().to_string();
         assert!(message.starts_with(place), "{message} should name {place}");
     }
+}
+
+#[test]
+fn a_cluster_is_used_only_if_a_declared_read_selects_its_secret() {
+    let secrets = |namespace: &str, name: Option<&str>, labels: &str| Selection {
+        namespace: Some(namespace.into()),
+        name: name.map(Into::into),
+        labels: labels.into(),
+        ..fields(whole(v1("", "Secret")), &["metadata.labels"])
+    };
+    let everywhere = whole(elsewhere(v1("", "ConfigMap"), "*"));
+    let grant = |secrets: Selection| {
+        let reads = vec![everywhere.clone(), secrets];
+        Grant::new(&Description { reads, ..description(vec![]) }).unwrap()
+    };
+    let in_shop = grant(secrets("shop", None, ""));
+    let cases = [
+        ("home", "", true),
+        ("another namespace", "bank/provider/kubeconfig", false),
+        ("a Secret of the namespace", "shop/provider/kubeconfig", true),
+        ("another key of it", "shop/provider/other", true),
+        ("no name of a cluster", "shop/provider", false),
+    ];
+    for (case, cluster, allowed) in cases {
+        assert_eq!(in_shop.may_connect(cluster).is_ok(), allowed, "{case}");
+        let of = object_ref(elsewhere(v1("", "ConfigMap"), cluster), Some("a"), "n");
+        assert_eq!(in_shop.may_get(&of, &[]).is_ok(), allowed, "{case}");
+    }
+    let denied = in_shop.may_connect("bank/provider/kubeconfig").unwrap_err();
+    assert_eq!(denied.verb(), "get");
+    let message = denied.to_string();
+    for part in ["a read of Secret v1 `bank/provider`", "Secret v1 in namespace `shop`"] {
+        assert!(message.contains(part), "{message}");
+    }
+    let labelled = grant(secrets("shop", Some("provider"), "role=provider"));
+    let name = "shop/provider/kubeconfig";
+    labelled.may_connect(name).unwrap();
+    let secret = |role: &str| json!({"metadata": {"labels": {"role": role}}});
+    assert!(labelled.selects_secret(name, &secret("provider")));
+    assert!(!labelled.selects_secret(name, &secret("other")));
+    assert!(labelled.may_connect("shop/other/kubeconfig").is_err());
+}
+
+#[test]
+fn a_declaration_of_every_cluster_is_of_the_home_cluster_too() {
+    let reads = vec![whole(elsewhere(v1("", "ConfigMap"), "*")), whole(v1("", "Secret"))];
+    let grant = Grant::new(&Description { reads, ..description(vec![]) }).unwrap();
+    for cluster in ["", "shop/provider/kubeconfig"] {
+        assert!(grant.names(&elsewhere(v1("", "ConfigMap"), cluster)), "{cluster}");
+    }
+    assert!(!grant.names(&elsewhere(v1("", "Secret"), "shop/provider/kubeconfig")));
+    let watched: Vec<&str> = grant.wanted().iter().map(|(kind, ..)| &*kind.kind).collect();
+    assert_eq!(watched, ["Secret"], "watches of every cluster are opened when they are read");
 }
 
 #[test]

@@ -52,11 +52,11 @@ pub struct Writable {
 #[error("{wanted} is not declared; {accepted}")]
 pub struct Denied {
     /// The write or object that was asked for, in words.
-    wanted: String,
+    pub(super) wanted: String,
     /// The declarations that would have been accepted, in words.
-    accepted: String,
-    /// The verbs that are not declared; `CREATE` for the object of an event.
-    missing: Verbs,
+    pub(super) accepted: String,
+    /// The verbs that are not declared; `CREATE` for the object of an event, none for a read.
+    pub(super) missing: Verbs,
     /// The kind of the object that was asked for.
     pub kind: Arc<Kind>,
 }
@@ -207,6 +207,6 @@ impl Display for Rule {
 impl Denied {
     /// Returns the first verb that is not declared, as a declaration names it.
     pub fn verb(&self) -> &'static str {
-        verb_names(self.missing).next().unwrap_or_default()
+        verb_names(self.missing).next().unwrap_or("get")
     }
 }

@@ -76,9 +76,7 @@ impl Check<'_> {
     }
 
     fn prune(&self, of: &Selection) -> Result<Prune, Fault> {
-        if !of.kind.cluster.is_empty() {
-            return Err(Fault::NotSupported("clusters other than the home cluster"));
-        }
+        self.check_cluster(&of.kind.cluster)?;
         if of.kind.kind == "*" || of.kind.group == "*" {
             return Err(Fault::malformed("kind", "one kind, not any"));
         }

@@ -9,8 +9,8 @@ use serde_json::json;
 use super::*;
 use crate::{
     contract::{
-        Child, Deletion as Removal, Description, Event as Said, Manifest as Given, Mode,
-        Reconciler, Selection, Verbs,
+        Deletion as Removal, Description, Event as Said, Manifest as Given, Mode, Reconciler,
+        Selection, Start, Verbs,
     },
     fixture::{elsewhere, given, object_ref, outcome, v1, whole, write_rule},
 };
@@ -245,7 +245,14 @@ fn refused_manifests() -> Vec<(&'static str, Outcome, &'static [&'static str])> 
         (
             "other cluster",
             applied(|manifest| manifest.cluster = "a/b/c".into()),
-            &["cluster `a/b/c`", "clusters other than the home cluster"],
+            &["cluster `a/b/c`", "is not declared"],
+        ),
+        (
+            "no cluster",
+            applied(|manifest| manifest.cluster = "a/../c".into()),
+            &[
+                "`cluster`: a cluster is \"\", the one that the host runs in, or `namespace/name/key`",
+            ],
         ),
         (
             "kind",
@@ -491,7 +498,7 @@ fn refused_removals() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
             delete(object_ref(v1("", "ConfigMap"), Some("b"), "c")),
             &["`delete` of ConfigMap v1 `b/c`"],
         ),
-        ("deletion in another cluster", delete(pod_elsewhere()), &["clusters other than"]),
+        ("deletion in another cluster", delete(pod_elsewhere()), &["in cluster `a/b/c`"]),
         ("deletion of a name that leads elsewhere", delete(pod("../x")), &["`name`"]),
         (
             "twice evicted",
@@ -530,8 +537,8 @@ fn refused_removals() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
         ),
         (
             "prune in another cluster",
-            prune(whole(elsewhere(v1("", "ConfigMap"), "a/b/c"))),
-            &["clusters other than"],
+            prune(Selection { kind: elsewhere(v1("", "ConfigMap"), "a/b/c"), ..config_maps() }),
+            &["in cluster `a/b/c`", "is not declared"],
         ),
     ]
 }
@@ -563,7 +570,7 @@ fn refused_reports() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
             event(Some(object_ref(v1("", "Service"), Some("a"), "s"))),
             &["`events[0].on`", "Service v1 `a/s` is not declared"],
         ),
-        ("event in another cluster", event(Some(pod_elsewhere())), &["clusters other than"]),
+        ("event in another cluster", event(Some(pod_elsewhere())), &["in cluster `a/b/c`"]),
         (
             "event without a reason",
             Outcome {
@@ -578,12 +585,12 @@ fn refused_reports() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
             &["`events[0]`", "`reason`"],
         ),
         (
-            "children",
+            "start",
             Outcome {
-                children: vec![Child { reconciler: reconciler(), context: String::new() }],
+                start: vec![Start { reconciler: "rule".into(), of: whole(rule_kind()) }],
                 ..outcome()
             },
-            &["`children`", "child reconcilers are not supported"],
+            &["`start`", "on-demand reconcilers"],
         ),
     ]
 }

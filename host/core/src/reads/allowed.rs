@@ -102,12 +102,13 @@ impl View {
         match permit {
             Ok(Permit::Denied(question)) => self.deny(kind, question),
             Ok(Permit::Unserved) => {
-                let kind = self.stores.shared_kind(kind);
-                self.reads.waits_for(&kind, true);
                 // A watch shows when the kind is served.
-                let query = Query::within(target.namespace, target.name);
-                self.reads.demands(self.grant.demand(&kind, &query));
+                self.wait_for(kind, target, true);
                 ReadError::UnknownKind
+            }
+            Ok(Permit::Unreachable(why)) => {
+                self.wait_for(kind, target, false);
+                ReadError::Unavailable(why)
             }
             // An unanswered access review is retried; its answer queues all keys.
             Err(unanswered) => ReadError::Unavailable(unanswered),
@@ -115,6 +116,14 @@ impl View {
                 ReadError::Unavailable("its rights have changed in between".to_owned())
             }
         }
+    }
+
+    /// Records that the run waits for a kind, and which watch it needs.
+    fn wait_for(&mut self, kind: &Kind, target: ReadTarget<'_>, for_itself: bool) {
+        let kind = self.stores.shared_kind(kind);
+        self.reads.waits_for(&kind, for_itself);
+        let query = Query::within(target.namespace, target.name);
+        self.reads.demands(self.grant.demand(&kind, &query));
     }
 
     fn deny(&mut self, kind: &Kind, question: Question) -> ReadError {

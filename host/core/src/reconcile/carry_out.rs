@@ -1,7 +1,7 @@
 //! Carries out the answer of a processor: checks it, writes it, and calls the processor once more
 //! if a write was refused.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use super::{
     CallError, Fault, Mode, Occasion, Reconciler, Usage,
@@ -9,7 +9,7 @@ use super::{
     report::shortened,
 };
 use crate::{
-    api::Unavailable,
+    api::{Api, MOVED, Unavailable},
     contract::{
         Event, EventType, Failure, Kind, ObjectRef, Outcome, Request, Retry,
         bounds::{
@@ -64,6 +64,8 @@ pub(super) struct Turn<'a> {
     pub(super) declared: &'a DeclaredReconciler,
     pub(super) reconciled: &'a Reconciled,
     pub(super) reads: Reads,
+    /// The API servers, pinned to the begin of the run.
+    pub(super) api: Arc<dyn Api>,
 }
 
 /// A call that has ended.
@@ -94,6 +96,10 @@ impl Reconciler {
         let written = &first.carried.written;
         let done = match &first.answer {
             Err(refused) => Some(refused.done()),
+            // The key reads anew at once, in the cluster of the present kubeconfig.
+            Ok(_) if written.failures.iter().any(|failed| failed.reason == MOVED) => {
+                Some(Done::Failure(Again::After(Duration::ZERO)))
+            }
             Ok(_) if !written.failures.is_empty() => None,
             // Stale objects are not reported to the processor: the key runs again and reads anew.
             Ok(_) if !written.stale.is_empty() => Some(Done::Failure(Again::BackOff)),
@@ -210,7 +216,7 @@ impl Reconciler {
             let withheld = self.parts.writer.dry_run(plan, &context);
             return Carried { withheld, ..Carried::default() };
         }
-        let written = self.parts.writer.carry_out(plan, &*self.version.api, &context).await;
+        let written = self.parts.writer.carry_out(plan, &*turn.api, &context).await;
         let denied = self.forbidden(&written);
         record_written(&written, plan, turn);
         // A key whose kind is not served runs again as soon as it is served, not after the
@@ -269,7 +275,10 @@ impl Reconciler {
     ) -> Result<Kinds, Unavailable> {
         let mut found = Kinds::default();
         for kind in kinds {
-            if let Some(resource) = self.parts.api.resolve(kind).await? {
+            // At home, discovery is the host's own; elsewhere it has the rights of the kubeconfig.
+            let is_home = kind.cluster.is_empty();
+            let api = if is_home { &self.parts.api } else { &self.version.api };
+            if let Some(resource) = api.resolve(kind).await? {
                 found.insert(resource);
             }
         }

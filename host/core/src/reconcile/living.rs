@@ -60,7 +60,8 @@ impl Reconciler {
 
     fn owner<'a>(&'a self, reconciler: &'a str, object: &'a ObjectRef) -> Owner<'a> {
         let namespace = &self.version.settings.namespace;
-        Owner { namespace, processor: self.processor(), reconciler, object }
+        // Managers of objects in other clusters never count as gone.
+        Owner { namespace, processor: self.processor(), reconciler, object, home: "" }
     }
 
     /// Lists, as the processor's account, the objects that a reconciler may have keys for: those

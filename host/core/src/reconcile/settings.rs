@@ -19,6 +19,8 @@ pub struct Settings {
     pub mode: Mode,
     /// The field managers of a former operator, whose fields the host takes over.
     pub take_over: Arc<[String]>,
+    /// The other clusters that the processor may use.
+    pub clusters: Arc<[ClusterGrant]>,
     /// The number of calls that run at once; the default of the host if `None`.
     pub concurrency: Option<usize>,
     /// The maximum number of runs that start per second, if limited.
@@ -26,6 +28,15 @@ pub struct Settings {
     /// The action on the finalizers that the processor holds, when it is being removed; `None` as
     /// long as it reconciles.
     pub removal: Option<Removal>,
+}
+
+/// Clusters that a processor may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterGrant {
+    /// The servers that kubeconfigs may name: `https://*.provider.example:6443`.
+    pub servers: Vec<String>,
+    /// The namespace of the Secrets with the kubeconfigs; `None`: any.
+    pub namespace: Option<String>,
 }
 
 /// The action on the finalizers of a processor that is being removed. Objects that hold none of
@@ -60,6 +71,7 @@ impl Settings {
             account: None,
             mode: Mode::default(),
             take_over: Arc::default(),
+            clusters: Arc::default(),
             concurrency: None,
             rate: None,
             removal: None,

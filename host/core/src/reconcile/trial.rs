@@ -1,5 +1,7 @@
 //! Tries a new version of a processor with a dry run, before it is swapped in for one that works.
 
+use std::sync::Arc;
+
 use super::{Input, Occasion, Reconciler, Turn, object, removal::Decision, report::masked};
 use crate::{contract::Kind, error_chain, outcome::Reconciled, queue::Key};
 
@@ -38,8 +40,13 @@ impl Reconciler {
             Input { occasion: Occasion::Trial, ..Input::new(view, &request, self.moment()) };
         let called = self.version.call.call(input).await;
         let reconciled = Reconciled { reference, object: value };
-        let turn =
-            Turn { key, declared, reconciled: &reconciled, reads: called.outside.view.finish() };
+        let turn = Turn {
+            key,
+            declared,
+            reconciled: &reconciled,
+            reads: called.outside.view.finish(),
+            api: Arc::clone(&self.version.api),
+        };
         match self.plan(called.outcome, &turn).await.1 {
             Err(error) if error.is_processors() => {
                 Tried::Broke(masked(error_chain::whole(&error), &turn.reads))

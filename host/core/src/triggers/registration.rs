@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::compare::Compare;
 use crate::{
-    applied_fields::manager::{FieldManagers, Owner},
+    applied_fields::manager::{FieldManagers, Home, Owner},
     contract::Kind,
     grant::DeclaredReconciler,
     key::NamespacedName,
@@ -19,7 +19,7 @@ pub struct Registration {
     of: Arc<DeclaredReconciler>,
     /// The namespace and name of the Processor in the names of field managers; `None` if it adds no
     /// finalizers.
-    writes_as: Option<NamespacedName>,
+    writes_as: Option<(NamespacedName, Home)>,
 }
 
 // === impl Registration ===
@@ -57,8 +57,9 @@ impl Registration {
     /// Sets the namespace and name of the Processor. The names of its field managers show which
     /// finalizers it has added to objects.
     #[must_use]
-    pub fn writing_as(self, namespace: &str, processor: &str) -> Self {
-        Self { writes_as: Some(NamespacedName::new(namespace, processor)), ..self }
+    pub fn writing_as(self, namespace: &str, processor: &str, home: &Home) -> Self {
+        let processor = NamespacedName::new(namespace, processor);
+        Self { writes_as: Some((processor, home.clone())), ..self }
     }
 
     /// Returns whether an object is one of the reconciler's.
@@ -79,7 +80,8 @@ impl Registration {
     /// added. The name of the finalizer does not prove it: another reconciler may have a finalizer
     /// of the same name on objects that this one never selects.
     fn is_held(&self, entry: &Entry) -> bool {
-        let Some(writes_as) = self.writes_as.as_ref().filter(|_| self.has_finalizers()) else {
+        let Some((processor, home)) = self.writes_as.as_ref().filter(|_| self.has_finalizers())
+        else {
             return false;
         };
         if entry.own().is_empty() || !self.of.anywhere.matches(entry) {
@@ -87,10 +89,11 @@ impl Registration {
         }
         let reference = entry.reference(&self.of.spec.of.kind);
         let managers = FieldManagers::new(&Owner {
-            namespace: &writes_as.namespace,
-            processor: &writes_as.name,
+            namespace: &processor.namespace,
+            processor: &processor.name,
             reconciler: self.of.id.name(),
             object: &reference,
+            home: home.of_writes_to(&reference.kind.cluster),
         });
         // This manager owns nothing but finalizers on the reconciled object.
         entry.own().iter().any(|own| *own.manager == *managers.edit)

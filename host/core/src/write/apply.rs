@@ -36,7 +36,7 @@ pub(super) struct Applied {
 
 impl Run<'_> {
     pub(super) async fn apply(&mut self, manifest: &Manifest) {
-        let manager = self.managers.apply.clone();
+        let manager = self.managers_in(&manifest.to.kind.cluster).apply.clone();
         let own = match self.try_apply(manifest, &manager).await {
             Ok(own) => {
                 self.remember_uid(&manifest.to);
@@ -100,7 +100,8 @@ impl Run<'_> {
 
     /// Returns whether `/initial` owns fields that may have to be given up now.
     fn may_hold_initial(&self, of: &ObjectRef) -> bool {
-        matches!(self.known(of), Known::Present(entry) if entry.own().get(&self.managers.initial, "").is_some())
+        let initial = &self.managers_in(&of.kind.cluster).initial;
+        matches!(self.known(of), Known::Present(entry) if entry.own().get(initial, "").is_some())
     }
 
     /// Applies an object or status, unless that would change nothing.
@@ -190,8 +191,10 @@ impl Run<'_> {
         if conflicts.is_empty() {
             return Err(Stop::of(refusal, target.to));
         }
-        for conflict in &conflicts {
-            if self.managers.is_other(&conflict.manager) && !self.is_gone(&conflict.manager).await {
+        let cluster = &target.to.kind.cluster;
+        for Conflict { manager, .. } in &conflicts {
+            let is_other = self.managers_in(cluster).is_other(manager);
+            if is_other && !self.is_gone(manager, cluster).await {
                 return Err(self.key_conflict(&target, refusal, &conflicts));
             }
         }
@@ -201,7 +204,8 @@ impl Run<'_> {
         let answer = self.send_apply(target, object, true).await;
         let answer = answer.map_err(|refusal| Stop::of(refusal, target.to))?;
         self.written.forced.push(Arc::clone(&target.to.kind));
-        for conflict in conflicts.iter().filter(|of| self.managers.is_other(&of.manager)) {
+        let managers = self.managers_in(cluster);
+        for conflict in conflicts.iter().filter(|of| managers.is_other(&of.manager)) {
             tracing::info!(key = %self.context.key, object = display_ref(target.to), field = conflict.field, theirs = conflict.manager, "a field of a key that is gone was taken over");
         }
         Ok(answer)
@@ -211,7 +215,8 @@ impl Run<'_> {
     /// message.
     fn key_conflict(&self, target: &Target<'_>, refusal: Refusal, conflicts: &[Conflict]) -> Stop {
         let managed = super::managed(target.manager, target.to);
-        let others = conflicts.iter().filter(|conflict| self.managers.is_other(&conflict.manager));
+        let own = self.managers_in(&target.to.kind.cluster);
+        let others = conflicts.iter().filter(|conflict| own.is_other(&conflict.manager));
         let message =
             self.writer.key_conflicts.between(self.context.key, managed, target.to, others);
         tracing::warn!(key = %self.context.key, object = display_ref(target.to), message, "field conflict between two reconciled objects");
@@ -263,7 +268,7 @@ impl Run<'_> {
         let path = format!(
             "{}?fieldManager={}",
             resource.path(to.namespace.as_deref()),
-            crate::resource::encoded(&self.managers.apply)
+            crate::resource::encoded(&self.managers_in(&to.kind.cluster).apply)
         );
         match self.send(Outgoing::new(Method::Post, path, Some(object.clone())), to).await {
             Ok(answer) => {

@@ -15,7 +15,6 @@ use crate::{
 struct DryRun<'a> {
     writer: &'a Writer,
     context: &'a Context<'a>,
-    managers: FieldManagers,
     writes: Vec<Withheld>,
 }
 
@@ -23,8 +22,7 @@ impl Writer {
     /// Returns the writes that a plan would send now, in order. Writes that would change nothing,
     /// as far as the store knows, are left out.
     pub fn dry_run(&self, plan: &Plan, context: &Context<'_>) -> Vec<Withheld> {
-        let managers = FieldManagers::new(&context.owner());
-        let mut run = DryRun { writer: self, context, managers, writes: Vec::new() };
+        let mut run = DryRun { writer: self, context, writes: Vec::new() };
         run.all(plan);
         run.writes
     }
@@ -46,12 +44,11 @@ impl DryRun<'_> {
             is_report: _,
         } = plan;
         self.finalizers(plan, finalizer::Step::Add);
-        let managers = self.managers.clone();
         for manifest in apply {
-            self.manifest(manifest, &managers.apply);
+            self.manifest(manifest, &self.managers_in(&manifest.to.kind.cluster).apply);
         }
         for manifest in patch {
-            self.manifest(manifest, &managers.patch);
+            self.manifest(manifest, &self.managers_in(&manifest.to.kind.cluster).patch);
         }
         for eviction in evict {
             self.would(Action::Evict, &eviction.of);
@@ -70,6 +67,10 @@ impl DryRun<'_> {
             self.would(Action::Event, &of);
         }
         self.finalizers(plan, finalizer::Step::Remove);
+    }
+
+    fn managers_in(&self, cluster: &str) -> FieldManagers {
+        FieldManagers::new(&self.context.owner(self.writer.home.of_writes_to(cluster)))
     }
 
     fn would(&mut self, action: Action, of: &ObjectRef) {
@@ -103,7 +104,8 @@ impl DryRun<'_> {
     }
 
     fn prune(&mut self, prune: &Prune, plan: &Plan) {
-        let applied = self.writer.stores.applied(&prune.of, &self.managers.apply);
+        let manager = self.managers_in(&prune.of.kind.cluster).apply;
+        let applied = self.writer.stores.applied(&prune.of, &manager);
         for entry in applied.ok().flatten().iter().flatten() {
             let of = entry.reference(&prune.of.kind);
             if !plan.apply.iter().any(|manifest| manifest.to.is_same(&of)) {
@@ -116,7 +118,7 @@ impl DryRun<'_> {
         let Some(status) = &plan.status else { return };
         let of = &self.context.reconciled.reference;
         let Known::Present(entry) = self.writer.stores.known(of) else { return };
-        let own = entry.own().get(&self.managers.status, "status");
+        let own = entry.own().get(&self.managers_in(&of.kind.cluster).status, "status");
         let sent = applied_fields::of_manifest(&serde_json::json!({"status": status}));
         let is_held = !self.context.whole_status && own.is_some_and(|own| own.values == sent);
         if !is_held && entry.value().get("status").unwrap_or(&Value::Null) != status {

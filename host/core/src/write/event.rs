@@ -204,8 +204,11 @@ impl Run<'_> {
             "lastTimestamp": time,
             "count": 1,
         });
-        let path =
-            format!("{}?fieldManager={}", events_path(&namespace), encoded(&self.managers.edit));
+        let path = format!(
+            "{}?fieldManager={}",
+            events_path(&namespace),
+            encoded(&self.managers_in(&kind.cluster).edit)
+        );
         let sent = self.ask(Outgoing::new(Method::Post, path, Some(object)), kind).await;
         match sent {
             Ok(answer) => {
@@ -237,7 +240,7 @@ impl Run<'_> {
             "{}/{}?fieldManager={}",
             events_path(&namespace_of(involved)),
             encoded(name),
-            encoded(&self.managers.edit)
+            encoded(&self.managers_in(&kind.cluster).edit)
         );
         let outgoing = Outgoing::new(Method::MergePatch, path, Some(counted));
         let answer = self.ask(outgoing, kind).await;

@@ -73,7 +73,7 @@ impl Run<'_> {
         live: &mut Value,
         leave: &[Path],
     ) -> Result<Option<Refusal>, Stop> {
-        let held = held_by(live, &self.managers.initial);
+        let held = held_by(live, &self.managers_in(&target.to.kind.cluster).initial);
         let ours = only(&held_by(live, target.manager), leave);
         let grown = merged(held.clone(), ours);
         if digest(&grown) == digest(&held) {
@@ -96,7 +96,7 @@ impl Run<'_> {
         live: &Value,
         leave: &[Path],
     ) -> Result<Option<Value>, Stop> {
-        let held = held_by(live, &self.managers.initial);
+        let held = held_by(live, &self.managers_in(&target.to.kind.cluster).initial);
         let kept = only(&held, leave);
         if digest(&kept) == digest(&held) {
             return Ok(None);
@@ -116,7 +116,7 @@ impl Run<'_> {
         fields: Value,
     ) -> Result<Result<Value, Refusal>, Stop> {
         let object = merged(fields, named(target.to, uid(live)));
-        let initial = self.managers.initial.clone();
+        let initial = self.managers_in(&target.to.kind.cluster).initial.clone();
         let to_initial = Target { manager: &initial, ..target };
         match self.send_apply(to_initial, &object, false).await {
             Ok(answer) => {

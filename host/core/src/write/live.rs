@@ -128,7 +128,7 @@ impl Run<'_> {
         of: &ObjectRef,
         operations: Vec<Value>,
     ) -> Outgoing {
-        let path = addressed(resource, of, "", &self.managers.edit, false);
+        let path = addressed(resource, of, "", &self.managers_in(&of.kind.cluster).edit, false);
         Outgoing::new(Method::JsonPatch, path, Some(Value::Array(operations)))
     }
 }

@@ -11,7 +11,7 @@ use crate::{
 
 impl Run<'_> {
     pub(super) async fn patch(&mut self, manifest: &Manifest) {
-        let manager = self.managers.patch.clone();
+        let manager = self.managers_in(&manifest.to.kind.cluster).patch.clone();
         let own = match self.try_patch(manifest, &manager).await {
             Ok(own) => own,
             Err(stop) => {

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     api::Outgoing,
-    applied_fields::{self, Digests},
+    applied_fields::{self, Digests, manager::FieldManagers},
     contract::{self, Kind, ObjectRef, SameObject},
     outcome::{Plan, Prune},
     reads::yield_now,
@@ -46,7 +46,7 @@ impl Run<'_> {
             plan.apply.iter().map(|manifest| SameObject(&manifest.to)).collect();
         for candidate in candidates {
             if kept.contains(&SameObject(&candidate.of))
-                || !candidate.own.holds(&self.managers.apply)
+                || !candidate.own.holds(&self.managers_in(&candidate.of.kind.cluster).apply)
             {
                 continue;
             }
@@ -64,7 +64,7 @@ impl Run<'_> {
         let stored = self
             .writer
             .stores
-            .applied(&prune.of, &self.managers.apply)
+            .applied(&prune.of, &self.managers_in(&prune.of.kind.cluster).apply)
             .map_err(|error| Stop::unsent(400, "BadRequest", error))?;
         if let Some(entries) = stored.filter(|_| self.may_list(&prune.of)) {
             return Ok(entries
@@ -156,7 +156,7 @@ impl Run<'_> {
             let of = candidate.of.clone();
             candidate = self::candidate(&of.kind, &live, applied_fields::of(&live))
                 .ok_or_else(|| unreadable(&of))?;
-            if !is_same || !candidate.own.holds(&self.managers.apply) {
+            if !is_same || !candidate.own.holds(&self.managers_in(&of.kind.cluster).apply) {
                 return Ok(());
             }
         }
@@ -165,11 +165,11 @@ impl Run<'_> {
 
     /// Returns whether another key has applied the object too. A key that is gone does not count.
     async fn is_applied_by_others(&mut self, candidate: &Candidate) -> bool {
+        let cluster = &candidate.of.kind.cluster;
         let others = candidate.own.iter().map(|own| &*own.manager);
-        for manager in
-            others.filter(|manager| self.managers.is_other_apply(manager)).collect::<Vec<_>>()
-        {
-            if !self.is_gone(manager).await {
+        let others = others.filter(|of| self.managers_in(cluster).is_other_apply(of));
+        for manager in others.collect::<Vec<_>>() {
+            if !self.is_gone(manager, cluster).await {
                 return true;
             }
         }
@@ -184,7 +184,8 @@ impl Run<'_> {
     ) -> Result<(), Stop> {
         let of = &candidate.of;
         let object = named(of, Some(&candidate.uid));
-        for manager in [self.managers.initial.clone(), self.managers.apply.clone()] {
+        let FieldManagers { initial, apply, .. } = self.managers_in(&of.kind.cluster).clone();
+        for manager in [initial, apply] {
             if candidate.own.get(&manager, "").is_none() {
                 continue;
             }

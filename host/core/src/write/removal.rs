@@ -49,7 +49,8 @@ impl Run<'_> {
             "metadata": {"name": of.name, "namespace": of.namespace},
             "deleteOptions": options(eviction, Preconditions { uid: eviction.uid.as_deref(), ..Preconditions::default() }),
         });
-        let path = addressed(&resource, of, "eviction", &self.managers.edit, false);
+        let path =
+            addressed(&resource, of, "eviction", &self.managers_in(&of.kind.cluster).edit, false);
         match self.send(Outgoing::new(Method::Post, path, Some(body)), of).await {
             Ok(_) => {
                 let known = self.last_known(of);

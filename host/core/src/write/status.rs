@@ -48,7 +48,7 @@ impl Run<'_> {
         if let Some(object) = object.as_object_mut() {
             object.insert("status".to_owned(), status.clone());
         }
-        let manager = self.managers.status.clone();
+        let manager = self.managers_in(&of.kind.cluster).status.clone();
         let target =
             Target { resource: &resource, to: of, manager: &manager, subresource: "status" };
         self.take_over(&target).await?;
@@ -100,7 +100,8 @@ impl Run<'_> {
             };
             let version = resource_version(&object).unwrap_or_default();
             let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
-            let path = addressed(resource, of, "status", &self.managers.status, false);
+            let manager = &self.managers_in(&of.kind.cluster).status;
+            let path = addressed(resource, of, "status", manager, false);
             let patch = Outgoing::new(Method::JsonPatch, path, Some(json!([test, change])));
             match self.send(patch, of).await {
                 Ok(answer) => {

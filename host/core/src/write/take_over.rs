@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     api::{Method, Outgoing},
+    applied_fields::{MANAGER_PREFIX, manager},
     contract::display_ref,
     store::Known,
 };
@@ -78,7 +79,11 @@ fn taken_over(object: &Value, from: &[String], target: &Target<'_>) -> Option<Va
     if all.iter().filter(here).any(|entry| text(entry, "manager") == target.manager) {
         return None;
     }
-    let is_theirs = |entry: &&Value| here(entry) && from.contains(&text(entry, "manager"));
+    let is_elsewhere = !target.to.kind.cluster.is_empty();
+    let is_theirs = |entry: &&Value| {
+        let manager = text(entry, "manager");
+        here(entry) && (from.contains(&manager) || is_elsewhere && is_of_other_home(&manager, from))
+    };
     let versions: Vec<String> =
         all.iter().filter(is_theirs).map(|entry| text(entry, "apiVersion")).collect();
     let sent = super::live::api_version(target.to);
@@ -99,6 +104,14 @@ fn taken_over(object: &Value, from: &[String], target: &Target<'_>) -> Option<Va
     }
     let left = all.iter().filter(|entry| !is_taken(entry)).cloned();
     Some(left.chain([ours]).collect())
+}
+
+/// Returns whether a manager of an object in another cluster is that of a Processor which is named as
+/// `mortise/NAMESPACE/PROCESSOR`. It is not our own, which owns nothing yet, so it is another home's.
+fn is_of_other_home(manager: &str, from: &[String]) -> bool {
+    let Some(parts) = manager::parts(manager) else { return false };
+    let named = from.iter().filter_map(|name| name.strip_prefix(MANAGER_PREFIX)?.split_once('/'));
+    named.into_iter().any(|(namespace, name)| manager::owner_of(namespace, name) == parts.owner())
 }
 
 /// Merges two sets of fields. An empty set stands for the field itself; in a set with members, the
@@ -126,6 +139,45 @@ fn union(one: Value, other: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        contract::{Kind, ObjectRef},
+        resource::Resource,
+    };
+
+    /// Returns the managers of an object in a cluster after a first apply as `mine`.
+    fn managers_after(cluster: &str, from: &str) -> Vec<String> {
+        let kind = Kind { cluster: cluster.into(), ..Kind::home("", "v1", "ConfigMap") };
+        let to = ObjectRef { kind: kind.into(), namespace: None, name: "a".to_owned() };
+        let resource = Resource {
+            kind: Kind::clone(&to.kind),
+            plural: "configmaps".to_owned(),
+            namespaced: true,
+            status: false,
+            verbs: Vec::new(),
+        };
+        let entry = |manager: &str| json!({"manager": manager, "operation": "Apply", "apiVersion": "v1", "fieldsV1": {"f:data": {}}});
+        let object = json!({"metadata": {"managedFields": [
+            entry("mortise/shop/sync/a0123"), entry("mortise/shop/other/a0123"), entry("kubectl"),
+        ]}});
+        let target = Target { resource: &resource, to: &to, manager: "mine", subresource: "" };
+        let after = taken_over(&object, &[from.to_owned()], &target).unwrap_or_default();
+        let managers = after.as_array().into_iter().flatten();
+        managers.map(|entry| entry["manager"].as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn fields_of_another_home_are_taken_over_in_other_clusters_only() {
+        let taken = ["mortise/shop/other/a0123", "kubectl", "mine"];
+        let cases = [
+            ("the other home", "shop/p/k", "mortise/shop/sync", &taken[..]),
+            ("at home", "", "mortise/shop/sync", &[]),
+            ("another Processor", "shop/p/k", "mortise/shop/third", &[]),
+            ("a whole name of a manager", "", "mortise/shop/sync/a0123", &taken),
+        ];
+        for (case, cluster, from, expected) in cases {
+            assert_eq!(managers_after(cluster, from), expected, "{case}");
+        }
+    }
 
     #[test]
     fn sets_of_fields_are_joined() {

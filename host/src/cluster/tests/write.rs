@@ -322,7 +322,7 @@ fn managers(rule: &str) -> FieldManagers {
             rights: None,
             whole_status: false,
         }
-        .owner(),
+        .owner(""),
     )
 }
 

@@ -62,8 +62,10 @@ fn check_reconciler(place: &str, of: &Reconciler) -> Result<(), String> {
 
 fn check_selection(place: &str, of: &Selection) -> Result<(), String> {
     let cluster = &of.kind.cluster;
-    if !cluster.is_empty() && !text::is_name(cluster) {
-        return Err(wrong(&format!("{place}.cluster"), cluster, "a cluster is \"\""));
+    if &**cluster != WILDCARD && !text::is_cluster(cluster) {
+        let accepted =
+            "a cluster is \"\", `namespace/name/key` of a Secret with a kubeconfig, or `*`";
+        return Err(wrong(&format!("{place}.cluster"), cluster, accepted));
     }
     check_kind(place, &of.kind)?;
     check_namespace(place, of)?;

@@ -6,6 +6,7 @@ use crate::contract::{Kind, ObjectRef, Selection};
 /// Accepted forms, as error messages show them.
 const KIND: &str = "a kind is named as Kubernetes names it: a group that is a DNS subdomain or \"\", a version and a kind of at most 63 \
                     letters, digits and `-`";
+const CLUSTER: &str = "a cluster is \"\", the one that the host runs in, or `namespace/name/key` of a Secret with a kubeconfig";
 const NAMESPACE: &str = "a namespace is a DNS label of at most 63 lower-case letters, digits and `-`; for objects without namespace, and \
                          for all namespaces, it is none";
 const OBJECT: &str =
@@ -75,11 +76,8 @@ fn check_size(size: usize) -> Result<(), String> {
 }
 
 fn check_kind(kind: &Kind) -> Result<(), String> {
-    if !kind.cluster.is_empty() {
-        return Err(format!(
-            "cluster {} cannot be read: this version supports no cluster but \"\", the one that the host runs in",
-            text::quoted(&kind.cluster)
-        ));
+    if !text::is_cluster(&kind.cluster) {
+        return Err(format!("cluster {}: {CLUSTER}", text::quoted(&kind.cluster)));
     }
     let shown = || {
         let [group, version, kind] =

@@ -141,6 +141,21 @@ pub fn is_finalizer(text: &str) -> bool {
     })
 }
 
+/// Returns the namespace, the name and the key of the Secret that another cluster is named by; `None`
+/// for a text that names no other cluster.
+pub fn cluster_secret(text: &str) -> Option<(&str, &str, &str)> {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let (namespace, rest) = text.split_once('/')?;
+    let (name, key) = rest.split_once('/')?;
+    let is_key = is_name(key) && key.len() <= MAX_SUBDOMAIN_BYTES && key.bytes().all(is_inner);
+    (is_label(namespace) && is_subdomain(name) && is_key).then_some((namespace, name, key))
+}
+
+/// Returns whether a text names a cluster: "" for the home cluster, `namespace/name/key` for others.
+pub fn is_cluster(text: &str) -> bool {
+    text.is_empty() || cluster_secret(text).is_some()
+}
+
 /// Returns whether group, version and kind have the forms that a `CustomResourceDefinition` may
 /// have.
 pub fn is_kind(of: &Kind) -> bool {
@@ -173,6 +188,35 @@ fn is_word(text: &str, is_inner: impl Fn(u8) -> bool) -> bool {
 mod tests {
     use super::*;
     use crate::fixture::HOSTILE_TEXTS;
+
+    #[test]
+    fn another_cluster_is_named_by_a_key_of_a_secret() {
+        let long = format!("shop/{}/kubeconfig", "n".repeat(254));
+        let cases = [
+            ("shop/provider/kubeconfig", Some(("shop", "provider", "kubeconfig"))),
+            ("shop/a.b/.kube_Config-1", Some(("shop", "a.b", ".kube_Config-1"))),
+            ("", None),
+            ("*", None),
+            ("provider", None),
+            ("shop/provider", None),
+            ("shop/provider/kubeconfig/more", None),
+            ("shop//kubeconfig", None),
+            ("/provider/kubeconfig", None),
+            ("shop/provider/", None),
+            ("shop/provider/..", None),
+            ("../provider/kubeconfig", None),
+            ("shop/../kubeconfig", None),
+            ("Shop/provider/kubeconfig", None),
+            ("shop/provider/a b", None),
+            ("shop/provider/a%2fb", None),
+            ("shop/provider/a\u{1b}[2J", None),
+            (long.as_str(), None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(cluster_secret(text), expected, "{text:?}");
+            assert_eq!(is_cluster(text), expected.is_some() || text.is_empty(), "{text:?}");
+        }
+    }
 
     #[test]
     fn characters_that_are_no_text_are_escaped_and_no_others() {
