@@ -23,17 +23,21 @@
 //! registered during the verification, and a change queues the running key, which runs after
 //! `done`.
 
+mod started;
+
+pub use started::{Changed, Exceeded, Started, Token};
+
 use std::{collections::BTreeSet, sync::Arc};
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::{
-    contract::display_kind,
+    contract::{Kind, display_kind},
     queue::{Cause, Done, Key, Priority, Queue, ReconcilerId, Run},
     reads::{Reads, yield_now},
-    store::Stores,
+    store::{Known, Scope, Stores},
     triggers::{self, Log, Registration, Triggers},
 };
 
@@ -49,6 +53,9 @@ pub struct Dispatch {
     /// The triggers of each processor. The map is locked briefly; the triggers of a processor are
     /// locked before any other lock of a host.
     processors: RwLock<HashMap<Arc<str>, Arc<Mutex<Triggers>>>>,
+    /// The started selections of each processor that has on-demand reconcilers. Those of a
+    /// processor are locked before its triggers.
+    started: Mutex<HashMap<Arc<str>, Arc<Mutex<Started>>>>,
     /// Notified when there may be events to work off.
     behind: Notify,
     queue: Queue,
@@ -72,6 +79,7 @@ impl Dispatch {
             stores: stores.clone(),
             log: Log::default(),
             processors: RwLock::default(),
+            started: Mutex::default(),
             behind: Notify::new(),
             queue: Queue::new(),
         }
@@ -248,7 +256,9 @@ impl Dispatch {
             }
             let swapped = swap();
             let mut keys: BTreeSet<Key> = triggers.keys().cloned().collect();
-            keys.retain(|key| added.iter().any(|of| of.reconciler().id == *key.reconciler()));
+            let ids: HashSet<ReconcilerId> =
+                added.iter().map(|of| of.reconciler().id.clone()).collect();
+            keys.retain(|key| ids.contains(key.reconciler()));
             for registration in added {
                 keys.extend(triggers.add_reconciler(registration, &self.stores));
             }
@@ -263,8 +273,62 @@ impl Dispatch {
         })
     }
 
+    /// Returns the selections that the outcomes of a processor have started.
+    pub fn started(&self, processor: &Arc<str>) -> Arc<Mutex<Started>> {
+        Arc::clone(self.started.lock().entry(Arc::clone(processor)).or_default())
+    }
+
+    /// Returns whether a key of a processor depends on objects within a scope, or waits for their
+    /// kind.
+    pub fn depends_on(&self, processor: &str, kind: &Kind, scope: &Scope) -> bool {
+        self.of(processor).is_some_and(|of| of.lock().depends_on(kind, scope))
+    }
+
+    /// Registers an on-demand reconciler for other selections than before, and queues the keys of
+    /// the objects that it did not have before.
+    ///
+    /// If it `has_lost` a selection, the keys of objects that it does not select any more are
+    /// queued for their last runs, and returned.
+    pub fn change(&self, registration: &Registration, has_lost: bool) -> Vec<Key> {
+        let (processor, of) =
+            (Arc::clone(registration.processor()), Arc::clone(registration.reconciler()));
+        let Some(triggers) = self.of(&processor) else { return Vec::new() };
+        self.locked(&triggers, |triggers| {
+            for key in triggers.change_reconciler(registration, &self.stores) {
+                self.queue.add(&key, Cause::Start, Priority::Change);
+            }
+            if !has_lost {
+                return Vec::new();
+            }
+            let is_its = |key: &&Key| *key.reconciler() == of.id;
+            let mut left: HashSet<Key> = triggers.keys().filter(is_its).cloned().collect();
+            left.extend(self.queue.keys_of(&processor, &of.id));
+            left.retain(|key| {
+                let kind = &of.spec.of.kind;
+                match self.stores.known_by_name(kind, key.namespace(), key.name()) {
+                    Known::Present(entry) => !of.selects(&entry),
+                    Known::Unwatched | Known::Absent => true,
+                }
+            });
+            for key in &left {
+                self.queue.add(key, Cause::Stopped, Priority::Change);
+            }
+            left.into_iter().collect()
+        })
+    }
+
+    /// Removes an on-demand reconciler that runs for no selection any more.
+    pub fn end_reconciler(&self, processor: &Arc<str>, id: &ReconcilerId) {
+        let Some(of) = self.of(processor) else { return };
+        self.locked(&of, |triggers| {
+            triggers.remove_reconciler(id);
+            self.queue.remove_reconciler(processor, id);
+        });
+    }
+
     /// Drops all keys of a processor. Runs in progress leave no dependencies behind.
     pub fn remove(&self, processor: &str) {
+        self.started.lock().remove(processor);
         let of = self.processors.write().remove(processor);
         if let Some(of) = of {
             of.lock().remove_all();

@@ -7,12 +7,14 @@
 
 mod connect;
 mod declared;
+pub mod effective;
 pub mod granted;
 mod limited;
 mod reads;
 mod reconciler;
 pub mod rights;
 pub mod role;
+mod selected;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -24,6 +26,7 @@ pub use declared::Declared;
 pub use limited::{Limited, LimitsMet};
 pub use reads::{Demand, Readable, watched};
 pub use reconciler::DeclaredReconciler;
+pub use selected::{Selected, Selections};
 pub use text::{accepted, display_selection, verb_names};
 pub use within::Undeclared;
 pub use writes::{Denied, Writable};
@@ -91,7 +94,9 @@ impl Grant {
                 return Err(malformed(format!("{place}.name"), &spec.name, reason));
             }
             let reconciler = DeclaredReconciler::parse(&place, spec)?;
-            grant.want(&spec.of.kind, reconciler.watch());
+            if !spec.on_demand {
+                grant.want(&spec.of.kind, reconciler.watch());
+            }
             grant.reads.push(Arc::clone(&reconciler.readable));
             grant.reconcilers.push(Arc::new(reconciler));
         }

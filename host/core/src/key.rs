@@ -5,6 +5,8 @@ use std::{fmt, sync::Arc};
 
 use serde::Serialize;
 
+use crate::contract::Kind;
+
 /// The name of an object within its kind. Cheap to clone; sorts by namespace, then by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NamespacedName {
@@ -14,11 +16,15 @@ pub struct NamespacedName {
     pub name: Arc<str>,
 }
 
-/// The identity of a reconciler within its processor: the name that the description declares. Cheap
-/// to clone.
+/// The identity of a reconciler within its processor: the name that the description declares, and
+/// for an on-demand one also the kind that it was started for, as `name@cluster/group/version/Kind`.
+/// Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct ReconcilerId(Arc<str>);
+
+/// The character between the name of an on-demand reconciler and its kind. Names are DNS labels.
+const OF_KIND: char = '@';
 
 /// The unit that is queued and reconciled: an object, for a reconciler of a processor. Cheap to
 /// clone.
@@ -52,9 +58,29 @@ impl fmt::Display for NamespacedName {
 // === impl ReconcilerId ===
 
 impl ReconcilerId {
+    /// Returns the identity of an on-demand reconciler that was started for a kind.
+    pub fn on_demand(name: &str, kind: &Kind) -> Self {
+        let Kind { cluster, group, version, kind } = kind;
+        Self(format!("{name}{OF_KIND}{cluster}/{group}/{version}/{kind}").into())
+    }
+
     /// Returns the name of the reconciler in the description.
     pub fn name(&self) -> &str {
-        &self.0
+        self.0.split_once(OF_KIND).map_or(&*self.0, |(name, _)| name)
+    }
+
+    /// Returns the kind that an on-demand reconciler was started for; `None` for any other one.
+    pub fn kind(&self) -> Option<Kind> {
+        let (_, of) = self.0.split_once(OF_KIND)?;
+        // Only the name of a cluster may hold further slashes.
+        let mut parts = of.rsplitn(4, '/').map(str::to_owned);
+        let (kind, version, group) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Kind { cluster: parts.next()?.into(), group, version, kind })
+    }
+
+    /// Returns whether the reconciler is an on-demand one.
+    pub fn is_on_demand(&self) -> bool {
+        self.0.contains(OF_KIND)
     }
 }
 

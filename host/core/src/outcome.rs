@@ -17,6 +17,7 @@ mod invalid;
 mod manifest;
 mod owner;
 pub mod place;
+mod start;
 #[cfg(test)]
 mod tests;
 
@@ -37,7 +38,7 @@ use crate::{
         bounds::text::{is_cluster, is_kind, is_name},
         display_ref,
     },
-    grant::{Grant, Writable},
+    grant::{Grant, Selected, Writable},
     path::Path,
     resource::{Kinds, Resource},
 };
@@ -63,6 +64,8 @@ pub struct Plan {
     pub events: Vec<Event>,
     /// The requeue: when the key runs again.
     pub requeue: PlannedRequeue,
+    /// The selections that on-demand reconcilers run for.
+    pub start: Vec<Arc<Selected>>,
     /// True if the plan only reports the result of a run: objects missing from it are not given up.
     pub is_report: bool,
 }
@@ -157,8 +160,8 @@ pub struct Reconciled {
 pub struct Against<'a> {
     /// The processor's grant: the declarations of its description.
     pub grant: &'a Grant,
-    /// The finalizers that the reconciler declares.
-    pub finalizers: &'a [String],
+    /// The declaration of the reconciler.
+    pub reconciler: &'a contract::Reconciler,
     pub reconciled: &'a Reconciled,
     /// The kinds of [`kinds`] that the cluster serves.
     pub kinds: &'a Kinds,
@@ -213,7 +216,6 @@ impl Reconciled {
 impl Plan {
     /// Checks an outcome and makes the plan of its writes.
     pub fn build(outcome: &Outcome, against: &Against<'_>) -> Result<Self, Invalid> {
-        refuse_unsupported(outcome)?;
         against.limits.check(outcome)?;
         // Fields by name, so that a new field does not compile until it is handled here.
         let Outcome {
@@ -226,7 +228,7 @@ impl Plan {
             events,
             requeue,
             finalizers,
-            start: _,
+            start,
         } = outcome;
         let mut kinds = against.kinds.clone();
         let heads = manifest::heads(outcome, &against.limits)?;
@@ -238,13 +240,15 @@ impl Plan {
         }
         let applied: Vec<ObjectRef> = heads.apply.iter().map(|head| head.to.clone()).collect();
         let check = Check { against, kinds: &kinds, applied: Applied::of(&applied) };
+        let finalizers = check.finalizers(finalizers.as_deref())?;
         let mut plan = Self {
+            start: check.starts(start, finalizers.as_ref())?,
             apply: check.manifests(heads.apply, apply, manifest::Part::Apply)?,
             patch: check.manifests(heads.patch, patch, manifest::Part::Patch)?,
             evict: check.evictions(evict)?,
             delete: check.deletions(delete)?,
             prune: check.prunes(prune)?,
-            finalizers: check.finalizers(finalizers.as_deref())?,
+            finalizers,
             status: check.status(status.as_deref())?,
             events: check.events(events)?,
             requeue: PlannedRequeue(*requeue),
@@ -278,6 +282,12 @@ impl Plan {
         Self { status, events, requeue, is_report: true, ..Self::default() }
     }
 
+    /// Returns only the selections that the plan starts.
+    #[must_use]
+    pub fn only_start(self) -> Self {
+        Self { start: self.start, is_report: true, ..Self::default() }
+    }
+
     fn refuse_duplicates(&self, outcome: &Outcome) -> Result<(), Invalid> {
         let manifests = |name: &'static str, all: &[Manifest]| {
             all.iter()
@@ -302,6 +312,7 @@ impl Plan {
             status: _,
             events: _,
             requeue: _,
+            start: _,
             is_report: _,
         } = self;
         debug_assert_eq!(outcome.apply.len(), apply.len(), "nothing is dropped on the way");
@@ -350,14 +361,6 @@ pub fn kinds(outcome: &Outcome, reconciled: &ObjectRef) -> HashSet<Kind> {
     manifests.chain(others.map(|kind| Kind::clone(kind))).collect()
 }
 
-fn refuse_unsupported(outcome: &Outcome) -> Result<(), Invalid> {
-    if outcome.start.is_empty() {
-        Ok(())
-    } else {
-        Err(Fault::NotSupported("on-demand reconcilers").at("start"))
-    }
-}
-
 // === impl Limits ===
 
 impl Limits {
@@ -380,6 +383,7 @@ impl Limits {
             requeue: _,
             // Few and short: the reconciler declares them.
             finalizers: _,
+            // Bounded in number and in texts where they are checked.
             start: _,
         } = outcome;
         let lists = [apply.len(), patch.len(), evict.len(), delete.len(), prune.len()];
@@ -436,7 +440,7 @@ impl Check<'_> {
     fn finalizers(&self, wanted: Option<&[String]>) -> Result<Option<Finalizers>, Invalid> {
         let Some(wanted) = wanted else { return Ok(None) };
         let refuse = |fault: Fault| Err(fault.on("finalizers", &self.against.reconciled.reference));
-        let declared = self.against.finalizers;
+        let declared = &self.against.reconciler.finalizers;
         for (index, name) in wanted.iter().enumerate() {
             if !declared.contains(name) {
                 let accepted = if declared.is_empty() {

@@ -187,6 +187,11 @@ impl Queue {
         self.0.rest.notify_waiters();
     }
 
+    /// Returns the keys of a reconciler that wait or run, in any order.
+    pub fn keys_of(&self, processor: &str, reconciler: &ReconcilerId) -> Vec<Key> {
+        self.0.core.lock().keys_of(processor, reconciler)
+    }
+
     /// Sets the minimum interval between the end of a run and the next run that a change triggers:
     /// changes within it are coalesced. Due retries and requeues do not wait for it.
     pub fn set_min_interval(

@@ -191,8 +191,7 @@ impl View {
         let snapshot = &answering.snapshot;
         let Some(entry) = snapshot.get(of.namespace.as_deref().unwrap_or_default(), &of.name)
         else {
-            self.reads.object_is_gone();
-            return Ok(ReconciledObject::default());
+            return Ok(self.object_is_gone());
         };
         let rendered = Cut::new(&readable.fields).give(entry);
         self.reads.answered(&answering.kind, entry);
@@ -208,6 +207,12 @@ impl View {
             selected,
             held,
         })
+    }
+
+    /// Records that the reconciled object is gone: this is its last run until it is back.
+    pub(crate) fn object_is_gone(&mut self) -> ReconciledObject {
+        self.reads.object_is_gone();
+        ReconciledObject::default()
     }
 
     /// Reads an object of the first reconciler.

@@ -17,6 +17,7 @@ mod removal;
 mod report;
 mod settings;
 mod skip;
+mod started;
 mod trial;
 
 pub use call::{
@@ -25,6 +26,7 @@ pub use call::{
 pub use done::Ended;
 pub use report::{Report, Version};
 pub use settings::{ClusterGrant, Mode, Removal, Settings};
+pub use started::StartedReconciler;
 pub use trial::Tried;
 
 use std::sync::Arc;
@@ -43,13 +45,13 @@ use self::{
 };
 use crate::{
     api::Api,
-    contract::{Description, ObjectRef, Request},
-    dispatch::Dispatch,
+    contract::{Description, ObjectRef, ReadError, Request, Selection},
+    dispatch::{Dispatch, Token},
     grant::{self, DeclaredReconciler, Grant, Limited, rights::Rights},
     outcome::Reconciled,
     queue::{Again, Cause, Done, Key, Run},
     reads::{
-        self, Answers, Reads, View,
+        self, Answers, Reads, ReconciledObject, View,
         record::{Basis, Digest, Record, Records},
     },
     triggers::Registration,
@@ -60,6 +62,8 @@ use crate::{
 pub struct Reconciler {
     version: Setup,
     reconcilers: Reconcilers,
+    /// The identity of the version among those whose outcomes start reconcilers.
+    token: Token,
     /// The part of each run's [`Basis`] that depends neither on the time nor on the account's
     /// rights.
     basis: Basis,
@@ -159,7 +163,12 @@ impl Reconciler {
         let dependencies = Dependencies::default();
         let living = Living::default();
         let reconcilers = Reconcilers::new(version.grant.reconcilers());
-        Self { version, reconcilers, basis, answers, dependencies, living, parts }
+        let token = Token::default();
+        let new = Self { version, reconcilers, token, basis, answers, dependencies, living, parts };
+        if new.version.grant.has_on_demand() {
+            new.preview();
+        }
+        new
     }
 
     /// Returns the reads that are not watched because a limit of the host is met.
@@ -170,53 +179,65 @@ impl Reconciler {
     /// Returns the reconciled selections that the account may not watch in full.
     pub fn unwatched(&self) -> Vec<String> {
         let Some(rights) = &self.version.rights else { return Vec::new() };
-        let selections = self.reconcilers.iter().map(|reconciler| &reconciler.spec.of);
-        let unwatched =
-            selections.filter(|of| rights.may_watch(&of.kind, &grant::watched(of)) == Some(false));
-        unwatched.map(grant::display_selection).collect()
+        let may = |of: &Selection| rights.may_watch(&of.kind, &grant::watched(of)) != Some(false);
+        let unwatched = |reconciler: Arc<DeclaredReconciler>| {
+            let unwatched = reconciler.selections().iter().filter(|selected| !may(&selected.of));
+            unwatched.map(|selected| grant::display_selection(&selected.of)).collect::<Vec<_>>()
+        };
+        self.reconcilers.all().flat_map(unwatched).collect()
     }
 
-    /// Returns the reconcilers.
-    pub fn reconcilers(&self) -> impl Iterator<Item = &DeclaredReconciler> {
-        self.reconcilers.iter().map(AsRef::as_ref)
+    /// Returns the reconcilers that have objects: the on-demand ones as they are started.
+    pub fn reconcilers(&self) -> impl Iterator<Item = Arc<DeclaredReconciler>> {
+        self.reconcilers.all()
     }
 
     /// Returns the reconciler of a key, if the processor has it.
-    fn reconciler(&self, key: &Key) -> Option<&DeclaredReconciler> {
-        self.reconcilers.of(key).map(AsRef::as_ref)
+    fn reconciler(&self, key: &Key) -> Option<Arc<DeclaredReconciler>> {
+        self.reconcilers.of(key.reconciler())
     }
 
     /// Returns the reference to a key's object; `None` if the processor does not have the key's
     /// reconciler.
     pub fn object_of(&self, key: &Key) -> Option<ObjectRef> {
-        Some(object(self.reconciler(key)?, key))
+        self.reconciler(key).map(|of| object(&of, key))
     }
 
     /// Returns the reconcilers as the triggers know them.
     pub fn registrations(&self) -> Vec<Registration> {
-        let (settings, processor) = (&self.version.settings, self.processor());
-        let registration = |of| {
-            let registration = Registration::new(&self.version.identity.processor, of);
-            registration.writing_as(&settings.namespace, processor, self.parts.writer.home())
-        };
-        self.reconcilers.iter().map(registration).collect()
+        self.reconcilers.all().map(|of| self.registration(&of)).collect()
+    }
+
+    fn registration(&self, of: &Arc<DeclaredReconciler>) -> Registration {
+        let (settings, home) = (&self.version.settings, self.parts.writer.home());
+        let registration = Registration::new(&self.version.identity.processor, of);
+        registration.writing_as(&settings.namespace, self.processor(), home)
     }
 
     /// Activates the version, in place of `former` if there is one; see [`Dispatch::set`].
     pub fn put<T>(&self, former: Option<&Self>, swap: impl FnOnce() -> T) -> T {
         let processor = &self.version.identity.processor;
+        let started = self.parts.dispatch.started(processor);
+        let mut started = started.lock();
+        let mut changed = self.adopt(&mut started);
         let (gone, cause) = match former {
             Some(former) => (former.reconcilers.gone_from(&self.reconcilers), Cause::NewVersion),
             None => (Vec::new(), Cause::Start),
         };
-        self.parts.dispatch.set(processor, self.registrations(), &gone, &cause, || {
-            let swapped = swap();
-            // From now on, a run that ends leaves no record under such a key.
-            for gone in &gone {
-                self.parts.records.forget_reconciler(processor, gone);
-            }
-            swapped
-        })
+        let swapped =
+            self.parts.dispatch.set(processor, self.registrations(), &gone, &cause, || {
+                let swapped = swap();
+                // From now on, a run that ends leaves no record under such a key.
+                for gone in &gone {
+                    self.parts.records.forget_reconciler(processor, gone);
+                }
+                swapped
+            });
+        for gone in &gone {
+            changed.extend(started.forget_reconciler(gone));
+        }
+        self.follow(&mut started, changed);
+        swapped
     }
 
     /// Returns the name of the Processor resource, or of the description if there is none.
@@ -231,9 +252,10 @@ impl Reconciler {
         let Some(reconciler) = self.reconciler(&run.key) else {
             return (Report { version, ..Report::new(run) }, Ended::nothing());
         };
-        let reference = object(reconciler, &run.key);
+        let reference = object(&reconciler, &run.key);
         let kind = reference.kind.clone();
         let span = report::span(&run.key, &kind, Some(self.version.call.digest()));
+        let reconciler = &*reconciler;
         let verification = self.verify_due(run, reconciler, &reference);
         let why = match verification.instrument(span.clone()).await {
             Ok(record) => return span.in_scope(|| self.skip(run, reconciler, &reference, record)),
@@ -247,7 +269,8 @@ impl Reconciler {
         // large, since `end` registers the dependencies and `record` takes the reads and writes.
         // Last, when the report has all its texts, the Secrets that were read are masked in them.
         let course = self.keep_dependencies(&run.key, course, &mut reads);
-        let causes = self.parts.dispatch.end(began, &mut reads);
+        let (course, mut starts) = self.take_over(&run.key, course, reads.is_last());
+        let mut causes = self.parts.dispatch.end(began, &mut reads);
         let demands = reads.take_demands(&self.version.grant);
         let done = course.done.clone();
         let record = Arc::new(course.record(run, &mut reads));
@@ -256,11 +279,16 @@ impl Reconciler {
         let report = report.with_course(course, reads.take_denials()).masked(&reads);
         if report.cancelled {
             // The record of the last run that was not cancelled is kept: no better one is known.
-            return (report, Ended { done, causes, demands });
+            return (report, Ended { done, causes, demands, starts });
         }
         self.keep_record(&report.record, reads.is_last());
+        if reads.is_last() {
+            starts |= self.left(&run.key, &done);
+        } else if self.has_left(&run.key) {
+            causes.push(Cause::Stopped);
+        }
         span.in_scope(|| debug!(took = ?report.took, failure = report.failure, "reconciled"));
-        (report, Ended { done, causes, demands })
+        (report, Ended { done, causes, demands, starts })
     }
 
     /// Counts the run's dependencies, and fails the run if the dependencies of all keys of the
@@ -336,9 +364,7 @@ impl Reconciler {
     ) -> (Course, Reads) {
         let api = self.pinned();
         let mut view = self.view();
-        let allowed = view.check_reconciled(&reference).await;
-        let known = allowed.and_then(|()| view.reconciled(&reference, declared));
-        let known = match known {
+        let known = match self.read_object(&mut view, declared, &reference).await {
             Ok(known) => known,
             Err(error) => {
                 // The kind is not served, or its first list has not arrived: when that changes, the
@@ -348,7 +374,7 @@ impl Reconciler {
                 return (Course { failure, ..course }, view.finish());
             }
         };
-        let (object, value) = match self.decide(known) {
+        let (object, value, is_asked) = match self.decide(&run.key, known) {
             Decision::Leave(why) => {
                 let course = Course::ended(Done::Success { requeue: None });
                 return (Course { left: Some(why), ..course }, view.finish());
@@ -359,14 +385,34 @@ impl Reconciler {
                     Turn { key: &run.key, declared, reconciled: &reconciled, reads, api };
                 return (self.remove_finalizers(&mut turn).await, turn.reads);
             }
-            Decision::Call(object, value) => (object, value),
+            Decision::Wait => return (removal::waiting(), view.finish()),
+            Decision::Ask(object, value) => (object, value, true),
+            Decision::Call(object, value) => (object, value, false),
         };
         let request = self.request(&run.key, &reference, object, run.attempt);
         let reconciled = Reconciled { reference, object: value };
         let (answered, reads) = self.call(view, &request, Occasion::Run).await;
         let mut turn = Turn { key: &run.key, declared, reconciled: &reconciled, reads, api };
-        let course = self.carry_out(answered, request, &mut turn).await;
+        let course = if is_asked {
+            self.asked(answered, &mut turn).await
+        } else {
+            self.carry_out(answered, request, &mut turn).await
+        };
         (course, turn.reads)
+    }
+
+    /// Reads the object of a run, if its reconciler is not done with it.
+    async fn read_object(
+        &self,
+        view: &mut View,
+        declared: &DeclaredReconciler,
+        reference: &ObjectRef,
+    ) -> Result<ReconciledObject, ReadError> {
+        if declared.is_done_with(reference, self.parts.dispatch.stores()) {
+            return Ok(view.object_is_gone());
+        }
+        view.check_reconciled(reference).await?;
+        view.reconciled(reference, declared)
     }
 
     fn request(

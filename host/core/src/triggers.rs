@@ -51,7 +51,7 @@ use crate::{
     key::ReconcilerId,
     queue::{Cause, Key, Role, What},
     reads::{Dependency, DependsOn, IndexTerm, Reads, Wait},
-    store::{Change, Event, StoreId, Stores},
+    store::{Change, Event, Scope, StoreId, Stores},
 };
 
 /// The number of events that are read from the log at once.
@@ -68,7 +68,7 @@ pub struct Triggers {
     /// the seed can overload the host with fewer.
     keys: HashMap<Key, KeyState>,
     kinds: HashMap<Arc<Kind>, OfKind>,
-    reconcilers: Vec<Registration>,
+    reconcilers: Registrations,
     shared: Shared,
     log: Log,
     /// The first event that is not worked off.
@@ -80,6 +80,9 @@ pub struct Triggers {
     /// The last change that took too much work, by its kind.
     limited: Option<(Instant, Arc<Kind>)>,
 }
+
+/// The reconcilers, by the kind of their objects.
+type Registrations = HashMap<Arc<Kind>, Vec<Registration>>;
 
 /// A run that has begun. [`Triggers::end`] must follow.
 #[derive(Debug)]
@@ -133,7 +136,7 @@ impl Triggers {
         Self {
             keys: HashMap::default(),
             kinds: HashMap::default(),
-            reconcilers: Vec::new(),
+            reconcilers: HashMap::default(),
             shared: Shared::default(),
             log: log.clone(),
             position: log.end(),
@@ -148,9 +151,38 @@ impl Triggers {
     /// the selection and hold a finalizer of the reconciler.
     pub fn add_reconciler(&mut self, registration: Registration, stores: &Stores) -> Vec<Key> {
         let keys = registration.keys(stores);
-        self.reconcilers.retain(|held| held.reconciler().id != registration.reconciler().id);
-        self.reconcilers.push(registration);
+        self.register_reconciler(registration);
         keys
+    }
+
+    /// Registers a reconciler that was started for other selections than before, replacing its
+    /// former registration. Returns the keys of the objects in the stores that are its own now and
+    /// were not before.
+    pub fn change_reconciler(&mut self, registration: &Registration, stores: &Stores) -> Vec<Key> {
+        let former = self.register_reconciler(registration.clone());
+        registration.entered(former.as_ref(), stores)
+    }
+
+    /// Registers a reconciler. Returns the former registration under its identity.
+    fn register_reconciler(&mut self, registration: Registration) -> Option<Registration> {
+        let former = self.take_reconciler(&registration.reconciler().id, registration.kind());
+        let kind = Arc::clone(registration.kind());
+        self.reconcilers.entry(kind).or_default().push(registration);
+        former
+    }
+
+    /// Takes a registration out; that of a reconciler which is not on-demand may be for another
+    /// kind.
+    fn take_reconciler(&mut self, id: &ReconcilerId, kind: &Arc<Kind>) -> Option<Registration> {
+        let take = |of: &mut Vec<Registration>| {
+            let at = of.iter().position(|held| held.reconciler().id == *id)?;
+            Some(of.swap_remove(at))
+        };
+        let taken = self.reconcilers.get_mut(kind).and_then(take);
+        if taken.is_some() || id.is_on_demand() {
+            return taken;
+        }
+        self.reconcilers.values_mut().find_map(take)
     }
 
     /// Returns the keys that run, or whose dependencies are known.
@@ -161,6 +193,15 @@ impl Triggers {
     /// Returns whether a key runs, or its dependencies are known.
     pub fn contains(&self, key: &Key) -> bool {
         self.keys.get(key).is_some_and(|state| !state.dropped)
+    }
+
+    /// Returns whether a key depends on objects within a scope, or waits for their kind. The cost
+    /// grows with the dependencies on the kind.
+    pub fn depends_on(&self, kind: &Kind, scope: &Scope) -> bool {
+        let Some(of_kind) = self.kinds.get(kind) else { return false };
+        let is_within = |of: &Dependency| *of.kind == *kind && scope.covers(of.depends_on.query());
+        let mut states = of_kind.index.keys().filter_map(|key| self.keys.get(key));
+        !of_kind.waiting.is_empty() || states.any(|state| state.dependencies.iter().any(is_within))
     }
 
     /// Returns the number of the first event that is not worked off.
@@ -181,7 +222,10 @@ impl Triggers {
 
     /// Drops all keys of a reconciler. Runs in progress leave no dependencies behind.
     pub fn remove_reconciler(&mut self, reconciler: &ReconcilerId) {
-        self.reconcilers.retain(|held| held.reconciler().id != *reconciler);
+        self.reconcilers.retain(|_, of| {
+            of.retain(|held| held.reconciler().id != *reconciler);
+            !of.is_empty()
+        });
         self.remove(|key| key.reconciler() == reconciler);
     }
 
@@ -282,7 +326,7 @@ impl Triggers {
 
     /// Returns whether changes of a kind may affect keys.
     fn concerns(&self, kind: &Arc<Kind>) -> bool {
-        self.kinds.contains_key(kind) || self.reconcilers.iter().any(|of| *of.kind() == **kind)
+        self.kinds.contains_key(kind) || self.reconcilers.contains_key(kind)
     }
 
     /// Skips all events in the log. Returns the keys that they may affect: all that do not run.
@@ -290,7 +334,7 @@ impl Triggers {
         // First, so that no change in the stores comes between.
         self.position = self.log.end();
         self.pending = None;
-        let of_stores = self.reconcilers.iter().flat_map(|of| of.keys(stores));
+        let of_stores = self.reconcilers.values().flatten().flat_map(|of| of.keys(stores));
         let keys: BTreeSet<Key> = self.keys.keys().cloned().chain(of_stores).collect();
         self.spent.steps += keys.len();
         let is_running = |key: &Key| self.keys.get(key).is_some_and(|state| state.since.is_none());
@@ -383,7 +427,8 @@ impl Triggers {
         queue: &mut impl FnMut(&Key, Cause),
     ) -> Pending {
         let (mut compare, mut found) = (Compare::new(change.clone()), HashSet::default());
-        for key in self.reconcilers.iter().filter_map(|of| of.key_of(&mut compare)) {
+        let reconcilers = self.reconcilers.get(&change.kind).into_iter().flatten();
+        for key in reconcilers.filter_map(|of| of.key_of(&mut compare)) {
             let is_free = |state: &KeyState| !state.follows_object;
             let is_new = self.idle(&key, number).map_or(!self.keys.contains_key(&key), is_free);
             if is_new && found.insert(key.clone()) {

@@ -347,6 +347,7 @@ impl Run<'_> {
             status: _,
             events: _,
             requeue: _,
+            start: _,
             is_report: _,
         } = plan;
         self.add_finalizers(plan).await;

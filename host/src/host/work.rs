@@ -204,7 +204,7 @@ impl HostState {
     /// Opens the watches that a run needs, ends it on its version, and gives its key back to the
     /// queue.
     fn give_back(&self, active: &Active, report: &Report, at: Timestamp, ended: Ended) {
-        let Ended { done, causes, demands } = ended;
+        let Ended { done, causes, demands, starts: _ } = ended;
         self.demand(active.id, report.key.reconciler(), demands);
         let over = self.end_run(active, report, at);
         // Before `done` lets the queue give the key out again: from then on, no watch is open only

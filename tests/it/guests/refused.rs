@@ -34,7 +34,7 @@ async fn plan(name: &str) -> Result<usize, String> {
     let object = json!({"metadata": {"name": name, "namespace": "default"}});
     let against = Against {
         grant: &grant,
-        finalizers: &grant.reconciler("config-maps").unwrap().spec.finalizers,
+        reconciler: &grant.reconciler("config-maps").unwrap().spec,
         reconciled: &Reconciled { reference, object: Some(object) },
         kinds: &known_kinds(),
         read: &|_| None,

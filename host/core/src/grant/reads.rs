@@ -93,6 +93,22 @@ impl Readable {
     fn may_match(&self, path: &Path) -> bool {
         self.fields.covers(path) || self.of.indexed.contains(path)
     }
+
+    /// Fails if a selection is not within this one, with the path by which it may not select
+    /// objects, if that is the reason.
+    pub(crate) fn covers<'a>(
+        &self,
+        of: &Selection,
+        query: &'a Query,
+    ) -> Result<(), Option<&'a Path>> {
+        if !self.of.covers(of, query.labels()) {
+            return Err(None);
+        }
+        match query.matching().find(|(path, _)| !self.may_match(path)) {
+            Some((path, _)) => Err(Some(path)),
+            None => Ok(()),
+        }
+    }
 }
 
 // === impl Grant ===
@@ -115,11 +131,11 @@ impl Grant {
     /// query's namespace and name.
     pub(crate) fn demand(&self, kind: &Kind, query: &Query) -> Option<Demand> {
         let read = self.reads.iter().filter(|read| read.of.is_of(kind));
-        let written = self.writes.iter().filter(|rule| rule.of.is_of(kind));
-        let mut scopes = read.clone().map(|read| &read.scope);
+        let mut written = self.writes.iter().filter(|rule| rule.of.is_of(kind));
+        let mut scopes = read.map(|read| &read.scope);
         let scope = scopes
             .find(|scope| scope.covers(query))
-            .or_else(|| written.clone().map(|rule| &rule.scope).find(|of| of.covers(query)))?;
+            .or_else(|| written.find_map(|rule| Some(&rule.scope).filter(|of| of.covers(query))))?;
         let some = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
         let namespace = some(query.namespace.as_deref());
         let of_namespace =
@@ -128,10 +144,17 @@ impl Grant {
         let of_name = Scope { name, ..of_namespace.clone() };
         let mut scopes = vec![scope.clone(), of_namespace, of_name];
         scopes.dedup();
+        Some(Demand { kind: kind.clone(), scopes, wanted: self.wanted_of(kind)? })
+    }
+
+    /// Returns the fields and indexes that all declarations need of a kind; `None` if no
+    /// declaration is of that kind.
+    pub(super) fn wanted_of(&self, kind: &Kind) -> Option<Wanted> {
+        let read = self.reads.iter().filter(|read| read.of.is_of(kind));
+        let written = self.writes.iter().filter(|rule| rule.of.is_of(kind));
         let wanted = read.map(|read| read.wanted());
         let wanted: Vec<Wanted> = wanted.chain(written.map(|rule| rule.wanted.clone())).collect();
-        let wanted = Wanted::union_of(&wanted)?.with_places(&self.indexed(kind));
-        Some(Demand { kind: kind.clone(), scopes, wanted })
+        Some(Wanted::union_of(&wanted)?.with_places(&self.indexed(kind)))
     }
 
     /// Returns the declared selections that may hold an object, in order. Fails if the object or

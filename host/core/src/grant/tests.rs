@@ -444,3 +444,39 @@ fn many_fields_are_compared_with_many_paths_for_a_bounded_time() {
     let found = within::outside(&json!({ "items": items }), &paths);
     assert!(matches!(found, Some(Undeclared::NotCompared(_))), "{found:?}");
 }
+
+#[test]
+fn an_on_demand_reconciler_may_be_of_any_kind_and_needs_no_watch_until_it_is_started() {
+    let any = whole(Kind::home("*", "*", "*"));
+    let any =
+        fields(Selection { matching: vec![("spec.by".into(), "*".into())], ..any }, &["spec"]);
+    let objects = Reconciler { name: "objects".into(), ..crate::fixture::reconciler(any) };
+    let of = |objects: Reconciler| {
+        Grant::new(&Description { reconcilers: vec![objects], ..description(Vec::new()) })
+    };
+    let refused = of(objects.clone()).unwrap_err().to_string();
+    assert!(refused.contains("objects of one kind are reconciled"), "{refused}");
+    let grant = of(Reconciler { on_demand: true, ..objects }).unwrap();
+    assert!(grant.wanted().is_empty());
+    let in_a = Selection { namespace: Some("a".into()), ..config_maps() };
+    let paths = |paths: &[&str]| paths.iter().map(|&path| path.to_owned()).collect::<Vec<_>>();
+    assert!(
+        grant
+            .may_get(&object_ref(v1("", "ConfigMap"), Some("a"), "n"), &paths(&["spec.x"]))
+            .is_ok()
+    );
+    assert!(grant.may_list(&fields(in_a.clone(), &["data"]), &Query::new(&in_a).unwrap()).is_err());
+    let id = crate::key::ReconcilerId::on_demand("objects", &in_a.kind);
+    let selected = |of: &Selection| {
+        std::sync::Arc::new(Selected::new(id.clone(), of.clone(), Query::new(of).unwrap()))
+    };
+    let labelled = Selection { labels: "a=b".into(), ..in_a.clone() };
+    let both = [selected(&in_a), selected(&labelled)];
+    let started = grant.started(&id, both.into(), Box::default()).unwrap();
+    let watches = grant.watches(&started);
+    assert_eq!(watches.len(), 1, "labels do not narrow a watch");
+    let (kind, scope, wanted) = &watches[0];
+    assert_eq!((kind, scope), (&*in_a.kind, &Scope::of(&in_a)));
+    assert!(wanted.written && wanted.fields.covers(&"metadata.finalizers".parse().unwrap()));
+    assert!(wanted.matching.contains(&"spec.by".parse().unwrap()));
+}

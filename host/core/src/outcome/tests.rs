@@ -1,6 +1,7 @@
 //! Tests that every field of an outcome is refused if its declaration is missing.
 
 mod bounds;
+mod start;
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::*;
 use crate::{
     contract::{
         Deletion as Removal, Description, Event as Said, Manifest as Given, Mode, Reconciler,
-        Selection, Start, Verbs,
+        Selection, Verbs,
     },
     fixture::{elsewhere, given, object_ref, outcome, v1, whole, write_rule},
 };
@@ -107,7 +108,7 @@ fn build_for(outcome: &Outcome, reconciled: &Reconciled) -> Result<Plan, Invalid
         outcome,
         &Against {
             grant: &grant(),
-            finalizers: &reconciler().finalizers,
+            reconciler: &reconciler(),
             reconciled,
             kinds: &known_kinds(),
             read: &read,
@@ -583,14 +584,6 @@ fn refused_reports() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
                 ..outcome()
             },
             &["`events[0]`", "`reason`"],
-        ),
-        (
-            "start",
-            Outcome {
-                start: vec![Start { reconciler: "rule".into(), of: whole(rule_kind()) }],
-                ..outcome()
-            },
-            &["`start`", "on-demand reconcilers"],
         ),
     ]
 }

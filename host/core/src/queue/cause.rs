@@ -20,6 +20,8 @@ pub enum Cause {
         /// The role of the object for the key.
         role: Role,
     },
+    /// An on-demand reconciler was stopped for the object.
+    Stopped,
     /// A kind that was read is now served by the cluster.
     KindKnown(Arc<Kind>),
     /// A kind that was read is no longer served by the cluster.
@@ -103,6 +105,7 @@ impl fmt::Display for Cause {
                 }
                 write!(to, "{name} {what}")
             }
+            Self::Stopped => to.write_str("stopped"),
             Self::KindKnown(kind) => write!(to, "{} is served now", display_kind(kind)),
             Self::KindUnknown(kind) => write!(to, "{} is no longer served", display_kind(kind)),
             Self::Complete(kind) => write!(to, "{} can be read now", display_kind(kind)),

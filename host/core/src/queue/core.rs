@@ -109,6 +109,12 @@ impl Core {
         self.intervals.retain(|(of, id), _| &**of != processor || id != reconciler);
     }
 
+    pub(super) fn keys_of(&self, processor: &str, reconciler: &ReconcilerId) -> Vec<Key> {
+        let of = self.slots.of(processor).filter(|(_, slot)| !slot.dropped);
+        let of = of.filter(|(key, _)| key.reconciler() == reconciler);
+        of.map(|(key, _)| key.clone()).collect()
+    }
+
     fn remove(&mut self, processor: &str, which: impl Fn(&Key) -> bool) {
         self.slots.retain(processor, |key, slot| {
             if !which(key) {

@@ -2,7 +2,7 @@
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
-use super::{Cause, Key};
+use super::{Cause, Key, ReconcilerId};
 
 /// A key and its state in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,17 +84,23 @@ impl FromStr for Key {
     /// Parses a key as `Display` shows it. Only the object's own name may hold a colon.
     fn from_str(text: &str) -> Result<Self, NoKey> {
         let (who, object) = text.split_once(':').ok_or(NoKey)?;
-        let (processor, reconciler) = who.rsplit_once('/').ok_or(NoKey)?;
-        let (namespace, name) = match object.split_once('/') {
+        // The kind of an on-demand reconciler holds slashes, too.
+        let names = who.split_once('@').map_or(who, |(names, _)| names);
+        let (processor, name) = names.rsplit_once('/').ok_or(NoKey)?;
+        let reconciler = ReconcilerId::from(who.get(processor.len() + 1..).ok_or(NoKey)?);
+        if reconciler.is_on_demand() && reconciler.kind().is_none() {
+            return Err(NoKey);
+        }
+        let (namespace, object) = match object.split_once('/') {
             Some((namespace, name)) => (Some(namespace), name),
             None => (None, object),
         };
         let is_empty =
-            [processor, reconciler, name, namespace.unwrap_or("-")].into_iter().any(str::is_empty);
+            [processor, name, object, namespace.unwrap_or("-")].into_iter().any(str::is_empty);
         if is_empty {
             return Err(NoKey);
         }
-        Ok(Self::new(&Arc::from(processor), &reconciler.into(), namespace, name))
+        Ok(Self::new(&Arc::from(processor), &reconciler, namespace, object))
     }
 }
 
@@ -108,12 +114,27 @@ mod tests {
             ("shop/greeter", "rules", Some("orders"), "a"),
             ("greeter", "namespaces", None, "orders"),
             ("shop/greeter", "roles", None, "system:a:b"),
+            ("shop/greeter", "objects@/g.dev/v1/Rule", Some("orders"), "a"),
+            ("greeter", "objects@//v1/Namespace", None, "a:b"),
+            ("shop/greeter", "objects@ns/secret/key/g.dev/v1/Rule", Some("orders"), "a"),
         ];
         for (processor, reconciler, namespace, name) in keys {
             let key = Key::new(&processor.into(), &reconciler.into(), namespace, name);
             assert_eq!(key.to_string().parse(), Ok(key));
         }
-        for text in ["", "a", "a/b", "a:b", "a/b:", "/b:c", "a/:c", "a/b:/c", "a/b:c/"] {
+        for text in [
+            "",
+            "a",
+            "a/b",
+            "a:b",
+            "a/b:",
+            "/b:c",
+            "a/b@v1/C:d",
+            "a/@///C:d",
+            "a/:c",
+            "a/b:/c",
+            "a/b:c/",
+        ] {
             assert_eq!(text.parse::<Key>(), Err(NoKey), "{text}");
         }
     }

@@ -127,7 +127,7 @@ impl Reconciler {
     }
 
     /// Checks an answer, and writes the part of its plan that `part` returns.
-    async fn round(
+    pub(super) async fn round(
         &self,
         Answered { answer, basis, usage }: Answered,
         turn: &mut Turn<'_>,
@@ -199,7 +199,7 @@ impl Reconciler {
     ) -> outcome::Against<'a> {
         outcome::Against {
             grant: &self.version.grant,
-            finalizers: &turn.declared.spec.finalizers,
+            reconciler: &turn.declared.spec,
             reconciled: turn.reconciled,
             kinds,
             read,
@@ -347,6 +347,8 @@ fn record_written(written: &Written, plan: &Plan, turn: &mut Turn<'_>) {
         status: _,
         events: _,
         requeue: _,
+        // Taken over at the end of the run.
+        start: _,
         is_report: _,
     } = plan;
     for write::Wrote { of, manager, own } in &written.wrote {

@@ -1,5 +1,7 @@
 //! The course of one run: its calls and writes, as the steps of the run return them.
 
+use std::sync::Arc;
+
 use super::{
     CallError, Fault, Usage,
     carry_out::{Planned, Refused},
@@ -8,7 +10,7 @@ use super::{
 };
 use crate::{
     contract::{ObjectRef, WriteFailure},
-    grant::rights::Denial,
+    grant::{Selected, rights::Denial},
     queue::{Cause, Done, Run},
     reads::{
         Reads,
@@ -67,6 +69,13 @@ impl Course {
 
     pub(super) fn rounds(&self) -> impl Iterator<Item = &Round> {
         self.first.iter().chain(&self.second)
+    }
+
+    /// Returns the selections that the outcome starts, if the run has succeeded with an outcome.
+    pub(super) fn started(&self) -> Option<&[Arc<Selected>]> {
+        let first = self.first.as_ref().filter(|first| first.call.is_some())?;
+        let planned = first.answer.as_ref().ok()?;
+        matches!(self.done, Done::Success { .. }).then_some(&planned.plan.start)
     }
 
     /// Returns the refusal of the answer that ended the run, if one was refused.

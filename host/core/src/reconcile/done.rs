@@ -17,6 +17,10 @@ pub struct Ended {
     pub causes: Vec<Cause>,
     /// The watches that the run needs and that are not open.
     pub demands: Vec<Demand>,
+    /// True if the run has started or stopped on-demand reconcilers; see [`Reconciler::started`].
+    ///
+    /// [`Reconciler::started`]: super::Reconciler::started
+    pub starts: bool,
 }
 
 // === impl Planned ===
@@ -47,7 +51,7 @@ impl Planned {
 impl Ended {
     pub(super) fn nothing() -> Self {
         let done = Done::Success { requeue: None };
-        Self { done, causes: Vec::new(), demands: Vec::new() }
+        Self { done, causes: Vec::new(), demands: Vec::new(), starts: false }
     }
 }
 

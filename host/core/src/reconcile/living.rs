@@ -4,7 +4,7 @@
 //! objects are listed once: from then on only this host runs keys, and knows them. The list is
 //! repeated only for identities that it contained.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use serde_json::Value;
 use tokio::{sync::Mutex, time::Instant};
@@ -13,7 +13,8 @@ use super::Reconciler;
 use crate::{
     api::Outgoing,
     applied_fields::manager::{self, Owner, Parts},
-    contract::{self, ObjectRef},
+    contract::{ObjectRef, Selection},
+    grant::DeclaredReconciler,
     labels::LabelSelector,
     resource::encoded,
 };
@@ -23,10 +24,18 @@ const MIN_LIST_INTERVAL: Duration = Duration::from_secs(10);
 /// The page size of client-go's pager.
 const PAGE_SIZE: usize = 500;
 
-/// The identities of the field managers of all reconciled objects, and the time of the list from
-/// the API server.
+/// The identities of the field managers of all reconciled objects, in the last list from the API
+/// server.
 #[derive(Default)]
-pub(super) struct Living(Mutex<Option<(Instant, HashSet<String>)>>);
+pub(super) struct Living(Mutex<Option<List>>);
+
+/// The last list from the API server.
+struct List {
+    asked: Instant,
+    /// The reconcilers whose objects were listed: on-demand ones come and go.
+    of: Vec<Arc<DeclaredReconciler>>,
+    found: HashSet<String>,
+}
 
 impl Reconciler {
     /// Returns whether the API server lists a reconciled object whose key has this field manager.
@@ -36,25 +45,32 @@ impl Reconciler {
     pub async fn may_own(&self, of: &Parts<'_>) -> bool {
         let identity = of.identity();
         let mut living = self.living.0.lock().await;
-        if let Some((asked, known)) = &*living {
-            if !known.contains(&identity) {
+        if !self.have_all_asked() {
+            return true;
+        }
+        let of: Vec<_> = self.reconcilers.all().collect();
+        if let Some(last) = &*living {
+            let is_same = last.of.iter().map(Arc::as_ptr).eq(of.iter().map(Arc::as_ptr));
+            if is_same && !last.found.contains(&identity) {
                 return false;
             }
-            if asked.elapsed() < MIN_LIST_INTERVAL {
+            if last.asked.elapsed() < MIN_LIST_INTERVAL {
                 return true;
             }
         }
         let asked = Instant::now();
         let mut found = HashSet::new();
-        for reconciler in self.reconcilers.iter().map(|of| &of.spec) {
-            let Some(objects) = self.objects_now(reconciler).await else { return true };
-            found.extend(objects.iter().map(|object| {
-                let owner = self.owner(&reconciler.name, object);
-                manager::identity(&owner)
-            }));
+        for reconciler in &of {
+            let finalizers = &reconciler.spec.finalizers;
+            for selected in reconciler.watched() {
+                let objects = self.objects_now(&selected.of, finalizers).await;
+                let Some(objects) = objects else { return true };
+                let owner = |object| self.owner(reconciler.id.name(), object);
+                found.extend(objects.iter().map(|object| manager::identity(&owner(object))));
+            }
         }
         let is_among = found.contains(&identity);
-        *living = Some((asked, found));
+        *living = Some(List { asked, of, found });
         is_among
     }
 
@@ -65,10 +81,10 @@ impl Reconciler {
     }
 
     /// Lists, as the processor's account, the objects that a reconciler may have keys for: those
-    /// that match its labels, and those that hold one of its finalizers. Conditions on fields are
-    /// ignored. `None` if the API server does not answer, or the account may not list them.
-    async fn objects_now(&self, reconciler: &contract::Reconciler) -> Option<Vec<ObjectRef>> {
-        let of = &reconciler.of;
+    /// that match the labels of its selection, and those that hold one of its finalizers. Conditions
+    /// on fields are ignored. `None` if the API server does not answer, or the account may not list
+    /// them.
+    async fn objects_now(&self, of: &Selection, finalizers: &[String]) -> Option<Vec<ObjectRef>> {
         let labels = LabelSelector::parse(&of.labels).ok()?;
         let Some(resource) = self.version.api.resolve(&of.kind).await.ok()? else {
             return Some(Vec::new());
@@ -76,7 +92,7 @@ impl Reconciler {
         let holds = |object: &Value| {
             let held = object.pointer("/metadata/finalizers").and_then(Value::as_array);
             let mut held = held.into_iter().flatten().filter_map(Value::as_str);
-            held.any(|held| reconciler.finalizers.iter().any(|own| own == held))
+            held.any(|held| finalizers.iter().any(|own| own == held))
         };
         let (mut found, mut token) = (Vec::new(), String::new());
         loop {
@@ -106,7 +122,7 @@ impl Reconciler {
     }
 }
 
-fn reference(of: &contract::Selection, object: &Value) -> Option<ObjectRef> {
+fn reference(of: &Selection, object: &Value) -> Option<ObjectRef> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     Some(ObjectRef {
         kind: of.kind.clone(),

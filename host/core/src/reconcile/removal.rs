@@ -1,17 +1,20 @@
 //! Decides what a run does with its object, also while the processor is being removed.
 
+use std::{sync::Arc, time::Duration};
+
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
     Planned, Reconciler, Removal, Turn,
-    carry_out::again,
+    carry_out::{Answered, Refused, again},
     course::{Course, Round},
 };
 use crate::{
     contract::ObjectRef,
+    grant::DeclaredReconciler,
     outcome::{Finalizers, Plan},
-    queue::{Done, Key},
+    queue::{Cause, Done, Key},
     reads,
     store::Entry,
 };
@@ -19,12 +22,21 @@ use crate::{
 /// The annotation that pauses the reconciles of an object while it is `true`.
 const PAUSED: &str = "mortise.dev/paused";
 
+/// The requeue delay of a key that waits for finalizers of on-demand reconcilers: no event tells
+/// that the last one is removed.
+const HELD_RETRY_DELAY: Duration = Duration::from_secs(1);
+
 /// The decision about the reconciled object.
 pub(super) enum Decision {
     /// The object is left as it is, for this reason.
     Leave(String),
     /// The processor's finalizers are removed from the object.
     Release(Option<Value>),
+    /// The processor is called for the selections that it starts, and nothing else is done. Holds
+    /// the same as `Call`.
+    Ask(Option<String>, Option<Value>),
+    /// The object is left until on-demand reconcilers have removed their finalizers.
+    Wait,
     /// The processor is called. Holds the JSON passed to it, and the whole object from the store;
     /// `None` if the object is gone. While the processor is being removed, both have a
     /// `deletionTimestamp`.
@@ -32,7 +44,7 @@ pub(super) enum Decision {
 }
 
 impl Reconciler {
-    pub(super) fn decide(&self, known: reads::ReconciledObject) -> Decision {
+    pub(super) fn decide(&self, key: &Key, known: reads::ReconciledObject) -> Decision {
         // An object that has left the selection is still reconciled while it holds one of the
         // reconciler's finalizers; then it counts as gone.
         let there = known.selected || known.held;
@@ -46,7 +58,11 @@ impl Reconciler {
             return Decision::Leave("not reconciled: its processor is being deleted".to_owned());
         }
         if removal == Some(Removal::Release) {
-            return Decision::Release(value);
+            return match self.waits_for_started(key) {
+                None => Decision::Ask(object, value),
+                Some(true) => Decision::Wait,
+                Some(false) => Decision::Release(value),
+            };
         }
         if entry.as_deref().is_some_and(is_paused) {
             return Decision::Leave(format!("paused by the annotation {PAUSED}"));
@@ -60,14 +76,35 @@ impl Reconciler {
         Decision::Call(given, value.map(|value| deleted(value, now)))
     }
 
+    /// Returns whether the finalizers of a key must stay until those of on-demand reconcilers are
+    /// removed; `None` if it is not known which of these the key has started.
+    fn waits_for_started(&self, key: &Key) -> Option<bool> {
+        let mut on_demand = self.version.grant.reconcilers().iter().filter(|of| of.spec.on_demand);
+        let can_hold = on_demand.any(|of| !of.spec.finalizers.is_empty());
+        if !can_hold || key.reconciler().is_on_demand() {
+            return Some(false);
+        }
+        let started = self.parts.dispatch.started(key.processor());
+        if !started.lock().has_asked(key) {
+            return None;
+        }
+        let stores = self.parts.dispatch.stores();
+        let is_held =
+            |of: &Arc<DeclaredReconciler>| of.holding(stores).is_none_or(|held| !held.is_empty());
+        Some(self.reconcilers.started().iter().any(is_held))
+    }
+
     /// Returns the keys of the objects that hold one of the processor's finalizers; `None` as long
     /// as not all of these objects are known.
-    pub fn holding(&self, processor: &std::sync::Arc<str>) -> Option<Vec<Key>> {
-        let holding = self.version.grant.holding(self.parts.dispatch.stores())?;
-        let keys = holding
-            .iter()
-            .map(|(of, entry)| Key::new(processor, of, entry.namespace(), entry.name()));
-        Some(keys.collect())
+    pub fn holding(&self, processor: &Arc<str>) -> Option<Vec<Key>> {
+        let (mut holding, stores) = (Vec::new(), self.parts.dispatch.stores());
+        for of in self.reconcilers.all() {
+            let held = of.holding(stores)?;
+            let key =
+                |entry: &Arc<Entry>| Key::new(processor, &of.id, entry.namespace(), entry.name());
+            holding.extend(held.iter().map(key));
+        }
+        Some(holding)
     }
 
     /// Returns the objects that hold a finalizer that `former` declares and this version does not;
@@ -75,7 +112,17 @@ impl Reconciler {
     ///
     /// [`Grant::abandoned`]: crate::grant::Grant::abandoned
     pub fn abandoned(&self, former: &Self) -> Vec<(String, ObjectRef)> {
-        self.version.grant.abandoned(&former.version.grant, self.parts.dispatch.stores())
+        let former: Vec<_> = former.reconcilers.all().collect();
+        let former = former.iter().map(AsRef::as_ref);
+        self.version.grant.abandoned(former, self.parts.dispatch.stores())
+    }
+
+    /// Takes nothing of an answer but the selections that it starts.
+    pub(super) async fn asked(&self, answered: Answered, turn: &mut Turn<'_>) -> Course {
+        let first = self.round(answered, turn, Plan::only_start).await;
+        let is_cancelled = first.answer.as_ref().is_err_and(Refused::is_cancelled);
+        let done = if is_cancelled { Done::Cancelled } else { wait() };
+        Course { first: Some(first), ..Course::ended(done) }
     }
 
     /// Removes the finalizers that the processor may have put on the object, and changes nothing
@@ -105,6 +152,16 @@ impl Reconciler {
         };
         Course { first: Some(first), ..Course::ended(done) }
     }
+}
+
+/// Returns the course of a run that waits for the objects of on-demand reconcilers.
+pub(super) fn waiting() -> Course {
+    let why = "waits until no object holds a finalizer of an on-demand reconciler";
+    Course { left: Some(why.to_owned()), ..Course::ended(wait()) }
+}
+
+fn wait() -> Done {
+    Done::Success { requeue: Some((HELD_RETRY_DELAY, Cause::Requeue)) }
 }
 
 /// Returns the object with a `deletionTimestamp` of now, unless it has one.

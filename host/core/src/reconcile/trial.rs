@@ -21,7 +21,7 @@ pub enum Tried {
 impl Reconciler {
     /// Returns the kinds of the objects that the processor is called for.
     pub fn reconciled_kinds(&self) -> Vec<Kind> {
-        self.reconcilers.iter().map(|of| Kind::clone(&of.spec.of.kind)).collect()
+        self.reconcilers.declared().iter().map(|of| Kind::clone(&of.spec.of.kind)).collect()
     }
 
     /// Calls the processor for a key and checks the answer, as a run would.
@@ -29,12 +29,11 @@ impl Reconciler {
     /// Nothing is written, recorded, counted, logged or waited for.
     pub async fn try_out(&self, key: &Key) -> Tried {
         let Some(declared) = self.reconciler(key) else { return Tried::Not };
+        let (declared, mut view) = (&*declared, self.view());
         let reference = object(declared, key);
-        let mut view = self.view();
-        let allowed = view.check_reconciled(&reference).await;
-        let known = allowed.and_then(|()| view.reconciled(&reference, declared));
+        let known = self.read_object(&mut view, declared, &reference).await;
         let Ok(known) = known else { return Tried::Not };
-        let Decision::Call(object, value) = self.decide(known) else { return Tried::Not };
+        let Decision::Call(object, value) = self.decide(key, known) else { return Tried::Not };
         let request = self.request(key, &reference, object, 0);
         let input =
             Input { occasion: Occasion::Trial, ..Input::new(view, &request, self.moment()) };

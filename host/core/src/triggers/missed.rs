@@ -5,11 +5,10 @@ use std::sync::Arc;
 use foldhash::HashMap;
 
 use super::{
-    cause,
+    Registrations, cause,
     compare::{Compare, Spent, of_term},
     is_own_object, known,
     log::Logged,
-    registration::Registration,
     role,
 };
 use crate::{
@@ -33,7 +32,7 @@ pub(super) struct Run<'a> {
     pub(super) dependencies: &'a [Dependency],
     /// True if one of them is the key's own object.
     pub(super) follows_object: bool,
-    pub(super) reconcilers: &'a [Registration],
+    pub(super) reconcilers: &'a Registrations,
 }
 
 /// The work of comparing one run with events exceeds the bound.
@@ -47,8 +46,7 @@ impl Run<'_> {
         if events.is_empty() {
             return Vec::new();
         }
-        let kinds = self.kinds();
-        let claims = self.claims(events);
+        let (kinds, claims) = (self.kinds(), self.claims(events));
         // Grouped by dependency, so that only the last state of a written object counts.
         let mut hits: Vec<Option<Cause>> = vec![None; self.dependencies.len()];
         let (mut causes, mut spent) = (Vec::new(), Spent::default());
@@ -57,7 +55,7 @@ impl Run<'_> {
                 causes.extend(self.missed_of_kind(&logged.event));
                 continue;
             };
-            if !kinds.contains(&&*change.kind) {
+            if !kinds.contains(&&change.kind) && !self.reconcilers.contains_key(&change.kind) {
                 continue;
             }
             let claim = change.claimed().and_then(|claimed| claims.get(&claimed));
@@ -73,13 +71,12 @@ impl Run<'_> {
         causes
     }
 
-    /// Returns the kinds whose changes may affect the key.
-    fn kinds(&self) -> Vec<&Kind> {
-        let mut kinds: Vec<&Kind> = Vec::new();
-        let read = self.dependencies.iter().map(|of| &*of.kind);
-        for kind in read.chain(self.reconcilers.iter().map(Registration::kind)) {
-            if !kinds.contains(&kind) {
-                kinds.push(kind);
+    /// Returns the kinds of the dependencies.
+    fn kinds(&self) -> Vec<&Arc<Kind>> {
+        let mut kinds: Vec<&Arc<Kind>> = Vec::new();
+        for of in self.dependencies {
+            if !kinds.contains(&&of.kind) {
+                kinds.push(&of.kind);
             }
         }
         kinds
@@ -135,7 +132,7 @@ impl Run<'_> {
         if self.follows_object {
             return Ok(None);
         }
-        let mut reconcilers = self.reconcilers.iter();
+        let mut reconcilers = self.reconcilers.get(&compare.change.kind).into_iter().flatten();
         let is_key = reconcilers.any(|of| of.key_of(compare).as_ref() == Some(self.key));
         Ok(is_key.then(|| cause(&compare.change, Role::Reconciled)))
     }

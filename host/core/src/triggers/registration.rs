@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use foldhash::HashSet;
+
 use super::compare::Compare;
 use crate::{
     applied_fields::manager::{FieldManagers, Home, Owner},
     contract::Kind,
-    grant::DeclaredReconciler,
+    grant::{DeclaredReconciler, Selected},
     key::NamespacedName,
     queue::Key,
     store::{Entry, Stores},
@@ -29,6 +31,11 @@ impl Registration {
         Self { processor: Arc::clone(processor), of: Arc::clone(of), writes_as: None }
     }
 
+    /// Returns the name of the processor.
+    pub fn processor(&self) -> &Arc<str> {
+        &self.processor
+    }
+
     /// Returns the reconciler.
     pub fn reconciler(&self) -> &Arc<DeclaredReconciler> {
         &self.of
@@ -47,11 +54,30 @@ impl Registration {
     }
 
     fn entries(&self, stores: &Stores) -> Vec<Arc<Entry>> {
-        let of = &*self.of;
-        let query = if self.has_finalizers() { &of.anywhere } else { &of.readable.of.query };
-        let mut there = stores.selected(&of.spec.of.kind, query).unwrap_or_default();
+        self.entries_of(stores, self.of.watched())
+    }
+
+    fn entries_of<'a>(
+        &'a self,
+        stores: &Stores,
+        selections: impl Iterator<Item = &'a Arc<Selected>>,
+    ) -> Vec<Arc<Entry>> {
+        let has_finalizers = self.has_finalizers();
+        let query = |of: &'a Arc<Selected>| if has_finalizers { &of.anywhere } else { &of.query };
+        let mut there = self.of.found_in(stores, selections.map(query));
         there.retain(|entry| self.has(entry));
         there
+    }
+
+    /// Returns the keys of the objects in the stores that are its own and were not those of a
+    /// former registration of the same reconciler.
+    pub(super) fn entered(&self, former: Option<&Self>, stores: &Stores) -> Vec<Key> {
+        let Some(former) = former else { return self.keys(stores) };
+        let known: HashSet<&Arc<Selected>> = former.of.selections().iter().collect();
+        let new = self.of.selections().iter().filter(|of| !known.contains(of));
+        let mut there = self.entries_of(stores, new);
+        there.retain(|entry| !former.has(entry));
+        there.iter().map(|entry| self.key(entry)).collect()
     }
 
     /// Sets the namespace and name of the Processor. The names of its field managers show which
@@ -68,7 +94,7 @@ impl Registration {
     }
 
     /// Returns the kind of the objects.
-    pub(super) fn kind(&self) -> &Kind {
+    pub(super) fn kind(&self) -> &Arc<Kind> {
         &self.of.spec.of.kind
     }
 
@@ -84,7 +110,7 @@ impl Registration {
         else {
             return false;
         };
-        if entry.own().is_empty() || !self.of.anywhere.matches(entry) {
+        if entry.own().is_empty() || !self.of.is_anywhere(entry) {
             return false;
         }
         let reference = entry.reference(&self.of.spec.of.kind);
@@ -106,11 +132,18 @@ impl Registration {
     /// Returns the key of a changed object, if the object is one of the reconciler's and has
     /// entered the selection or differs in the selected fields.
     pub(super) fn key_of(&self, compare: &mut Compare) -> Option<Key> {
-        if *self.kind() != *compare.change.kind {
+        if *self.kind() != compare.change.kind {
             return None;
         }
         let new = compare.change.new.clone()?;
-        let (was, is) = compare.compare(&self.of.readable.of.query);
+        let (mut was, mut is) = (false, false);
+        for of in self.of.selections() {
+            let (saw, sees) = compare.compare(&of.query);
+            (was, is) = (was || saw, is || sees);
+            if was && is {
+                break;
+            }
+        }
         if !is && !self.is_held(&new) {
             return None;
         }

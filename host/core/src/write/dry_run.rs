@@ -41,6 +41,7 @@ impl DryRun<'_> {
             status: _,
             events,
             requeue: _,
+            start: _,
             is_report: _,
         } = plan;
         self.finalizers(plan, finalizer::Step::Add);

@@ -214,7 +214,7 @@ impl Bed {
         let grant = grant();
         let against = Against {
             grant: &grant,
-            finalizers: &grant.reconciler("rule").unwrap().spec.finalizers,
+            reconciler: &grant.reconciler("rule").unwrap().spec,
             reconciled,
             kinds: &known,
             read,

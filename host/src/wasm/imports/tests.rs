@@ -79,6 +79,13 @@ const ROWS: &[(&str, &str, usize)] = &[
     ("PANIC", "the message of a panic", PANIC),
     ("FUNCTION", "the name of a function in a backtrace", FUNCTION),
     ("OWNERS", "owner references of one object", OWNERS),
+    ("STARTS", "selections that an outcome starts", STARTS),
+    ("STARTED", "different selections that the outcomes of a processor start together", STARTED),
+    (
+        "STARTED_BYTES",
+        "their texts together, and an entry for each object and each selection that it asks for",
+        STARTED_BYTES,
+    ),
     ("DENIALS", "denied reads and writes of a run that are reported individually", DENIALS),
     ("DENIAL", "the message of such a denial", DENIAL),
     ("CONVERSIONS", "kinds that are converted", CONVERSIONS),

@@ -10,7 +10,7 @@ fn check(outcome: &Outcome) -> Result<Plan, Invalid> {
     let (reconciled, kinds, grant) = (reconciled(), known_kinds(), wide_grant());
     let against = Against {
         grant: &grant,
-        finalizers: &[],
+        reconciler: &reconciler(),
         reconciled: &reconciled,
         kinds: &kinds,
         read: &|_| None,
@@ -135,7 +135,7 @@ fn lists_of_a_manifest_and_events_of_a_failure_are_bounded_in_number() {
     let (reconciled, kinds, grant) = (reconciled(), known_kinds(), wide_grant());
     let against = Against {
         grant: &grant,
-        finalizers: &[],
+        reconciler: &reconciler(),
         reconciled: &reconciled,
         kinds: &kinds,
         read: &|_| None,
