@@ -11,12 +11,14 @@
 
 pub mod access;
 mod bounded;
+pub mod clusters;
 mod definition;
 mod guarded;
 mod impersonate;
 pub mod lease;
 mod own;
 mod reach;
+pub mod remote;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -54,6 +56,15 @@ use self::lease::Guard;
 /// The time for which a kind counts as not served after the server said so.
 pub const UNKNOWN_KIND_TTL: Duration = Duration::from_secs(5);
 
+/// The longest time for which a kind of another cluster counts as not served: it doubles with each
+/// answer, as changes of its `CustomResourceDefinition`s are not watched.
+pub(crate) const MAX_UNKNOWN_KIND_TTL: Duration = Duration::from_mins(5);
+
+/// The number of groups and versions of another cluster whose kinds are kept, and of kinds in each:
+/// more than any processor uses.
+const MAX_VERSIONS_ELSEWHERE: usize = 256;
+const MAX_KINDS_ELSEWHERE: usize = 2048;
+
 /// The number of unlisted groups and versions that are looked up within [`UNKNOWN_KIND_TTL`]: more
 /// than are needed at once, and few requests.
 const MAX_MISSING_LOOKUPS: usize = 8;
@@ -61,6 +72,8 @@ const MAX_MISSING_LOOKUPS: usize = 8;
 /// A cluster: objects are read from it and written to it. Cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
+    /// The name; empty for the home cluster.
+    name: Arc<str>,
     client: Client,
     policy: Policy,
     lease: Guard,
@@ -76,6 +89,8 @@ struct GroupVersion {
 
 struct Served {
     since: Instant,
+    /// The time for which the kinds that are not among them count as not served.
+    ttl: Duration,
     kinds: HashMap<String, Arc<Resource>>,
 }
 
@@ -96,6 +111,8 @@ struct Versions {
     all: HashSet<GroupVersion>,
     /// The groups and versions that were looked up in that period and are not listed.
     missing: HashSet<GroupVersion>,
+    /// The length of the period.
+    ttl: Duration,
 }
 
 /// The cache holds no valid answer: the cluster has to be asked.
@@ -119,12 +136,19 @@ impl Cluster {
     /// Creates a cluster behind a client, with this policy.
     pub fn with_policy(client: Client, policy: Policy) -> Self {
         Self {
+            name: Arc::default(),
             client,
             policy,
             lease: Guard::none(),
             served: Arc::default(),
             listed: Arc::default(),
         }
+    }
+
+    /// Returns the cluster under another name than that of the home cluster.
+    #[must_use]
+    pub fn named(self, name: &Arc<str>) -> Self {
+        Self { name: Arc::clone(name), ..self }
     }
 
     /// Returns the same cluster, with writes only while a Lease is held. The known kinds are
@@ -147,7 +171,7 @@ impl Cluster {
     /// Returns how the cluster serves a kind; `None` if it does not, or if no cluster could serve a
     /// kind of that name.
     pub async fn resolve(&self, kind: &Kind) -> Result<Option<Arc<Resource>>, Unavailable> {
-        if let Err(other) = OtherCluster::refuse(&kind.cluster) {
+        if let Err(other) = self.check(&kind.cluster) {
             return Err(Unavailable { kind: kind.clone(), message: other.to_string() });
         }
         if !text::is_kind(kind) {
@@ -164,13 +188,18 @@ impl Cluster {
         }
         let served = self.discover(&of).await.map_err(unavailable)?;
         let found = served.get(&kind.kind).cloned();
-        self.served.lock().insert(of, Served { since: Instant::now(), kinds: served });
+        let mut all = self.served.lock();
+        if !self.is_home() && all.len() >= MAX_VERSIONS_ELSEWHERE {
+            all.clear();
+        }
+        let ttl = self.next_ttl(all.get(&of).map(|former| former.ttl));
+        all.insert(of, Served { since: Instant::now(), ttl, kinds: served });
         Ok(found)
     }
 
     /// Returns how the cluster serves a kind, if that is cached. Sends no request.
     pub(crate) fn known(&self, kind: &Kind) -> Option<Arc<Resource>> {
-        OtherCluster::refuse(&kind.cluster).ok()?;
+        self.check(&kind.cluster).ok()?;
         let of = GroupVersion { group: kind.group.clone(), version: kind.version.clone() };
         self.remembered(&of, &kind.kind).ok().flatten()
     }
@@ -206,9 +235,11 @@ impl Cluster {
         if versions.all.contains(of) {
             return Ok(true);
         }
-        let is_over = versions.since.is_none_or(|since| since.elapsed() >= UNKNOWN_KIND_TTL);
+        let is_over = versions.since.is_none_or(|since| since.elapsed() >= versions.ttl);
         if is_over {
-            *versions = Versions { since: Some(Instant::now()), ..Versions::default() };
+            let former = versions.since.map(|_| versions.ttl);
+            let ttl = self.next_ttl(former.filter(|_| versions.missing.contains(of)));
+            *versions = Versions { since: Some(Instant::now()), ttl, ..Versions::default() };
         }
         let is_new = versions.missing.len() < MAX_MISSING_LOOKUPS && !versions.missing.contains(of);
         if !is_new && !self.listed.forgotten.lock().contains(&of.group) {
@@ -216,7 +247,7 @@ impl Cluster {
         }
         // The answer may lack changes that come after this point.
         let forgotten = std::mem::take(&mut *self.listed.forgotten.lock());
-        let answer = self.send(&Outgoing::get("/apis".to_owned())).await;
+        let answer = self.send(&Outgoing::get("/apis".to_owned()).to(&self.name)).await;
         let answer = answer.inspect_err(|_| self.listed.forgotten.lock().extend(forgotten))?;
         versions.all = group_versions(&answer.body);
         let is_listed = versions.all.contains(of);
@@ -230,16 +261,29 @@ impl Cluster {
         let served = self.served.lock();
         let known = served.get(of).ok_or(Unasked)?;
         let found = known.kinds.get(kind).cloned();
-        if found.is_some() || known.since.elapsed() < UNKNOWN_KIND_TTL {
-            Ok(found)
-        } else {
-            Err(Unasked)
+        if found.is_some() || known.since.elapsed() < known.ttl { Ok(found) } else { Err(Unasked) }
+    }
+
+    /// Returns the time for which a kind counts as not served, after another one of `former`.
+    fn next_ttl(&self, former: Option<Duration>) -> Duration {
+        match former {
+            Some(former) if !self.is_home() => former.saturating_mul(2).min(MAX_UNKNOWN_KIND_TTL),
+            _ => UNKNOWN_KIND_TTL,
         }
+    }
+
+    fn is_home(&self) -> bool {
+        self.name.is_empty()
+    }
+
+    /// Fails for what concerns another cluster.
+    fn check(&self, cluster: &str) -> Result<(), OtherCluster> {
+        if *self.name == *cluster { Ok(()) } else { Err(OtherCluster(cluster.to_owned())) }
     }
 
     async fn discover(&self, of: &GroupVersion) -> Result<HashMap<String, Arc<Resource>>, Refusal> {
         let path = api_path(&of.group, &of.version);
-        match self.send(&Outgoing::get(path)).await {
+        match self.send(&Outgoing::get(path).to(&self.name)).await {
             Ok(answer) => {
                 let kind = answer.body.get("kind").and_then(Value::as_str).unwrap_or_default();
                 if kind != "APIResourceList" {
@@ -247,7 +291,13 @@ impl Cluster {
                     let message = format!("the answer is of kind `{kind}`, not `APIResourceList`");
                     return Err(Refusal { message, ..Refusal::default() });
                 }
-                Ok(parse(of, &answer.body))
+                let mut kinds = parse(of, &self.name, &answer.body);
+                if !self.is_home() && kinds.len() > MAX_KINDS_ELSEWHERE {
+                    let message = format!("it has more than {MAX_KINDS_ELSEWHERE} kinds");
+                    return Err(Refusal { message, ..Refusal::default() });
+                }
+                kinds.shrink_to_fit();
+                Ok(kinds)
             }
             Err(refusal) if refusal.code == 404 => Ok(HashMap::new()),
             Err(refusal) => Err(refusal),
@@ -255,16 +305,10 @@ impl Cluster {
     }
 }
 
-/// The error of a request to a cluster other than the one that the host runs in.
+/// The error of a request to another cluster than it came to.
 #[derive(Debug, thiserror::Error)]
-#[error("cluster `{0}` is not known: this version of the host supports only \"\", its own")]
+#[error("cluster `{0}` is not known here")]
 struct OtherCluster(String);
-
-impl OtherCluster {
-    fn refuse(cluster: &str) -> Result<(), Self> {
-        if cluster.is_empty() { Ok(()) } else { Err(Self(cluster.to_owned())) }
-    }
-}
 
 impl Api for Cluster {
     fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>> {
@@ -279,7 +323,7 @@ impl Api for Cluster {
     }
 
     fn forget(&self, kind: &Kind) {
-        if OtherCluster::refuse(&kind.cluster).is_ok() {
+        if self.check(&kind.cluster).is_ok() {
             self.forget(&kind.group);
         }
     }
@@ -288,7 +332,7 @@ impl Api for Cluster {
         &'a self,
         definition: &'a ObjectRef,
     ) -> BoxFuture<'a, Result<(), NotEstablished>> {
-        if let Err(other) = OtherCluster::refuse(&definition.kind.cluster) {
+        if let Err(other) = self.check(&definition.kind.cluster) {
             let unwatched =
                 NotEstablished::Unwatched { message: other.to_string(), forbidden: None };
             return future::ready(Err(unwatched)).boxed();
@@ -323,19 +367,23 @@ fn group_versions(list: &Value) -> HashSet<GroupVersion> {
     entries(list, "groups").flat_map(of_group).collect()
 }
 
-/// Reads an `APIResourceList`.
-fn parse(of: &GroupVersion, list: &Value) -> HashMap<String, Arc<Resource>> {
+/// Reads an `APIResourceList` of a cluster.
+fn parse(of: &GroupVersion, cluster: &Arc<str>, list: &Value) -> HashMap<String, Arc<Resource>> {
     let entries = || list.get("resources").and_then(Value::as_array).into_iter().flatten();
     let text = |entry: &Value, key: &str| {
         entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
     };
+    let name_of = |entry: &Value| text(entry, "name");
     let has =
         |name: &str| entries().any(|entry| entry.get("name").and_then(Value::as_str) == Some(name));
-    let resources = entries().filter(|entry| !text(entry, "name").contains('/')).map(|entry| {
+    let resources = entries().filter(|entry| text::is_label(&name_of(entry))).map(|entry| {
         let plural = text(entry, "name");
         let verbs = entry.get("verbs").and_then(Value::as_array).into_iter().flatten();
         let resource = Resource {
-            kind: Kind::home(of.group.clone(), of.version.clone(), text(entry, "kind")),
+            kind: Kind {
+                cluster: Arc::clone(cluster),
+                ..Kind::home(of.group.clone(), of.version.clone(), text(entry, "kind"))
+            },
             namespaced: entry.get("namespaced").and_then(Value::as_bool).unwrap_or_default(),
             status: has(&format!("{plural}/status")),
             verbs: verbs.filter_map(Value::as_str).map(ToOwned::to_owned).collect(),

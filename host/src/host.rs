@@ -1,6 +1,7 @@
 //! Builds every part of a host, owns every task, and waits for their end. If a task ends by itself,
 //! the host ends with that task's error: a host never runs without one of its parts.
 
+mod clusters;
 mod driver;
 mod hooks;
 mod open;
@@ -17,11 +18,11 @@ mod work;
 pub use driver::Driver;
 pub use hooks::{Hooking, NoAnswer, Port};
 pub(crate) use hooks::{is_converted, log_lines};
-pub use mortise_core::reconcile::{Mode, Removal, Settings, Version};
+pub use mortise_core::reconcile::{ClusterGrant, Mode, Removal, Settings, Version};
 pub use options::{Bounds, Drive, Options};
 pub use probation::{Trust, Verdict};
 pub use registry::LastFailure;
-pub use status::{LimitMet, NotServed, ProcessorStatus};
+pub use status::{ClustersStatus, LimitMet, NotServed, ProcessorStatus};
 pub use trial::NotSwapped;
 
 use std::{
@@ -157,6 +158,8 @@ impl Host {
             processors.into_iter().map(|loaded| host.prepare(loaded)).collect();
         let prepared = prepared?;
         host.spawn(ended("the watch of CRDs", watch::run_crds(cluster.clone(), crds)));
+        host.shared.follow_clusters();
+        host.spawn(host.shared.clusters.clone().run());
         let rights = Arc::clone(&host.shared).keep_rights(changes.clone());
         host.spawn(ended("the renewal of rights", rights));
         host.spawn(ended("the reopening of watches", Arc::clone(&host.shared).try_again()));
@@ -200,7 +203,8 @@ impl Host {
         let (cluster, access) = (shared.cluster.clone(), shared.access.clone());
         let (stores, metrics) = (shared.parts.dispatch.stores().clone(), shared.metrics.clone());
         let grown = Arc::new(move |watch: &Watch| shared.grown(watch));
-        watch::Context { cluster, stores, crds, metrics, access, grown }
+        let clusters = self.shared.clusters.clone();
+        watch::Context { cluster, clusters, stores, crds, metrics, access, grown }
     }
 
     /// Runs keys once the lease is held, with [`Drive::Host`]. Ends after [`Host::stop`] was
@@ -322,6 +326,12 @@ impl Host {
     pub(crate) fn waiting_source(&self) -> Source<Vec<(Arc<str>, usize)>> {
         let shared = Arc::clone(&self.shared);
         Arc::new(move || shared.waiting_calls())
+    }
+
+    /// Returns the source of the other clusters that are open, and whether each is connected.
+    pub(crate) fn cluster_source(&self) -> Source<Vec<(Arc<str>, bool)>> {
+        let shared = Arc::clone(&self.shared);
+        Arc::new(move || shared.clusters.connected())
     }
 
     /// Returns a counter that changes with each change of a `CustomResourceDefinition`.

@@ -4,6 +4,7 @@
 mod address;
 pub mod caller;
 mod connect;
+mod dial;
 mod resolve;
 pub(crate) mod server;
 mod tls;
@@ -12,7 +13,9 @@ pub use self::connect::{InvalidOptions, Options, Times};
 pub(crate) use self::{
     address::{Address, encoded},
     connect::{Answer, Body, Connector},
+    dial::Dial,
     resolve::Policy,
+    tls::{Trust, build_with},
 };
 
 use std::{net::IpAddr, time::Duration};

@@ -70,6 +70,8 @@ pub struct Sample {
     pub waiting: Vec<(Arc<str>, usize)>,
     /// The memory of the stored objects of each kind.
     pub stores: Vec<(Arc<Kind>, Memory)>,
+    /// The other clusters, and whether each is connected.
+    pub clusters: Vec<(Arc<str>, bool)>,
     /// True if the host may write.
     pub leads: bool,
 }
@@ -108,6 +110,8 @@ struct All {
     conflicts_forced: Series<Counter>,
     store_objects: ByLabels<Gauge>,
     store_bytes: ByLabels<Gauge>,
+    cluster_store_bytes: ByLabels<Gauge>,
+    cluster_connected: ByLabels<Gauge>,
     denied: Series<Counter>,
     watch_restarts: ByLabels<Counter>,
     /// The kinds whose restarts are counted.
@@ -254,6 +258,8 @@ impl Metrics {
             .retain(|processor| sample.queues.iter().any(|(known, _)| **known == *processor));
         all.store_objects.clear();
         all.store_bytes.clear();
+        all.cluster_store_bytes.clear();
+        all.cluster_connected.clear();
         all.leading.set(sample.leads.into());
         for (processor, state) in &sample.queues {
             for (state, count) in
@@ -267,7 +273,16 @@ impl Metrics {
             let of = labels([("processor", processor)]);
             all.calls_waiting.get_or_create(&of).set(whole(*count));
         }
+        for (cluster, is_connected) in &sample.clusters {
+            let of = labels([("cluster", cluster)]);
+            all.cluster_connected.get_or_create(&of).set((*is_connected).into());
+        }
         for (kind, memory) in &sample.stores {
+            if !kind.cluster.is_empty() {
+                let stored = labels([("cluster", &*kind.cluster), ("kind", &kind_label(kind))]);
+                all.cluster_store_bytes.get_or_create(&stored).set(whole(memory.total));
+                continue;
+            }
             let stored = labels([("kind", &kind_label(kind))]);
             all.store_objects.get_or_create(&stored).set(whole(memory.objects));
             all.store_bytes.get_or_create(&stored).set(whole(memory.total));
@@ -409,6 +424,16 @@ impl All {
             store_bytes: of.metric(
                 "store_bytes",
                 "Estimated memory of the objects in the stores and their indexes, by kind",
+                ByLabels::new_with_constructor(Gauge::default),
+            ),
+            cluster_store_bytes: of.metric(
+                "cluster_store_bytes",
+                "Estimated memory of the objects of other clusters in the stores and their indexes, by cluster and kind",
+                ByLabels::new_with_constructor(Gauge::default),
+            ),
+            cluster_connected: of.metric(
+                "cluster_connected",
+                "1 if another cluster is connected and answers, by cluster",
                 ByLabels::new_with_constructor(Gauge::default),
             ),
             watch_restarts: of.metric(

@@ -75,6 +75,28 @@ reasons! {
     WithinLimits [Limited False]
         "No limit is reached any more.";
 
+    // Other clusters.
+    Connected [Connected True]
+        "All clusters that the processor uses are connected.";
+    ClusterConnecting [Connected Unknown]
+        "The Secret with the kubeconfig is being read, or the cluster has not answered yet. Wait.";
+    ClusterUnreachable [Connected False]
+        "The cluster does not answer. See the message. The host retries.";
+    KubeconfigMissing [Connected False]
+        "There is no Secret of that name, or it lacks the key. Create it.";
+    KubeconfigRefused [Connected False]
+        "The kubeconfig has a part that is not accepted, or leads to the home cluster. Use inline credentials (`token`, or `client-certificate-data` and `client-key-data`) as the message says.";
+    ServerNotGranted [Connected False]
+        "`spec.clusters` of the Processor, or `--clusters` of the host, does not name the server; or no declared read selects the Secret. Grant what the message names.";
+    SecretUnreadable [Connected False]
+        "The account may not get, list and watch the Secret with the kubeconfig. Bind a Role with these verbs on it.";
+    HomeUnknown [Connected False]
+        "The host may not get the namespace `kube-system` of its own cluster. Bind the `ClusterRole` in the message.";
+    ClustersLimited [Connected False]
+        "The processor, or those of its namespace, use as many clusters as they may. Use fewer.";
+    ClustersInvalid [Loaded False]
+        "An entry of `spec.clusters` names no servers, or some that `--clusters` of the host does not grant. Use those in the message.";
+
     // The spec, the module and the account.
     SpecInvalid [Loaded False]
         "The stored spec is too large, or does not fit this host's version of the kind. Change what the message names, or apply the CRD of this host.";
@@ -228,12 +250,13 @@ mod tests {
 
     #[test]
     fn every_reason_is_shown_in_a_condition_except_superseded() {
+        const TYPES: [&str; 6] = ["Loaded", "Synced", "Ready", "Limited", "Serving", "Connected"];
         let hidden = Reason::ALL.iter().filter(|reason| reason.conditions().is_empty());
         assert_eq!(hidden.collect::<Vec<_>>(), [&Reason::Superseded]);
         for reason in Reason::ALL {
             assert!(reason.advice().ends_with('.'), "{reason}");
             for (kind, status) in reason.conditions() {
-                let is_type = ["Loaded", "Synced", "Ready", "Limited", "Serving"].contains(kind);
+                let is_type = TYPES.contains(kind);
                 let is_status = ["True", "False", "Unknown"].contains(status);
                 assert!(is_type && is_status, "{reason}: {kind} {status}");
             }

@@ -41,8 +41,9 @@ use crate::{
     args::RunArgs,
     cache_dir::{self, CacheDir},
     cluster::{
-        Cluster,
+        Cluster, clusters,
         lease::{self, Guard, Lease, Lost, Times},
+        remote,
     },
     host::{Host, Options},
     metrics::Metrics,
@@ -117,6 +118,13 @@ pub async fn run(
 
 // === impl Server ===
 
+/// Returns the options for other clusters, none of which is the home cluster.
+fn clusters(args: &RunArgs, home: &Home) -> clusters::Options {
+    let home = remote::Home::parse(&home.address);
+    let connect = Arc::new(remote::Inline { home });
+    clusters::Options { connect, servers: args.clusters.as_slice().into() }
+}
+
 impl Server {
     async fn start(
         args: &RunArgs,
@@ -151,6 +159,7 @@ impl Server {
             metrics,
             bounds: args.bounds(),
             namespace: args.namespace.clone(),
+            clusters: clusters(args, &home),
             ..Options::default()
         };
         let host = Arc::new(Host::start(&cluster, Vec::new(), &options)?);

@@ -173,7 +173,7 @@ fn restless() -> Case {
         });
         let mut outcome = json!({
             "apply": [], "patch": [], "evict": [], "delete": [], "prune": [], "status": null, "events": [],
-            "requeue": "ByDefault", "finalizers": null, "children": [],
+            "requeue": "ByDefault", "finalizers": null, "start": [],
         });
         outcome[write] = json!([manifest]);
         let script = json!({"reads": [{"get": {"ref": read}}], "returns": {"outcome": outcome}});

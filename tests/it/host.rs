@@ -5,6 +5,7 @@
 //! happen, so no test takes real time to wait, and the timeout of a wait is reached only if the
 //! awaited event can never happen.
 
+mod clusters;
 mod counted;
 mod faults;
 mod history;

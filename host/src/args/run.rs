@@ -7,7 +7,7 @@ use mortise_core::key::NamespacedName;
 
 use super::{RegistryArgs, value};
 use crate::{
-    cluster::{lease::Times, secret_name},
+    cluster::{lease::Times, remote::Servers, secret_name},
     host::Bounds,
     oci::signature::Policy,
     operator::Largest,
@@ -200,6 +200,11 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=256)
     )]
     pub max_concurrency: u32,
+    /// The servers of other clusters that `spec.clusters` of Processors may grant, as
+    /// `https://10.0.0.7:6443` or `https://*.provider.example:6443`; may be repeated. No other
+    /// cluster is used if absent.
+    #[arg(long, env = "MORTISE_CLUSTERS", value_name = "SERVER", value_delimiter = ',')]
+    pub clusters: Vec<Servers>,
     /// Writes only while this host holds a Lease, so that several hosts can run: one leads, the
     /// others stand by.
     #[arg(long, env = "MORTISE_LEADER_ELECT")]

@@ -15,6 +15,7 @@ mod acting;
 mod answers;
 mod change;
 mod denial;
+mod elsewhere;
 mod granted;
 mod rights;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod tests;
 
 pub use acting::Acting;
 pub use denial::Denials;
+pub(crate) use elsewhere::Elsewhere;
 pub use rights::Rights;
 
 use std::{

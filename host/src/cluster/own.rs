@@ -13,12 +13,13 @@ use super::impersonate::IMPERSONATE_USER;
 /// The allowed methods and paths. A word in capitals stands for a segment of that form. A path with
 /// `?` may have a query; so may a path with `#`, but only for metadata, or for one
 /// `CustomResourceDefinition` by its name.
-const ALLOWED: [(&[Method], &str); 26] = [
+const ALLOWED: [(&[Method], &str); 27] = [
     (&[Method::GET], "/version"),
     (&[Method::GET], "/readyz"),
     (&[Method::GET], "/api"),
     (&[Method::GET], "/apis"),
     (&[Method::GET], "/api/v1"),
+    (&[Method::GET], "/api/v1/namespaces/kube-system"),
     (&[Method::GET], "/apis/GROUP/VERSION"),
     (&[Method::POST], "/apis/authentication.k8s.io/v1/selfsubjectreviews"),
     (&[Method::POST], "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),

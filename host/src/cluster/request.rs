@@ -13,10 +13,14 @@ use serde_json::Value;
 use tokio::time;
 
 use super::{
-    Cluster, OtherCluster,
+    Cluster,
     bounded::{self, page_size},
     own::NotOwn,
+    remote::Closing,
 };
+
+/// The reason of a request that was not sent, since the cluster has not answered the last ones.
+const UNREACHABLE: &str = "ClusterUnreachable";
 
 /// The retries and time limits of requests.
 #[derive(Clone, Debug)]
@@ -52,7 +56,7 @@ impl Cluster {
     /// Sends a request, and retries it after a 429, a 5xx or no answer, as long as the policy
     /// allows.
     pub async fn send(&self, outgoing: &Outgoing) -> Result<Answer, Refusal> {
-        OtherCluster::refuse(&outgoing.cluster).map_err(|other| Refusal::unsendable(&other))?;
+        self.check(&outgoing.cluster).map_err(|other| Refusal::unsendable(&other))?;
         let mut wait = self.policy.first_wait;
         let mut attempt = 1;
         loop {
@@ -60,8 +64,8 @@ impl Cluster {
                 Ok(answer) => return Ok(answer),
                 Err(refusal) => refusal,
             };
-            let may_pass =
-                refusal.is_passing() || (outgoing.retry_not_found && refusal.code == 404);
+            let may_pass = refusal.reason != UNREACHABLE && refusal.is_passing()
+                || (outgoing.retry_not_found && refusal.code == 404);
             let asked = refusal.retry_after.unwrap_or(wait.min(self.policy.longest_wait));
             let is_long = asked > self.policy.longest_wait;
             if attempt >= self.policy.attempts || !may_pass || is_long {
@@ -133,6 +137,12 @@ fn to_http(of: &Outgoing) -> Result<Request<Body>, http::Error> {
 }
 
 fn no_answer(error: &(dyn std::error::Error + 'static)) -> Refusal {
+    if let Some(closed) =
+        anyhow::Chain::new(error).find_map(|cause| cause.downcast_ref::<Closing>())
+    {
+        let reason = UNREACHABLE.to_owned();
+        return Refusal { reason, message: closed.to_string(), ..Refusal::default() };
+    }
     if let Some(refused) =
         anyhow::Chain::new(error).find_map(|cause| cause.downcast_ref::<NotOwn>())
     {

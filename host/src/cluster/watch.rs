@@ -4,6 +4,7 @@
 //! two cases that kube's watcher does not handle: kinds that the cluster does not serve yet, and
 //! servers without streaming lists.
 
+mod elsewhere;
 pub(crate) mod lean;
 mod raw;
 #[cfg(test)]
@@ -23,12 +24,15 @@ use mortise_core::{
     store::{Feed, Scope, Stores},
 };
 use serde_json::Value;
-use tokio::sync::watch as latest;
+use tokio::{sync::watch as latest, time::sleep};
 use tracing::{Instrument as _, debug, info, info_span, warn};
 
 use self::{lean::Lean, raw::Raw};
 use crate::{
-    cluster::{Cluster, Guarded, access::Access},
+    cluster::{
+        Cluster, Guarded, MAX_UNKNOWN_KIND_TTL, UNKNOWN_KIND_TTL, access::Access,
+        clusters::Clusters,
+    },
     metrics::Metrics,
 };
 
@@ -58,6 +62,8 @@ pub struct Watch {
 pub struct Context {
     /// The cluster that the objects come from.
     pub cluster: Cluster,
+    /// The other clusters.
+    pub clusters: Clusters,
     /// The stores that the objects go to.
     pub stores: Stores,
     /// A counter that increases with each change of a CRD.
@@ -95,7 +101,7 @@ impl Watch {
     async fn keep_filling(&self, feed: &Feed, mut context: Context) {
         // The store keeps what it needs of all fields.
         let client = Guarded::new(context.cluster.client(), usize::MAX);
-        let mut lists = Lists::Streaming;
+        let (mut lists, mut unknown) = (Lists::Streaming, UNKNOWN_KIND_TTL);
         loop {
             match context.cluster.resolve(&self.kind).await {
                 Ok(Some(resource)) => {
@@ -115,7 +121,13 @@ impl Watch {
                         info!(kind = display_kind(&self.kind), "not served, waiting for its CRD");
                     }
                     context.stores.set_unknown(&self.kind, &self.scope);
-                    wait(&mut context.crds).await;
+                    if self.kind.cluster.is_empty() {
+                        wait(&mut context.crds).await;
+                    } else {
+                        // The definitions of other clusters are not watched.
+                        sleep(unknown).await;
+                        unknown = unknown.saturating_mul(2).min(MAX_UNKNOWN_KIND_TTL);
+                    }
                 }
                 Err(error) => {
                     warn!(kind = display_kind(&self.kind), error = %format!("{error:#}"), "not resolved");

@@ -13,6 +13,7 @@ use mortise_core::{
 use serde_json::Value;
 
 use super::{Host, work::HostState};
+use crate::cluster::watch::Watch;
 
 /// The time limit for the watches to see objects of an API in the same process. Only a bug in
 /// mortise takes longer.
@@ -114,15 +115,27 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// Returns whether the first lists at home are complete: other clusters may be away.
     fn is_listed(self) -> bool {
-        let watches = self.shared.watches.lock().all();
+        let watches = self.watches_in("");
         watches.iter().all(|watch| self.stores().is_settled(&watch.kind, &watch.scope))
     }
 
-    /// Returns whether the stores hold exactly these objects of the watched kinds, compared by
-    /// namespace, name and resource version.
+    fn watches_in(self, cluster: &str) -> Vec<Watch> {
+        let mut watches = self.shared.watches.lock().all();
+        watches.retain(|watch| *watch.kind.cluster == *cluster);
+        watches
+    }
+
+    /// Returns whether the stores hold exactly these objects of the watched kinds of the home
+    /// cluster, compared by namespace, name and resource version.
     pub fn holds(self, objects: &[Value]) -> bool {
-        let (stores, watches) = (self.stores(), self.shared.watches.lock().all());
+        self.holds_in("", objects)
+    }
+
+    /// Returns whether the stores hold exactly these objects of the watched kinds of a cluster.
+    pub fn holds_in(self, cluster: &str, objects: &[Value]) -> bool {
+        let (stores, watches) = (self.stores(), self.watches_in(cluster));
         watches.iter().all(|watch| {
             let there: BTreeSet<_> =
                 objects.iter().filter_map(|object| watch.version_of(object)).collect();
@@ -132,16 +145,30 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Waits until the stores hold the objects of an API in the same process, which `objects`
+    /// Waits until the stores hold the objects of the home API in the same process, which `objects`
     /// returns.
     ///
     /// # Errors
     ///
     /// Fails if they still differ after a long time, which is a bug in mortise.
     pub async fn caught_up(self, objects: impl Fn() -> Vec<Value>) -> anyhow::Result<()> {
+        self.caught_up_in("", objects).await
+    }
+
+    /// Waits until the stores hold the objects of the API of a cluster, as [`Driver::caught_up`]
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// Fails if they still differ after a long time, as they do while the cluster is not connected.
+    pub async fn caught_up_in(
+        self,
+        cluster: &str,
+        objects: impl Fn() -> Vec<Value>,
+    ) -> anyhow::Result<()> {
         let wait = async {
             let mut progress = self.stores().progress();
-            while !self.holds(&objects()) {
+            while !self.holds_in(cluster, &objects()) {
                 if progress.changed().await.is_err() {
                     break;
                 }

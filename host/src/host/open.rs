@@ -206,11 +206,17 @@ pub(super) async fn run_watches(
 impl Opened {
     async fn run(self, context: watch::Context) {
         let Self { watch, feed, rights, over } = self;
-        let cluster = rights.map_or(context.cluster, |rights| rights.cluster().clone());
         let last = feed.clone();
+        let watched = async {
+            if !watch.kind.cluster.is_empty() {
+                return watch.run_elsewhere(feed, context, rights).await;
+            }
+            let cluster = rights.map_or(context.cluster, |rights| rights.cluster().clone());
+            watch.run(feed, watch::Context { cluster, ..context }).await;
+        };
         tokio::select! {
             () = over.cancelled() => {}
-            () = watch.run(feed, watch::Context { cluster, ..context }) => {}
+            () = watched => {}
         }
         // This handle may be the last one of a large store, whose drop takes long.
         drop(tokio::task::spawn_blocking(move || drop(last)));

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use mortise_core::write::Clock;
 
-use crate::{cluster::lease::Guard, metrics::Metrics};
+use crate::{
+    cluster::{clusters, lease::Guard},
+    metrics::Metrics,
+};
 
 /// The options of a host.
 #[derive(Clone)]
@@ -27,6 +30,8 @@ pub struct Options {
     pub bounds: Bounds,
     /// The namespace to which the host's own rights are limited; `None`: they are not.
     pub namespace: Option<String>,
+    /// The other clusters that processors may use.
+    pub clusters: clusters::Options,
 }
 
 /// The bounds on the watches and stores that the host keeps for one processor. Reads past a bound
@@ -64,6 +69,7 @@ impl Default for Options {
             metrics: Metrics::new(),
             bounds: Bounds::default(),
             namespace: None,
+            clusters: clusters::Options::default(),
         }
     }
 }

@@ -15,7 +15,10 @@ use super::{
     registry::{Active, LastFailure, Registry},
 };
 use crate::{
-    cluster::access::{Acting, Rights},
+    cluster::{
+        access::{Acting, Rights},
+        clusters::Problem,
+    },
     metrics::dropped_lines,
     reason::Reason,
     telemetry,
@@ -67,9 +70,20 @@ pub struct ProcessorStatus {
     pub denied: Vec<String>,
     /// The limits of the host that the processor meets now.
     pub limits_met: Vec<LimitMet>,
+    /// The other clusters that it uses.
+    pub clusters: ClustersStatus,
     /// The state of its hooks: served or not; `None` if it has no hooks, or the host no port for
     /// them.
     pub hooks: Option<Result<(), NotServed>>,
+}
+
+/// The other clusters that a processor uses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClustersStatus {
+    /// The number of clusters that are open for it.
+    pub used: usize,
+    /// Those that it cannot use now.
+    pub problems: Vec<(Arc<str>, Problem)>,
 }
 
 /// The reason why hooks are not served.
@@ -187,7 +201,9 @@ impl Host {
         let rights = active.rights.as_ref();
         let (denied, more) = self.shared.denials.of_processor(&active.version.processor);
         let more_denied = (more > 0).then(|| format!("and {more} more that are not kept"));
-        let is_missing = |kind: &&Kind| self.shared.parts.dispatch.stores().is_unknown(kind);
+        // What another cluster lacks is shown where it is used.
+        let stores = self.shared.parts.dispatch.stores();
+        let is_missing = |kind: &&Kind| kind.cluster.is_empty() && stores.is_unknown(kind);
         ProcessorStatus {
             version: Arc::clone(&active.version),
             since: active.since,
@@ -208,12 +224,18 @@ impl Host {
             objects,
             conflicts: self.shared.parts.writer.conflicts_of(&active.version.processor),
             limits_met: self.limits_met(active, limited),
+            clusters: self.clusters_of(&active.version.processor),
             hooks: self.shared.hooks.state_of(&active.version.processor),
         }
     }
 }
 
 impl Host {
+    fn clusters_of(&self, processor: &str) -> ClustersStatus {
+        let (used, problems) = self.shared.clusters.state_of(processor);
+        ClustersStatus { used, problems }
+    }
+
     fn limits_met(&self, active: &Active, limited: Option<String>) -> Vec<LimitMet> {
         let mut met = self.shared.watches.lock().limits_met(active.id);
         met.extend(limits_of_calls(&active.processor));

@@ -21,7 +21,10 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use super::{Drive, Hooking, Host, HostState, Loaded, Settings, registry::Active, watches::Want};
-use crate::{cluster::watch::Watch, wasm::Tenant};
+use crate::{
+    cluster::{clusters::Routes, watch::Watch},
+    wasm::Tenant,
+};
 
 /// A version that can be swapped in: its description has been checked.
 pub(super) struct Prepared {
@@ -132,6 +135,12 @@ impl Host {
         let rights = settings.account.as_ref();
         let rights = rights.map(|account| shared.access.of(account, &description));
         let cluster = rights.as_ref().map_or(&shared.cluster, |rights| rights.cluster());
+        let names = (&name, &settings.namespace);
+        let remotes = shared.clusters.of(names, &settings.clusters, &grant, cluster);
+        let remotes = remotes.with_context(of)?;
+        if let Some(rights) = &rights {
+            rights.set_remotes(&remotes);
+        }
         let hooking = shared.hooking(
             &processor,
             (hooks, Arc::clone(&config)),
@@ -145,7 +154,7 @@ impl Host {
             config,
             settings: settings.clone(),
             grant,
-            api: Arc::new(cluster.clone()),
+            api: Arc::new(Routes::new(cluster, &remotes, rights.as_ref())),
             rights: rights.clone().map(|rights| rights as Arc<dyn rights::Rights>),
         };
         let reconciler = Reconciler::new(setup, shared.parts.clone());

@@ -179,6 +179,22 @@ impl Watches {
         steps
     }
 
+    /// Plans the watches anew after a cluster has moved: those in it are closed, and opened again.
+    pub(super) fn moved(&mut self, cluster: &str) -> Steps {
+        let is_there = |open: &mut Open| *open.started.watch.kind.cluster == *cluster;
+        let closed: Vec<Watch> = self
+            .open
+            .extract_if(.., is_there)
+            .map(|open| {
+                open.started.over.cancel();
+                open.started.watch
+            })
+            .collect();
+        let mut steps = self.plan();
+        steps.closed.splice(..0, closed);
+        steps
+    }
+
     /// Removes versions from watches that they do not need or may not watch any more.
     fn drop_unneeded_users(&mut self) {
         let Self { open, users, .. } = self;

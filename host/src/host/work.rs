@@ -29,6 +29,7 @@ use crate::{
     cluster::{
         Cluster,
         access::{Access, Denials},
+        clusters::Clusters,
         watch::Watch,
     },
     metrics::Metrics,
@@ -44,6 +45,8 @@ pub(super) struct HostState {
     /// The cluster, with the host's own rights.
     pub(super) cluster: Cluster,
     pub(super) metrics: Metrics,
+    /// The other clusters.
+    pub(super) clusters: Clusters,
     /// The rights of the accounts of processors.
     pub(super) access: Access,
     pub(super) registry: Mutex<Registry>,
@@ -71,7 +74,9 @@ impl HostState {
         opened: mpsc::UnboundedSender<Opened>,
         options: &Options,
     ) -> Self {
+        let home = parts.writer.home();
         Self {
+            clusters: Clusters::new(cluster, home, &options.lease, &options.clusters),
             opened,
             denials: Denials::default(),
             cluster: cluster.clone(),
@@ -141,6 +146,8 @@ impl HostState {
     pub(super) async fn listed(&self, watches: &[Watch]) {
         let stores = self.parts.dispatch.stores();
         let (mut progress, mut activity) = (stores.progress(), self.activity.subscribe());
+        // Other clusters may be away.
+        let watches: Vec<&Watch> = watches.iter().filter(|of| of.kind.cluster.is_empty()).collect();
         let complete = async {
             let mut waits = None;
             loop {

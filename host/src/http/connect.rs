@@ -26,7 +26,9 @@ use super::{
 
 /// The bytes that a connection reads ahead.
 const READ_AHEAD_BYTES: usize = 64 << 10;
-const AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
+/// The policy for the proxy, which the operator has chosen: it may be on this machine.
+const PROXY: Policy = Policy { loopback: true, literal: false };
+pub(super) const AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
 
 /// The body of a request.
 pub(crate) type Body = BoxBody<Bytes, io::Error>;
@@ -177,7 +179,7 @@ impl Connector {
                 }
                 (self.tunnel(proxy, to).await?, false)
             } else {
-                self.open(to, policy).await?
+                open(to, |ip| policy.check(&to.host, ip)).await?
             };
             Ok((tls::secure(&self.tls, to, stream).await?, is_loopback))
         };
@@ -189,8 +191,7 @@ impl Connector {
     /// Opens a tunnel to an address through the proxy (CONNECT).
     async fn tunnel(&self, proxy: &Proxy, to: &Address) -> Result<Box<dyn Stream>, Error> {
         let host = proxy.address.host.as_str();
-        // The proxy is the operator's choice: it may be loopback.
-        let (stream, _) = self.open(&proxy.address, Policy { loopback: true }).await?;
+        let (stream, _) = open(&proxy.address, |ip| PROXY.check(&proxy.address.host, ip)).await?;
         let stream = tls::secure(&self.tls, &proxy.address, stream).await?;
         let unreachable = |error: hyper::Error| Error::unreachable(host, &error);
         let shaken = http1::handshake(TokioIo::new(stream)).await;
@@ -216,32 +217,35 @@ impl Connector {
         Ok(Box::new(TokioIo::new(upgraded.await.map_err(unreachable)?)))
     }
 
-    /// Resolves the host of an address, checks each IP address, and connects. Returns also whether
-    /// the server is on this machine.
-    async fn open(&self, to: &Address, policy: Policy) -> Result<(Box<dyn Stream>, bool), Error> {
-        let host = to.host.as_str();
-        let mut failed = None;
-        let all = resolve::addresses(host).await?;
-        // A single refused IP address refuses the name: the others may be decoys.
-        all.iter().try_for_each(|ip| policy.check(host, *ip))?;
-        for ip in all {
-            match TcpStream::connect((ip, to.port)).await {
-                Ok(stream) => {
-                    // Requests are small, and written at once.
-                    let _ = stream.set_nodelay(true);
-                    return Ok((Box::new(stream), resolve::is_this_machine(ip)));
-                }
-                Err(error) => failed = Some(Error::unreachable(host, &error)),
-            }
-        }
-        let found = "its name has no address".to_owned();
-        Err(failed.unwrap_or_else(|| Error::Unreachable { host: host.to_owned(), found }))
-    }
-
     /// Returns whether an address is asked without the proxy.
     fn is_direct(&self, to: &Address) -> bool {
         to.is_loopback() || self.no_proxy.iter().any(|entry| covers(entry, &to.host))
     }
+}
+
+/// Resolves the host of an address, checks each IP address, and connects. Returns also whether the
+/// server is on this machine.
+pub(super) async fn open(
+    to: &Address,
+    check: impl Fn(IpAddr) -> Result<(), Error>,
+) -> Result<(Box<dyn Stream>, bool), Error> {
+    let host = to.host.as_str();
+    let mut failed = None;
+    let all = resolve::addresses(host).await?;
+    // A single refused IP address refuses the name: the others may be decoys.
+    all.iter().try_for_each(|ip| check(*ip))?;
+    for ip in all {
+        match TcpStream::connect((ip, to.port)).await {
+            Ok(stream) => {
+                // Requests are small, and written at once.
+                let _ = stream.set_nodelay(true);
+                return Ok((Box::new(stream), resolve::is_this_machine(ip)));
+            }
+            Err(error) => failed = Some(Error::unreachable(host, &error)),
+        }
+    }
+    let found = "its name has no address".to_owned();
+    Err(failed.unwrap_or_else(|| Error::Unreachable { host: host.to_owned(), found }))
 }
 
 /// Returns whether an entry of `NO_PROXY` matches a host: `*`, an address, or a domain.

@@ -33,10 +33,13 @@ const MAX_ADDRESSES: usize = 16;
 
 /// The IP addresses that may be contacted, besides public and private ones. Never contacted are
 /// link-local addresses and metadata services.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Policy {
     /// True if this machine may be contacted.
     pub(crate) loopback: bool,
+    /// True if the URL comes from somebody who may choose every address: an IP address that the URL
+    /// itself names is contacted, whatever it is.
+    pub(crate) literal: bool,
 }
 
 // === impl Policy ===
@@ -44,6 +47,9 @@ pub(crate) struct Policy {
 impl Policy {
     /// Fails if no request may be sent to this resolved IP address of a host.
     pub(super) fn check(self, host: &str, ip: IpAddr) -> Result<(), Error> {
+        if self.literal && host.parse() == Ok(ip) {
+            return Ok(());
+        }
         let host = host.to_owned();
         match why_refused(ip) {
             Some(found) => Err(Error::Refused { host, found: format!("{ip} {found}") }),
@@ -142,6 +148,27 @@ fn candidates(ip: IpAddr) -> Option<[Ipv4Addr; 4]> {
 mod tests {
     use super::*;
 
+    const ALLOWING: Policy = Policy { loopback: true, literal: false };
+
+    #[test]
+    fn an_address_that_a_trusted_url_names_is_contacted_and_no_name_of_it() {
+        let literal = Policy { literal: true, ..Policy::default() };
+        for ip in ["127.0.0.1", "::1", "169.254.169.254", "fe80::1", "10.0.0.7"] {
+            literal.check(ip, ip.parse().unwrap()).unwrap();
+        }
+        let cases = [
+            ("localhost", "127.0.0.1"),
+            ("2130706433", "127.0.0.1"),
+            ("0x7f.1", "127.0.0.1"),
+            ("::ffff:127.0.0.1", "127.0.0.1"),
+            ("127.0.0.1", "127.0.0.2"),
+            ("metadata.example.com", "169.254.169.254"),
+        ];
+        for (host, ip) in cases {
+            literal.check(host, ip.parse().unwrap()).unwrap_err();
+        }
+    }
+
     #[test]
     fn no_request_is_sent_to_metadata_and_neighbours_on_the_link() {
         let refused = [
@@ -166,11 +193,13 @@ mod tests {
             "255.255.255.255",
         ];
         for ip in refused {
-            let checked = Policy { loopback: true }.check("example.com", ip.parse().unwrap());
-            assert!(matches!(checked, Err(Error::Refused { .. })), "{ip}");
+            for policy in [ALLOWING, Policy { literal: true, ..ALLOWING }] {
+                let checked = policy.check("example.com", ip.parse().unwrap());
+                assert!(matches!(checked, Err(Error::Refused { .. })), "{ip}");
+            }
         }
         for ip in ["93.184.216.34", "10.0.0.1", "2606:4700::1111", "fd12::1", "100.64.0.1"] {
-            Policy { loopback: false }.check("example.com", ip.parse().unwrap()).unwrap();
+            Policy::default().check("example.com", ip.parse().unwrap()).unwrap();
         }
     }
 
@@ -191,7 +220,7 @@ mod tests {
             ("another prefix", "64:ff9b:2::a9fe:a9fe", None),
         ];
         for (case, ip, expected) in cases {
-            let checked = Policy { loopback: false }.check("example.com", ip.parse().unwrap());
+            let checked = Policy::default().check("example.com", ip.parse().unwrap());
             let found = checked.err().map(|error| error.to_string());
             let is_it = match expected {
                 Some(expected) => found.as_ref().is_some_and(|found| found.ends_with(expected)),
@@ -208,8 +237,8 @@ mod tests {
         for ip in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"].into_iter().chain(embedded)
         {
             let ip = ip.parse().unwrap();
-            Policy { loopback: true }.check("example.com", ip).unwrap();
-            let refused = Policy { loopback: false }.check("example.com", ip);
+            ALLOWING.check("example.com", ip).unwrap();
+            let refused = Policy::default().check("example.com", ip);
             assert!(matches!(refused, Err(Error::Loopback { .. })), "{ip}");
         }
     }

@@ -1,30 +1,71 @@
 //! TLS by rustls: Mozilla's roots are compiled in, and others can be added.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use mortise_core::error_chain;
 use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+    ClientConfig, ConfigBuilder, RootCertStore,
+    client::WantsClientCert,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
 };
 use tokio_rustls::TlsConnector;
 
 use super::{Error, Stream, address::Address};
 
+/// The certificates of a client.
+#[derive(Default)]
+pub(crate) struct Trust<'a> {
+    /// CA certificates in PEM: the only ones that are trusted; `None` for those that are compiled in.
+    pub(crate) authorities: Option<&'a [u8]>,
+    /// The client's own certificate chain and its key, in PEM.
+    pub(crate) identity: Option<(&'a [u8], &'a [u8])>,
+}
+
 /// Builds the client, which trusts the compiled-in roots and the CA certificates in `authorities`
 /// (PEM).
 pub(super) fn build(authorities: Option<&[u8]>) -> Result<TlsConnector, String> {
-    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    let mut roots = compiled_in();
     if let Some(pem) = authorities {
         add_authorities(&mut roots, pem)?;
     }
+    Ok(connector(trusting(roots)?.with_no_client_auth()))
+}
+
+/// Builds a client with these certificates.
+pub(crate) fn build_with(trust: &Trust<'_>) -> Result<TlsConnector, String> {
+    let roots = match trust.authorities {
+        Some(pem) => {
+            let mut roots = RootCertStore::empty();
+            add_authorities(&mut roots, pem).map_err(|error| format!("its CA: {error}"))?;
+            roots
+        }
+        None => compiled_in(),
+    };
+    let trusting = trusting(roots)?;
+    let Some((chain, key)) = trust.identity else {
+        return Ok(connector(trusting.with_no_client_auth()));
+    };
+    let wrong = |what: &'static str| move |error: &dyn fmt::Display| format!("its {what}: {error}");
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+    let chain = chain.map_err(|error| wrong("client certificate")(&error))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| wrong("client key")(&error))?;
+    let config = trusting.with_client_auth_cert(chain, key);
+    Ok(connector(config.map_err(|error| wrong("client certificate")(&error))?))
+}
+
+fn compiled_in() -> RootCertStore {
+    RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() }
+}
+
+fn connector(config: ClientConfig) -> TlsConnector {
+    TlsConnector::from(Arc::new(config))
+}
+
+fn trusting(roots: RootCertStore) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
+    let config = ClientConfig::builder_with_provider(provider);
+    let config = config.with_safe_default_protocol_versions();
+    Ok(config.map_err(|error| error.to_string())?.with_root_certificates(roots))
 }
 
 /// Performs the TLS handshake, if the URL asks for TLS.

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use mortise_core::{
-    fixture::{key, kind, reference},
+    fixture::{elsewhere, key, kind, reference},
     queue::{Run, State},
     reads::record::{MustRun, NotSkippable},
     write::Action,
@@ -71,7 +71,11 @@ fn sample() -> Sample {
     Sample {
         queues: vec![("p".into(), State { ready: 1, running: 2, delayed: 3 })],
         waiting: vec![("p".into(), 7)],
-        stores: vec![(Arc::new(kind("Thing")), memory)],
+        stores: vec![
+            (Arc::new(kind("Thing")), memory),
+            (elsewhere(kind("Thing"), "shop/p/k"), Memory { objects: 1, json: 10, total: 20 }),
+        ],
+        clusters: vec![("shop/p/k".into(), true)],
         leads: true,
     }
 }
@@ -120,6 +124,8 @@ fn the_states_of_the_last_sample_are_not_kept() {
         r#"mortise_calls_waiting{processor="p"} 7"#,
         r#"mortise_store_objects{kind="Thing.g"} 2"#,
         r#"mortise_store_bytes{kind="Thing.g"} 30"#,
+        r#"mortise_cluster_store_bytes{cluster="shop/p/k",kind="Thing.g"} 20"#,
+        r#"mortise_cluster_connected{cluster="shop/p/k"} 1"#,
     ] {
         assert!(text.iter().any(|held| held == line), "{line} is not in\n{}", text.join("\n"));
     }

@@ -216,7 +216,7 @@ impl Repository {
 
     /// Sends a request to the registry itself.
     async fn ask(&self, to: &Address, asked: &Asked<'_>) -> Result<Answer, Error> {
-        let policy = Policy { loopback: true };
+        let policy = Policy { loopback: true, ..Policy::default() };
         match self.ask_from(to, policy, to, asked).await {
             Err(Error::NoTls { .. }) if to.is_tls && to.is_loopback() => {
                 // Registries on this machine seldom use TLS.

@@ -334,7 +334,7 @@ async fn a_registry_elsewhere_leads_nobody_to_this_machine() {
     let to = Address::parse("https://localhost/").unwrap();
     let connector = Connector::build(Options::default()).unwrap();
     let request = (http::Method::GET, http::HeaderMap::new(), repository::nothing());
-    let policy = Policy { loopback: false };
+    let policy = Policy::default();
     let sent = connector.send(&to, policy, request, Duration::from_secs(5)).await;
     let error = Error::from(sent.err().unwrap()).to_string();
     assert!(error.contains("is this machine, and a registry elsewhere named it"), "{error}");

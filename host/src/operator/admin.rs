@@ -47,6 +47,8 @@ pub struct Admin {
     pub converted: Source<Vec<(String, String)>>,
     /// The number of calls of each processor that wait for a slot.
     pub waiting: Source<Vec<(Arc<str>, usize)>>,
+    /// The other clusters that are open, and whether each is connected.
+    pub clusters: Source<Vec<(Arc<str>, bool)>>,
     /// The guard of the Lease: held if the host may write.
     pub lease: Guard,
     /// The check whether the API server answers.
@@ -87,6 +89,7 @@ impl Admin {
             watches: host.watch_source(),
             converted: host.converted_source(),
             waiting: host.waiting_source(),
+            clusters: host.cluster_source(),
             lease: host.options().lease.clone(),
             reach: Reach::new(host.cluster().client()),
             also: Arc::new(|| None),
@@ -112,6 +115,8 @@ impl Admin {
         let (watches, converted) = ((self.watches)(), (self.converted)());
         let waits = watches.iter().filter(|of| !self.stores.is_settled(&of.kind, &of.scope));
         let waits = waits.filter(|of| !is_converted(&of.kind, &converted));
+        // Other clusters may be away.
+        let waits = waits.filter(|of| of.kind.cluster.is_empty());
         waits.map(|watch| display_kind(&watch.kind)).collect()
     }
 
@@ -120,6 +125,7 @@ impl Admin {
             queues: self.queue.states(),
             waiting: (self.waiting)(),
             stores: self.stores.memory_by_kind(),
+            clusters: (self.clusters)(),
             leads: self.lease.is_held(),
         }
     }

@@ -6,9 +6,9 @@ mod processor;
 mod schema;
 
 pub use processor::{
-    Condition, Config, Counts, HeldFinalizer, LastFailure, Library, LibraryLimits, LibraryStatus,
-    Limits, Mode, Module, ModuleStatus, OnDelete, Processor, ProcessorSpec, ProcessorStatus,
-    ReconciledKind, SecretReference, Verification,
+    Clusters, Condition, Config, Counts, HeldFinalizer, LastFailure, Library, LibraryLimits,
+    LibraryStatus, Limits, Mode, Module, ModuleStatus, OnDelete, Processor, ProcessorSpec,
+    ProcessorStatus, ReconciledKind, SecretPlace, SecretReference, Verification,
 };
 
 use crate::cluster::watch::lean::MARK;

@@ -4,6 +4,7 @@
 use mortise_core::{error_chain, grant::rights::Account};
 
 use crate::{
+    cluster::remote::{InvalidServer, Servers, listed},
     host::{NotSwapped, Verdict},
     oci::{self, Reference, signature::policy::Unsigned},
     operator::api::ProcessorSpec,
@@ -72,6 +73,32 @@ impl Fault {
         let (field, _) = fields.into_iter().find(|(_, is_set)| *is_set)?;
         let message = format!("spec.{field} is not supported yet: leave it out");
         Some(Self::new(Reason::NotSupported, message))
+    }
+
+    /// Checks the other clusters that a spec grants. `servers` are those that the host grants.
+    ///
+    /// # Errors
+    ///
+    /// Fails for an entry that names no servers, or some that the host does not grant.
+    pub(super) fn check_clusters(spec: &ProcessorSpec, servers: &[Servers]) -> Result<(), Self> {
+        let all = spec.clusters.iter().enumerate().flat_map(|(at, clusters)| {
+            let servers = clusters.servers.iter().enumerate();
+            servers
+                .map(move |(index, text)| (format!("spec.clusters[{at}].servers[{index}]"), text))
+        });
+        for (field, text) in all {
+            let invalid =
+                |why: String| Self::new(Reason::ClustersInvalid, format!("{field}: {why}"));
+            let server: Servers =
+                text.parse().map_err(|error: InvalidServer| invalid(error.to_string()))?;
+            if !servers.iter().any(|granted| granted.cover(&server)) {
+                let accepted = listed(servers);
+                return Err(invalid(format!(
+                    "this host does not grant `{server}`; --clusters grants {accepted}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Creates the fault of a host that may not act as an account. `granted` is the API server's
@@ -235,6 +262,35 @@ impl Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operator::api;
+
+    #[test]
+    fn servers_that_are_none_or_not_the_host_s_are_refused_with_those_that_are() {
+        let granted = ["https://*.example.com:6443", "https://10.0.0.7"];
+        let granted = granted.map(|text| text.parse::<Servers>().unwrap());
+        let check = |server: &str, granted: &[Servers]| {
+            let clusters = vec![api::Clusters { servers: vec![server.to_owned()], secrets: None }];
+            let spec = ProcessorSpec { clusters, ..ProcessorSpec::default() };
+            Fault::check_clusters(&spec, granted).map_err(|fault| {
+                assert_eq!(fault.reason, Reason::ClustersInvalid);
+                fault.message
+            })
+        };
+        for server in ["https://a.example.com:6443", "https://*.b.example.com:6443"] {
+            check(server, &granted).unwrap();
+        }
+        let cases = [
+            ("https://example.com:6443", "--clusters grants `https://*.example.com:6443`, "),
+            ("https://10.0.0.8", "this host does not grant `https://10.0.0.8:443`"),
+            ("ftp://example.com", "`ftp://example.com` names no servers: "),
+        ];
+        for (server, expected) in cases {
+            let message = check(server, &granted).unwrap_err();
+            assert!(message.starts_with("spec.clusters[0].servers[0]: "), "{message}");
+            assert!(message.contains(expected), "{message}");
+        }
+        assert!(check("https://10.0.0.7", &[]).unwrap_err().ends_with("--clusters grants none"));
+    }
 
     #[test]
     fn a_spec_with_a_field_that_is_not_supported_is_refused() {

@@ -7,7 +7,7 @@ use mortise_core::grant::rights::Account;
 
 use super::fault::Fault;
 use crate::{
-    host::{LimitMet, Mode, Removal, Settings},
+    host::{ClusterGrant, LimitMet, Mode, Removal, Settings},
     operator::api::{self, ProcessorSpec},
     reason::Reason,
     wasm::{self, Digest},
@@ -38,6 +38,7 @@ pub(super) struct Recipe {
     pub(super) account: Account,
     pub(super) mode: Mode,
     pub(super) take_over: Arc<[String]>,
+    pub(super) clusters: Arc<[ClusterGrant]>,
     pub(super) limits: wasm::Limits,
     pub(super) libraries: Vec<LibraryRecipe>,
     pub(super) removal: Option<Removal>,
@@ -106,6 +107,7 @@ impl Recipe {
                 api::Mode::Observe => Mode::Observe,
             },
             take_over: spec.take_over.as_slice().into(),
+            clusters: spec.clusters.iter().map(clusters).collect(),
             limits: largest.limit(&limits(&spec.limits)?),
             libraries: libraries.collect::<Result<_, Fault>>()?,
             removal,
@@ -119,12 +121,18 @@ impl Recipe {
             account: Some(self.account.clone()),
             mode: self.mode,
             take_over: Arc::clone(&self.take_over),
+            clusters: Arc::clone(&self.clusters),
             concurrency: Some(pace.concurrency),
             rate: pace.rate,
             removal: self.removal,
             ..Settings::in_namespace(&self.account.namespace)
         }
     }
+}
+
+fn clusters(of: &api::Clusters) -> ClusterGrant {
+    let namespace = of.secrets.as_ref().map(|secrets| secrets.namespace.clone());
+    ClusterGrant { servers: of.servers.clone(), namespace }
 }
 
 // === impl Pace ===

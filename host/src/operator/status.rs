@@ -13,6 +13,7 @@ use mortise_core::{
 };
 
 use crate::{
+    cluster::clusters::{Problem, unusable},
     host,
     oci::Reference,
     operator::{
@@ -27,6 +28,8 @@ use crate::{
 
 /// The type of the condition about the limits of the host.
 const LIMITED: &str = "Limited";
+/// The type of the condition about other clusters.
+const CONNECTED: &str = "Connected";
 /// The type of the condition about hooks.
 const SERVING: &str = "Serving";
 /// The values that the status of a condition can have.
@@ -102,6 +105,7 @@ pub fn compute(known: &Known<'_>) -> ProcessorStatus {
     let findings = [("Loaded", loaded(known)), ("Synced", synced(known)), ("Ready", ready(known))];
     let findings = findings.into_iter().chain(limited(known).map(|finding| (LIMITED, finding)));
     let findings = findings.chain(serving(known).map(|finding| (SERVING, finding)));
+    let findings = findings.chain(connected(known).map(|finding| (CONNECTED, finding)));
     let conditions = findings.map(|(kind, finding)| condition(kind, finding, known)).collect();
     let running = known.running.as_ref();
     // A new process runs the artifact that ran last, whatever the spec names, unless that must not
@@ -371,6 +375,25 @@ fn serving(known: &Known<'_>) -> Option<Finding> {
     Some(match state {
         Ok(()) => Finding::yes(Reason::Serving, "conversions and admissions are answered"),
         Err(not) => Finding::no(not.reason, not.message.clone()),
+    })
+}
+
+/// Returns `Connected`, with the clusters that the processor cannot use; `None` if it uses none.
+fn connected(known: &Known<'_>) -> Option<Finding> {
+    let clusters = &known.running.as_ref()?.status.clusters;
+    if clusters.used == 0 {
+        return None;
+    }
+    let problems = &clusters.problems;
+    let messages: Vec<String> = problems.iter().map(|(of, why)| unusable(of, why)).collect();
+    let is_lasting = |(_, problem): &&(_, Problem)| problem.reason != Reason::ClusterConnecting;
+    Some(match (problems.iter().find(is_lasting), problems.first()) {
+        (Some((_, lasting)), _) => Finding::no(lasting.reason, listed(&messages)),
+        (None, Some((_, open))) => Finding::unknown(open.reason, listed(&messages)),
+        (None, None) => {
+            let message = format!("all {} other clusters are connected", clusters.used);
+            Finding::yes(Reason::Connected, message)
+        }
     })
 }
 

@@ -77,7 +77,7 @@ fn push(list: &mut Value, item: Value) {
 pub(super) fn outcome(of: &Value) -> Value {
     let mut outcome = json!({
         "apply": [], "patch": [], "evict": [], "delete": [], "prune": [], "status": null, "events": [],
-        "requeue": "ByDefault", "finalizers": null, "children": [],
+        "requeue": "ByDefault", "finalizers": null, "start": [],
     });
     merge(&mut outcome, of);
     json!({"outcome": outcome})

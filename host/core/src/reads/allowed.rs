@@ -127,8 +127,11 @@ impl View {
     }
 
     fn deny(&mut self, kind: &Kind, question: Question) -> ReadError {
-        let account = self.rights.as_ref().map(|rights| rights.account().to_string());
-        let message = format!("`{}` may not {question}", account.unwrap_or_default());
+        let who = match self.rights.as_ref().filter(|_| question.cluster.is_empty()) {
+            Some(rights) => format!("`{}`", rights.account()),
+            None => "the user of the kubeconfig".to_owned(),
+        };
+        let message = format!("{who} may not {question}");
         self.reads.denied(Denial::of_right(question, kind));
         ReadError::Denied(message)
     }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 
 use futures::{FutureExt as _, StreamExt as _, TryFutureExt as _, future::BoxFuture, stream};
@@ -13,19 +13,26 @@ use mortise_core::{
     grant::{
         rights::{self, Account, LIST, NotRead, Permit, Question, ReadTarget, Rights as _},
         role::{Roles, Served},
+        secret_of,
     },
     store::Scope,
 };
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::{
+    sync::{Semaphore, watch as latest},
+    time::Instant,
+};
 
 use super::{
     Acting,
     acting::SELF_REVIEWS,
     answers::{Answer, Answered, Answers, Fresh, Renewed, Stale, rungs},
 };
-use crate::cluster::Cluster;
+use crate::cluster::{
+    Cluster,
+    clusters::{Link, Problem, Remotes, unusable},
+};
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// The maximum number of questions in flight, of all processors: many declarations need many
@@ -54,6 +61,8 @@ pub struct Rights {
     pub(super) asking: Arc<Semaphore>,
     /// True if the account itself asks.
     asks_itself: bool,
+    /// The other clusters that the version may use.
+    remotes: OnceLock<Arc<Remotes>>,
 }
 
 /// The rights of all processors of a host.
@@ -97,7 +106,13 @@ impl Rights {
             all: Arc::clone(all),
             asking: Arc::clone(asking),
             asks_itself,
+            remotes: OnceLock::new(),
         }
+    }
+
+    /// Sets the other clusters that the version may use. Only the first call has an effect.
+    pub(crate) fn set_remotes(&self, remotes: &Arc<Remotes>) {
+        let _ = self.remotes.set(Arc::clone(remotes));
     }
 
     /// Returns the cluster; every request to it is made as the account.
@@ -132,7 +147,10 @@ impl Rights {
     /// Returns the questions that the description needs, for the kinds that are served.
     async fn needed(&self) -> Vec<Question> {
         let mut description = Description::clone(&self.description);
-        let kinds = description.kinds();
+        // Rights in other clusters are those of a kubeconfig. Those of a declaration for every
+        // cluster are asked for where they are used.
+        let mut kinds = description.kinds();
+        kinds.retain(|kind| kind.cluster.is_empty());
         // Kinds for which the cluster gives no answer now are asked for with the next renewal.
         let mut served = HashMap::new();
         for kind in kinds {
@@ -358,16 +376,83 @@ impl Rights {
         renewed
     }
 
+    /// Returns the connection to a cluster, if the account is known to have the rights to its Secret.
+    fn known_link(&self, cluster: &Arc<str>) -> Option<Arc<Link>> {
+        let secret = secret_of(cluster)?;
+        let target = secret_target(&secret);
+        let is_permitted = rights::Rights::known(self, &secret.kind, target)? == Permit::Stored;
+        self.remotes.get().filter(|_| is_permitted)?.connected(cluster).ok()
+    }
+
+    async fn permit_elsewhere(&self, kind: &Kind, place: ReadTarget<'_>) -> Permit {
+        match self.secret_permit(&kind.cluster).await {
+            Ok(Permit::Stored) => match self.connected(&kind.cluster) {
+                Ok(link) => link.rights.permit(kind, place).await,
+                Err(why) => Permit::Unreachable(why),
+            },
+            Ok(refused) => refused,
+            Err(why) => Permit::Unreachable(why),
+        }
+    }
+
+    /// Returns whether the account may get, list and watch the Secret of a cluster.
+    async fn secret_permit(&self, cluster: &Arc<str>) -> Result<Permit, String> {
+        let Some(secret) = secret_of(cluster) else { return Ok(Permit::Unserved) };
+        let permit = self.ask_permit(&secret.kind, secret_target(&secret)).await;
+        permit.map_err(|unanswered| unanswered.to_string())
+    }
+
+    /// Returns the connection to a cluster, if the account has the rights to its Secret.
+    pub(crate) async fn link(&self, cluster: &Arc<str>) -> Result<Arc<Link>, String> {
+        self.check_secret(cluster).await?;
+        self.connected(cluster)
+    }
+
+    async fn check_secret(&self, cluster: &Arc<str>) -> Result<(), String> {
+        match self.secret_permit(cluster).await? {
+            Permit::Stored => Ok(()),
+            Permit::Denied(question) => Err(format!(
+                "cluster `{cluster}`: its kubeconfig is not read: `{}` may not {question}",
+                self.account
+            )),
+            _ => Err(format!("cluster `{cluster}`: its Secret cannot be read")),
+        }
+    }
+
+    fn connected(&self, cluster: &Arc<str>) -> Result<Arc<Link>, String> {
+        let connected = self.remotes(cluster)?.connected(cluster);
+        connected.map_err(|problem| unusable(cluster, &problem))
+    }
+
+    /// Returns the state of a cluster and its changes, if the account has the rights to its Secret.
+    pub(crate) async fn changes(
+        &self,
+        cluster: &Arc<str>,
+    ) -> Result<latest::Receiver<Result<Arc<Link>, Problem>>, String> {
+        self.check_secret(cluster).await?;
+        let changes = self.remotes(cluster)?.changes(cluster);
+        changes.map_err(|problem| unusable(cluster, &problem))
+    }
+
+    fn remotes(&self, cluster: &str) -> Result<&Arc<Remotes>, String> {
+        self.remotes.get().ok_or_else(|| format!("cluster `{cluster}` is not used"))
+    }
+
     /// Gets the object as it is now from the API server; `None` if it does not exist.
     async fn get_live(&self, of: &ObjectRef) -> Result<Option<Value>, NotRead> {
-        let resource = self.cluster.resolve(&of.kind).await;
+        let cluster = if of.kind.cluster.is_empty() {
+            self.cluster.clone()
+        } else {
+            self.link(&of.kind.cluster).await.map_err(NotRead::Failed)?.cluster.clone()
+        };
+        let resource = cluster.resolve(&of.kind).await;
         let resource = resource.map_err(|error| NotRead::Failed(error.to_string()))?;
         let path = resource.ok_or(NotRead::Unserved)?.path_of(of.namespace.as_deref(), &of.name);
-        let cluster = &of.kind.cluster;
-        match self.cluster.send(&Outgoing::get(path).to(cluster)).await {
+        let name = &of.kind.cluster;
+        match cluster.send(&Outgoing::get(path).to(name)).await {
             Ok(answer) => Ok(Some(answer.body)),
             Err(refusal) if refusal.code == 404 => Ok(None),
-            Err(refusal) => match Question::refused(&refusal.message, &self.account, cluster) {
+            Err(refusal) => match Question::refused(&refusal.message, &self.account, name) {
                 // The right was revoked after the API server was asked about it.
                 Some(question) => {
                     self.relies_on(&question);
@@ -379,12 +464,20 @@ impl Rights {
     }
 }
 
+/// Returns the target of the read of a cluster's Secret, which is watched by its name.
+fn secret_target(secret: &ObjectRef) -> ReadTarget<'_> {
+    ReadTarget::reconciled(secret.namespace.as_deref(), &secret.name)
+}
+
 impl rights::Rights for Rights {
     fn account(&self) -> &Account {
         &self.account
     }
 
     fn known(&self, kind: &Kind, place: ReadTarget<'_>) -> Option<Permit> {
+        if !kind.cluster.is_empty() {
+            return self.known_link(&kind.cluster)?.rights.known(kind, place);
+        }
         if !self.acting.is_granted()? {
             return Some(Permit::Denied(Question::impersonate(&self.account)));
         }
@@ -407,6 +500,9 @@ impl rights::Rights for Rights {
         kind: &'a Kind,
         place: ReadTarget<'a>,
     ) -> BoxFuture<'a, Result<Permit, String>> {
+        if !kind.cluster.is_empty() {
+            return self.permit_elsewhere(kind, place).map(Ok).boxed();
+        }
         let permit = self.ask_permit(kind, place);
         permit.map_err(|unanswered| unanswered.to_string()).boxed()
     }
@@ -416,6 +512,9 @@ impl rights::Rights for Rights {
     }
 
     fn may_watch(&self, kind: &Kind, scope: &Scope) -> Option<bool> {
+        if !kind.cluster.is_empty() {
+            return self.known_link(&kind.cluster)?.rights.may_watch(kind, scope);
+        }
         if !self.acting.is_granted()? {
             return Some(false);
         }
@@ -431,6 +530,10 @@ impl rights::Rights for Rights {
     }
 
     fn relies_on(&self, refused: &Question) {
+        // Rights in other clusters are asked for again by the connection.
+        if !refused.cluster.is_empty() {
+            return;
+        }
         let mut answers = self.answers.write();
         answers.known.insert(refused.clone(), Answered::now(Answer::Denied));
         answers.whole.clear();

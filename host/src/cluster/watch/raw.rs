@@ -7,7 +7,10 @@ use kube::{
     api::{ApiResource, ObjectMeta, PartialObjectMeta, TypeMeta},
     core::DynamicResourceScope,
 };
-use mortise_core::contract::Kind;
+use mortise_core::contract::{
+    Kind,
+    bounds::text::{is_label, is_name, quoted},
+};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -49,8 +52,16 @@ impl Raw {
         raw
     }
 
-    /// Returns the error of an object that names another kind. An object of a list may name none.
+    /// Returns the error of an object that names another kind, or no object. An object of a list may
+    /// name no kind. The API server at home is trusted to check names.
     pub(super) fn foreign(&self, kind: &Kind) -> Option<String> {
+        let ObjectMeta { name, namespace, .. } = &self.0.metadata;
+        let is_named = name.as_ref().is_some_and(|name| is_name(name))
+            && namespace.as_ref().is_none_or(|namespace| is_label(namespace));
+        if !kind.cluster.is_empty() && !is_named {
+            let shown = quoted(name.as_deref().unwrap_or_default());
+            return Some(format!("the cluster sent an object with an invalid name: {shown}"));
+        }
         let types = self.0.types.as_ref();
         let text = |field: &str| self.object().get(field).and_then(Value::as_str);
         let version = types.map(|types| types.api_version.as_str()).or(text("apiVersion"));

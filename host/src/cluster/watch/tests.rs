@@ -157,7 +157,14 @@ mod hostile {
         let watch = Watch { kind: kind("ConfigMap"), scope: Scope::default() };
         let feed = stores.open(&watch.kind, &watch.scope, &wanted).unwrap();
         let (_crds, changes) = latest::channel(0);
+        let clusters = Clusters::new(
+            cluster,
+            &mortise_core::applied_fields::manager::Home::default(),
+            &crate::cluster::lease::Guard::none(),
+            &crate::cluster::clusters::Options::default(),
+        );
         let context = Context {
+            clusters,
             cluster: cluster.clone(),
             stores: stores.clone(),
             crds: changes,

@@ -89,7 +89,8 @@ impl Repository {
         let mut pairs = vec![("scope", scope.as_str())];
         pairs.extend(service.map(|service| ("service", service)));
         let (to, request) = self.token_request(at, &pairs);
-        let (connector, policy) = (&self.registries.connector, Policy { loopback: is_loopback });
+        let (connector, policy) =
+            (&self.registries.connector, Policy { loopback: is_loopback, ..Policy::default() });
         let mut given = connector.send(&to, policy, request, connector.times.answer).await?;
         if !given.status.is_success() {
             return Err(super::refused(&mut given, "a request for a token").await);

@@ -61,7 +61,7 @@ impl Repository {
         let body = || blob.body();
         let headers = headers.into_iter().collect();
         let asked = Asked { method: Method::PUT, headers, body: &body, what };
-        let policy = Policy { loopback: started.is_loopback };
+        let policy = Policy { loopback: started.is_loopback, ..Policy::default() };
         self.ask_from(&started.from, policy, &to, &asked).await?;
         Ok(())
     }

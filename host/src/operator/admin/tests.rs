@@ -30,6 +30,7 @@ fn admin() -> Admin {
         watches,
         converted: Arc::new(Vec::new),
         waiting: Arc::new(Vec::new),
+        clusters: Arc::new(Vec::new),
         lease: Guard::none(),
         reach: Reach::new(&kube::Client::new(api.router(), "default")),
         also: Arc::new(|| None),

@@ -72,8 +72,15 @@ pub struct ProcessorSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::few)]
     pub egress: Vec<String>,
+    /// The other clusters that the processor may use, named by Secrets with kubeconfigs that its
+    /// declared reads select. None: no other cluster. Whoever may write such a Secret decides which
+    /// of these servers the processor writes to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = schema::clusters)]
+    pub clusters: Vec<Clusters>,
     /// Field managers of a former operator, whose fields become the processor's when it first
-    /// applies an object.
+    /// applies an object. In other clusters also `mortise/NAMESPACE/PROCESSOR`: the managers of that
+    /// Processor of another home cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::managers)]
     pub take_over: Vec<String>,
@@ -93,6 +100,27 @@ pub struct ProcessorSpec {
     /// empty then. Not a part of the resource.
     #[serde(skip)]
     pub unreadable: Option<(Reason, String)>,
+}
+
+/// Clusters that the processor may use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Clusters {
+    /// The servers that kubeconfigs may name, as `https://10.0.0.7:6443`, or
+    /// `https://*.provider.example:6443` for all names below a domain. The host has to grant them,
+    /// too, by its option `--clusters`.
+    #[schemars(transform = schema::servers)]
+    pub servers: Vec<String>,
+    /// The Secrets that may hold these kubeconfigs. None: all that the declared reads select.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<SecretPlace>,
+}
+
+/// The place of Secrets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SecretPlace {
+    /// The namespace of the Secrets.
+    #[schemars(transform = schema::namespace)]
+    pub namespace: String,
 }
 
 /// A configuration: a JSON object, as text.
@@ -339,7 +367,7 @@ pub struct LastFailure {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["type"]))]
 pub struct Condition {
-    /// Loaded, Synced, Ready or Limited.
+    /// Loaded, Synced, Ready, Limited, Serving or Connected.
     #[serde(rename = "type")]
     pub type_: String,
     /// True, False or Unknown.

@@ -12,6 +12,11 @@ const MODULE_PATH: &str =
 /// A package, an interface and a version, as WIT names them.
 const INTERFACE: &str =
     r"^[a-z][a-z0-9-]*:[a-z][a-z0-9-]*/[a-z][a-z0-9-]*(@[0-9][0-9A-Za-z.+-]*)?$";
+/// Scheme and host; the host parses the rest.
+const SERVERS: &str = r"^https?://[^@/?# ]+$";
+const NAMESPACE: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+const MANAGERS: &str =
+    "!self.startsWith('mortise/') || self.matches('^mortise/[a-z0-9-]+/[a-z0-9.-]+$')";
 const MEMORY: &str = r"^[1-9][0-9]{0,9}(k|Ki|M|Mi|G|Gi)?$";
 const DEADLINE: &str = r"^[1-9][0-9]{0,5}(ms|s|m)$";
 
@@ -111,13 +116,31 @@ pub(super) fn few(schema: &mut Schema) {
     set(schema, "items", json!({"type": "string", "minLength": 1, "maxLength": 1024}));
 }
 
-/// Names of field managers, as long as the API server allows. Ours are never taken from each other.
+/// Each entry names servers, and each is compared with those of each kubeconfig.
+pub(super) fn clusters(schema: &mut Schema) {
+    set(schema, "maxItems", 16);
+    set(schema, "x-kubernetes-list-type", "atomic");
+}
+
+pub(super) fn servers(schema: &mut Schema) {
+    set(schema, "minItems", 1);
+    set(schema, "maxItems", 16);
+    set(schema, "x-kubernetes-list-type", "set");
+    let item = json!({"type": "string", "minLength": 1, "maxLength": 512, "pattern": SERVERS});
+    set(schema, "items", item);
+}
+
+pub(super) fn namespace(schema: &mut Schema) {
+    text(schema, 63, NAMESPACE);
+}
+
+/// Names of field managers, as long as the API server allows. Ours are never taken from each other,
+/// but in other clusters from those of another home.
 pub(super) fn managers(schema: &mut Schema) {
     set(schema, "maxItems", 64);
     set(schema, "x-kubernetes-list-type", "set");
-    let message =
-        "fields of other Processors are never taken over: name the managers of a former operator";
-    let rules = json!([{"rule": "!self.startsWith('mortise/')", "message": message}]);
+    let message = "fields of other Processors are never taken over: name the managers of a former operator, or those of a Processor of another home cluster as mortise/NAMESPACE/PROCESSOR";
+    let rules = json!([{"rule": MANAGERS, "message": message}]);
     let item = json!({"type": "string", "minLength": 1, "maxLength": 128, "x-kubernetes-validations": rules});
     set(schema, "items", item);
 }

@@ -60,6 +60,7 @@ impl Controller {
     /// does not support a field of the spec.
     pub(super) fn named(&self, spec: &ProcessorSpec) -> Result<Named, Fault> {
         Fault::unsupported(spec).map_or(Ok(()), Err)?;
+        Fault::check_clusters(spec, &self.shared.host.options().clusters.servers)?;
         let (sources, keys) = (source::sources(spec)?, source::keys(spec)?);
         let modules = sources.into_iter().map(|source| {
             let requirement = self.requirement(&source.name(), keys.as_deref());

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    host::{LastFailure as Failed, Version},
+    host::{ClustersStatus, LastFailure as Failed, Version},
     wasm::Digest,
 };
 
@@ -67,6 +67,7 @@ fn host() -> host::ProcessorStatus {
         objects: 3,
         conflicts: Vec::new(),
         limits_met: Vec::new(),
+        clusters: ClustersStatus::default(),
         hooks: None,
         missing_rights: Vec::new(),
         not_held: Vec::new(),

@@ -234,13 +234,14 @@ fn get(change: impl FnOnce(&mut ObjectRef)) -> Result<(), String> {
 #[test]
 fn a_get_names_one_object_as_the_api_server_would_have_it() {
     let kind = |group: &str, version: &str, kind: &str| Kind::home(group, version, kind);
-    let cases: [(&str, Result<(), String>, &str); 12] = [
+    let cases: [(&str, Result<(), String>, &str); 13] = [
         ("right", get(|_| ()), ""),
         (
-            "other cluster",
-            get(|of| of.kind = elsewhere(v1("", "Pod"), "ns/name/key")),
-            "cluster `ns/name/key`",
+            "no cluster",
+            get(|of| of.kind = elsewhere(v1("", "Pod"), "ns/../key")),
+            "cluster `ns/../key`",
         ),
+        ("another cluster", get(|of| of.kind = elsewhere(v1("", "Pod"), "ns/name/key")), ""),
         ("any cluster", get(|of| of.kind = elsewhere(v1("", "Pod"), "*")), "cluster `*`"),
         ("every kind", get(|of| of.kind = kind("apps", "v1", "*").into()), "kind `*`"),
         ("every group", get(|of| of.kind = kind("*", "v1", "Pod").into()), "group `*`"),

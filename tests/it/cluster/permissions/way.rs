@@ -64,7 +64,7 @@ pub(super) enum Through {
 
 pub(super) fn all() -> Vec<Way> {
     // A new field of an outcome needs a new way, unless it needs no right, as `requeue`, and
-    // `children`, with which every outcome is refused.
+    // `start`, with which every outcome is refused.
     let Outcome {
         apply: _,
         patch: _,
@@ -75,7 +75,7 @@ pub(super) fn all() -> Vec<Way> {
         events: _,
         requeue: _,
         finalizers: _,
-        children: _,
+        start: _,
     } = Outcome::new();
     reads().into_iter().chain(applies()).chain(removals()).chain(prunes()).chain(own()).collect()
 }

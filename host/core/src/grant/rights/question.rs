@@ -118,6 +118,7 @@ impl fmt::Display for Question {
             (None, Some(name)) => write!(to, " named `{name}`"),
             (Some(namespace), None) => write!(to, " in namespace `{namespace}`"),
             (Some(namespace), Some(name)) => write!(to, " `{namespace}/{name}`"),
-        }
+        }?;
+        if self.cluster.is_empty() { Ok(()) } else { write!(to, " in cluster `{}`", self.cluster) }
     }
 }

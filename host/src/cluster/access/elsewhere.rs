@@ -1,0 +1,157 @@
+//! The rights of a kubeconfig's user in its cluster, which the user itself asks for.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream};
+use mortise_core::{
+    api::{Method, Outgoing, Refusal, Unavailable},
+    contract::Kind,
+    grant::rights::{LIST, Permit, Question, ReadTarget},
+    store::Scope,
+};
+use parking_lot::RwLock;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    acting::SELF_REVIEWS,
+    answers::{Answer, Answered, Answers, rungs},
+};
+use crate::cluster::Cluster;
+
+/// The number of questions to one cluster at once: fewer than requests.
+const MAX_IN_FLIGHT: usize = 4;
+/// The time after which a right is asked for again.
+const MAX_ALLOWED_AGE: Duration = Duration::from_mins(1);
+/// The time after which a missing right is asked for again: it may be granted soon.
+const MAX_DENIED_AGE: Duration = Duration::from_secs(10);
+
+/// The rights in one cluster, as far as they were asked for.
+#[derive(Debug)]
+pub(crate) struct Elsewhere {
+    cluster: Cluster,
+    answers: RwLock<Answers>,
+}
+
+/// The cluster did not say whether a right is held.
+#[derive(Debug, thiserror::Error)]
+enum Unanswered {
+    /// The cluster does not say how the kind is served.
+    #[error(transparent)]
+    Kind(#[from] Unavailable),
+
+    /// The cluster does not say whether its user has this right.
+    #[error("could not ask whether the user of the kubeconfig may {0}")]
+    Question(Question),
+}
+
+// === impl Elsewhere ===
+
+impl Elsewhere {
+    pub(crate) fn new(cluster: &Cluster) -> Self {
+        Self { cluster: cluster.clone(), answers: RwLock::default() }
+    }
+
+    /// Returns how a read may be answered, if that is known without a request.
+    pub(super) fn known(&self, kind: &Kind, place: ReadTarget<'_>) -> Option<Permit> {
+        let resource = self.cluster.known(kind)?;
+        self.answers.read().permit(&resource, place).ok()
+    }
+
+    /// Returns how a read may be answered; asks if necessary.
+    pub(super) async fn permit(&self, kind: &Kind, place: ReadTarget<'_>) -> Permit {
+        let permit = self.ask_permit(kind, place).await;
+        permit.unwrap_or_else(|unanswered| Permit::Unreachable(unanswered.to_string()))
+    }
+
+    async fn ask_permit(&self, kind: &Kind, place: ReadTarget<'_>) -> Result<Permit, Unanswered> {
+        let Some(resource) = self.cluster.resolve(kind).await? else { return Ok(Permit::Unserved) };
+        for (namespace, name) in rungs(&resource, place.namespace, place.name) {
+            let of = |verb: &&'static str| Question::of(&resource, verb, namespace, name);
+            self.ask(place.verbs().iter().map(of).collect()).await;
+            if self.answers.read().permit(&resource, place) == Ok(Permit::Stored) {
+                break;
+            }
+        }
+        let permit = self.answers.read().permit(&resource, place);
+        permit.map_err(Unanswered::Question)
+    }
+
+    /// Returns whether a scope may be watched; `None` if that is not known.
+    pub(super) fn may_watch(&self, kind: &Kind, scope: &Scope) -> Option<bool> {
+        let resource = self.cluster.known(kind)?;
+        let answers = self.answers.read();
+        let (namespace, name) = (scope.namespace.as_deref(), scope.name.as_deref());
+        let may = LIST.map(|verb| answers.may(&resource, verb, namespace, name));
+        match may {
+            [Ok(Ok(())), Ok(Ok(()))] => Some(true),
+            [Ok(Err(_)), _] | [_, Ok(Err(_))] => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Asks again for the rights whose answers are too old. Returns whether an answer has changed.
+    pub(crate) async fn renew(&self) -> bool {
+        let now = Instant::now();
+        let is_old = |answered: &Answered| {
+            let most =
+                if answered.answer == Answer::Allowed { MAX_ALLOWED_AGE } else { MAX_DENIED_AGE };
+            now.saturating_duration_since(answered.at) >= most
+        };
+        let old: Vec<Question> = {
+            let answers = self.answers.read();
+            let old = answers.known.iter().filter(|(_, answered)| is_old(answered));
+            old.map(|(question, _)| question.clone()).collect()
+        };
+        let answered = self.answers_to(old).await;
+        self.answers.write().take(answered, Vec::new()).changed
+    }
+
+    async fn ask(&self, mut questions: Vec<Question>) {
+        {
+            let answers = self.answers.read();
+            let is_known = |question: &Question| {
+                answers.is(question, Answer::Allowed) || answers.is(question, Answer::Denied)
+            };
+            questions.retain(|question| !is_known(question));
+        }
+        let answered = self.answers_to(questions).await;
+        self.answers.write().take(answered, Vec::new());
+    }
+
+    async fn answers_to(&self, questions: Vec<Question>) -> Vec<(Question, Answered)> {
+        let asked = questions.into_iter().map(async |question| {
+            let answer = match self.review(&question).await {
+                Ok(true) => Answer::Allowed,
+                Ok(false) => Answer::Denied,
+                Err(refusal) => {
+                    tracing::debug!(cluster = %question.cluster, %question, %refusal, "could not ask what the user of a kubeconfig may do");
+                    Answer::Unanswered
+                }
+            };
+            (question, Answered::now(answer))
+        });
+        stream::iter(asked).buffer_unordered(MAX_IN_FLIGHT).collect().await
+    }
+
+    async fn review(&self, of: &Question) -> Result<bool, Refusal> {
+        let (resource, subresource) = of.resource.split_once('/').unwrap_or((&of.resource, ""));
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "metadata": {},
+            "spec": {"resourceAttributes": {
+                "group": &*of.group,
+                "resource": resource,
+                "subresource": subresource,
+                "verb": &*of.verb,
+                "namespace": of.namespace.as_deref().unwrap_or_default(),
+                "name": of.name.as_deref().unwrap_or_default(),
+            }},
+        });
+        let asked = Outgoing::new(Method::Post, SELF_REVIEWS.to_owned(), Some(review));
+        let answer = self.cluster.send(&asked.to(&of.cluster)).await?;
+        let allowed = answer.body.pointer("/status/allowed").and_then(Value::as_bool);
+        Ok(allowed.unwrap_or_default())
+    }
+}

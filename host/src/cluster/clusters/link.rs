@@ -1,0 +1,76 @@
+//! The connection to a cluster: its client, its rights, and the Secret that it comes from.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::RwLock;
+use ring::digest::Digest;
+use serde_json::Value;
+use tokio::time::sleep;
+
+use crate::cluster::{
+    Cluster,
+    access::Elsewhere,
+    lease::Guard,
+    remote::{Connected, Gate, gated, policy},
+};
+
+/// The time without an answer after which the cluster is asked for its version, so that a cluster
+/// which has gone is noticed although nobody asks it anything.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// The time for which a cluster may fail until what is known of it counts as too old.
+const MAX_AGE: Duration = Duration::from_secs(30);
+
+/// A cluster that is connected to.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// The cluster, with the rights of the kubeconfig's user.
+    pub(crate) cluster: Cluster,
+    pub(crate) rights: Elsewhere,
+    /// The origin of the server.
+    pub(super) server: String,
+    /// The digest of the kubeconfig.
+    pub(super) digest: Digest,
+    /// The Secret, without its data.
+    pub(super) secret: RwLock<Value>,
+    gate: Arc<Gate>,
+}
+
+// === impl Link ===
+
+impl Link {
+    pub(super) fn new(
+        name: &Arc<str>,
+        connected: Connected,
+        (digest, secret): (Digest, Value),
+        lease: &Guard,
+    ) -> Self {
+        let Connected { server, client } = connected;
+        let (client, gate) = gated(&client);
+        let cluster = Cluster::with_policy(client, policy()).named(name).guarded(lease);
+        let rights = Elsewhere::new(&cluster);
+        Self { cluster, rights, server, digest, secret: RwLock::new(secret), gate }
+    }
+
+    /// Returns why what is known of the cluster is too old, if it is.
+    pub(crate) fn unreachable(&self) -> Option<String> {
+        self.gate.unreachable_for(MAX_AGE)
+    }
+
+    /// Keeps the rights fresh and the connection checked. Calls `changed` when either changes.
+    pub(super) async fn keep(&self, changed: impl Fn()) {
+        let mut was_away = false;
+        loop {
+            sleep(HEARTBEAT / 2).await;
+            if !self.gate.has_answered_within(HEARTBEAT) {
+                // The gate records the answer.
+                let _ = self.cluster.client().apiserver_version().await;
+            }
+            let is_away = self.unreachable().is_some();
+            let has_changed = !is_away && self.rights.renew().await;
+            if has_changed || is_away != was_away {
+                changed();
+            }
+            was_away = is_away;
+        }
+    }
+}

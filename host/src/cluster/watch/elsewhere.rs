@@ -1,0 +1,63 @@
+//! Watches in other clusters, which run while the cluster is connected.
+
+use std::sync::Arc;
+
+use mortise_core::store::Feed;
+use tokio::time::sleep;
+
+use super::{Context, LOOKUP_RETRY_DELAY, Watch};
+use crate::cluster::{
+    access::Rights,
+    clusters::{Link, unusable},
+};
+
+impl Watch {
+    /// Watches until the feed is closed, whenever the cluster is connected.
+    pub(crate) async fn run_elsewhere(
+        self,
+        feed: Feed,
+        context: Context,
+        rights: Option<Arc<Rights>>,
+    ) {
+        tokio::select! {
+            () = feed.over() => {}
+            () = self.follow_cluster(&feed, &context, rights.as_ref()) => {}
+        }
+    }
+
+    async fn follow_cluster(&self, feed: &Feed, context: &Context, rights: Option<&Arc<Rights>>) {
+        let cluster = &self.kind.cluster;
+        let unavailable = |why: &str| context.stores.set_unavailable(&self.kind, why);
+        let mut changes = loop {
+            match context.clusters.changes(cluster, rights).await {
+                Ok(changes) => break changes,
+                Err(why) => unavailable(&why),
+            }
+            sleep(LOOKUP_RETRY_DELAY).await;
+        };
+        loop {
+            let state = changes.borrow_and_update().clone();
+            let link: Option<Arc<Link>> = match state {
+                Ok(link) => Some(link),
+                Err(problem) => {
+                    unavailable(&unusable(cluster, &problem));
+                    None
+                }
+            };
+            let watched = async {
+                match link {
+                    Some(link) => {
+                        let cluster = link.cluster.clone();
+                        let context = Context { cluster, ..context.clone() };
+                        self.clone().run(feed.clone(), context).await;
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = watched => return,
+                next = changes.changed() => if next.is_err() { return },
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A host with two clusters: objects of one are read, written and watched for objects of the other.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use mortise_embedded_api::EmbeddedApi;
+use mortise_host::{
+    cluster::{
+        clusters,
+        remote::{Connect, Connected, Refused},
+    },
+    host::{ClusterGrant, Drive, Host, Options},
+};
+use serde_json::{Value, json};
+
+use super::{
+    CONFIG_MAP, NAMESPACE, Scene, manifest, now, object, outcome, play::Play, scripted, selection,
+    text,
+};
+
+const SERVER: &str = "https://api.provider.example:6443";
+
+/// Connects every name of a cluster to one API, unless the kubeconfig says something else.
+struct To(EmbeddedApi);
+
+impl Connect for To {
+    fn connect(&self, _: &str, kubeconfig: &[u8]) -> Result<Connected, Refused> {
+        if kubeconfig.starts_with(b"refused") {
+            return Err(Refused::new("as the test wants it"));
+        }
+        let client = kube::Client::new(self.0.router(), "default");
+        Ok(Connected { server: SERVER.to_owned(), client })
+    }
+}
+
+fn name() -> String {
+    format!("{NAMESPACE}/provider/kubeconfig")
+}
+
+fn in_cluster(mut of: Value) -> Value {
+    of["cluster"] = json!(name());
+    of
+}
+
+fn secret(kubeconfig: &str) -> Value {
+    let rest = json!({"data": {"kubeconfig": STANDARD.encode(kubeconfig)}});
+    object("v1/Secret", "provider", &rest)
+}
+
+/// Returns a host whose puppet reads `source` in the other cluster, and applies `copy` there.
+async fn started(provider: &EmbeddedApi, kubeconfig: &str) -> (Scene, Host) {
+    let any = |mut of: Value| {
+        of["cluster"] = json!("*");
+        of
+    };
+    let play = Play::new("puppet")
+        .reconciles("objects", &selection(CONFIG_MAP, "play=yes"))
+        .reads(&selection("v1/Secret", ""))
+        .reads(&any(selection(CONFIG_MAP, "")))
+        .writes(&any(selection(CONFIG_MAP, "")), &["create", "update"]);
+    let mut scene = Scene::of_play(&play).await;
+    let read = {
+        let kind = selection(CONFIG_MAP, "")["kind"].clone();
+        json!({"get": {"ref": {"cluster": name(), "kind": kind, "namespace": NAMESPACE, "name": "source"}}})
+    };
+    let copy = object(CONFIG_MAP, "copy", &json!({"data": {"from": "home"}}));
+    let returns = outcome(&json!({"apply": [in_cluster(manifest(&copy))]}));
+    let script = json!({"reads": [read], "returns": returns});
+    scene.load(&scripted("play", &script.to_string()));
+    scene.load(&secret(kubeconfig));
+    provider.load(object(CONFIG_MAP, "source", &json!({"data": {"a": "1"}})), true).unwrap();
+    let servers = vec![SERVER.to_owned()];
+    let granted = [ClusterGrant { servers, namespace: Some(NAMESPACE.to_owned()) }];
+    scene.loaded[0].settings.clusters = granted.into();
+    let connect = Arc::new(To(provider.clone()));
+    let clusters = clusters::Options { connect, servers: [SERVER.parse().unwrap()].into() };
+    let options = Options { now: now(), drive: Drive::Host, clusters, ..Options::default() };
+    let host = Host::start(&scene.cluster, scene.loaded.clone(), &options).unwrap();
+    (scene, host)
+}
+
+fn provider() -> EmbeddedApi {
+    EmbeddedApi::new(mortise_embedded_api::Options {
+        now: now(),
+        namespaces: vec![NAMESPACE.into()],
+        ..Default::default()
+    })
+}
+
+fn get(api: &EmbeddedApi, name: &str) -> Option<Value> {
+    let mut objects = api.objects().into_iter();
+    objects.find(|of| of["kind"] == "ConfigMap" && text(of, "/metadata/name") == name)
+}
+
+/// Waits for the next reports until `holds`.
+async fn until(host: &Host, what: &str, holds: impl Fn() -> bool) {
+    let wait = async {
+        while !holds() {
+            host.next_report().await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(10), wait).await.expect(what);
+}
+
+async fn patch(api: &EmbeddedApi, plural: &str, name: &str, change: &Value) {
+    let uri = format!("/api/v1/namespaces/{NAMESPACE}/{plural}/{name}");
+    let request = http::Request::patch(uri)
+        .header("content-type", "application/merge-patch+json")
+        .body(change.to_string().into_bytes().into())
+        .unwrap();
+    let client = kube::Client::new(api.router(), "default");
+    assert!(client.send(request).await.unwrap().status().is_success());
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_another_cluster_are_read_written_and_watched() {
+    let provider = provider();
+    let (scene, host) = started(&provider, "right").await;
+    until(&host, "the copy is made", || get(&provider, "copy").is_some()).await;
+    let copy = get(&provider, "copy").unwrap();
+    let manager = text(&copy, "/metadata/managedFields/0/manager").to_owned();
+    assert!(manager.starts_with("mortise/"), "{manager}");
+    assert_eq!(get(&scene.api, "copy"), None, "nothing is written at home");
+    // A change of what was read, and of what was written, triggers a run.
+    let runs = host.status()[0].runs;
+    patch(&provider, "configmaps", "source", &json!({"data": {"a": "2"}})).await;
+    until(&host, "the change is noticed", || host.status()[0].runs > runs).await;
+    patch(&provider, "configmaps", "copy", &json!({"data": {"from": "somebody"}})).await;
+    until(&host, "the copy is mended", || {
+        text(&get(&provider, "copy").unwrap(), "/data/from") == "home"
+    })
+    .await;
+    let status = host.status().remove(0);
+    assert_eq!((status.clusters.used, status.clusters.problems), (1, Vec::new()));
+    host.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubeconfig_that_is_mended_later_is_used_then() {
+    let provider = provider();
+    let (scene, host) = started(&provider, "refused").await;
+    let problems = || host.status()[0].clusters.problems.len();
+    until(&host, "the reason is told", || problems() > 0).await;
+    assert_eq!(get(&provider, "copy"), None);
+    patch(&scene.api, "secrets", "provider", &secret("right")).await;
+    until(&host, "the copy is made", || get(&provider, "copy").is_some()).await;
+    let watched = || {
+        let watches = host.watches().into_iter().filter(|of| !of.kind.cluster.is_empty());
+        watches.count()
+    };
+    assert_eq!(watched(), 1);
+    patch(&scene.api, "secrets", "provider", &secret("refused again")).await;
+    let runs = host.status()[0].runs;
+    until(&host, "the stores are closed", || host.status()[0].runs > runs).await;
+    host.stop().await.unwrap();
+}
