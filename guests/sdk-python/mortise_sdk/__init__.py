@@ -43,6 +43,7 @@ __all__ = [
     "Selection",
     "Verbs",
     "WriteRule",
+    "cluster_of",
     "controller",
     "derived_name",
     "export",
@@ -79,7 +80,11 @@ class Kind(Generic[T]):
 
 @dataclass
 class Selection(Generic[T]):
-    """The objects of a kind that fit every condition; as `selection` in wit/types.wit."""
+    """The objects of a kind that fit every condition; as `selection` in wit/types.wit.
+
+    `cluster` is "" for the home cluster, `cluster_of(…)` or, in a declaration, "*" for every
+    cluster.
+    """
 
     kind: Kind[T]
     namespace: str | None = None
@@ -87,13 +92,15 @@ class Selection(Generic[T]):
     labels: str = ""
     matching: list[tuple[str, str]] = field(default_factory=list)
     fields: list[str] = field(default_factory=list)
+    cluster: str = ""
 
 
 @dataclass
 class Reconciler:
     """One kind of objects that is reconciled, and how; as `reconciler` in wit/reconciliation.wit.
 
-    `resync` and `min_interval` are milliseconds.
+    `resync` and `min_interval` are milliseconds. With `on_demand` it runs for no object until
+    outcomes start it. With `whole_status` the status of an outcome replaces that of the object.
     """
 
     name: str
@@ -147,6 +154,7 @@ class Request:
 
     def __init__(self, record: records.Request):
         self.reconciler = record.reconciler
+        self.cluster = record.ref.cluster
         self.namespace = record.ref.namespace
         self.name = record.ref.name
         self.attempt = record.attempt
@@ -212,7 +220,13 @@ class Host:
     """The host as a processor sees it: reads, the clock and the log."""
 
     def get(
-        self, kind: Kind[T], namespace: str | None, name: str, fields: Iterable[str] = ()
+        self,
+        kind: Kind[T],
+        namespace: str | None,
+        name: str,
+        fields: Iterable[str] = (),
+        *,
+        in_cluster: str = "",
     ) -> T | None:
         """Reads an object; `None` if there is no such object.
 
@@ -220,7 +234,7 @@ class Host:
         are read.
         """
         try:
-            text = cluster.get(_ref(kind, namespace, name), list(fields))
+            text = cluster.get(_ref(kind, namespace, name, in_cluster), list(fields))
         except Err as error:
             place = f"{namespace}/{name}" if namespace else name
             raise ReadError(f"{kind.display()} `{place}`", error.value) from None
@@ -272,16 +286,20 @@ class Outcome:
         create_only: bool = False,
         leave: Iterable[str] = (),
         absent: Iterable[str] = (),
+        in_cluster: str = "",
     ) -> None:
         """Adds an object to create or to update with server-side apply."""
         mode = records.Mode.CREATE if create_only else records.Mode.APPLY
-        manifest = records.Manifest("", json.dumps(object), mode, list(leave), list(absent))
+        text = json.dumps(object)
+        manifest = records.Manifest(in_cluster, text, mode, list(leave), list(absent))
         self._record.apply.append(manifest)
 
-    def patch(self, object: Mapping[str, Any], *, absent: Iterable[str] = ()) -> None:
+    def patch(
+        self, object: Mapping[str, Any], *, absent: Iterable[str] = (), in_cluster: str = ""
+    ) -> None:
         """Adds a part of an object that belongs to others."""
-        manifest = records.Manifest("", json.dumps(object), records.Mode.APPLY, [], list(absent))
-        self._record.patch.append(manifest)
+        text, mode = json.dumps(object), records.Mode.APPLY
+        self._record.patch.append(records.Manifest(in_cluster, text, mode, [], list(absent)))
 
     def prune(self, selection: Selection[Any]) -> None:
         """Deletes objects of the selection that former outcomes applied and this one does not."""
@@ -296,15 +314,18 @@ class Outcome:
         uid: str | None = None,
         propagation: Literal["background", "foreground", "orphan"] = "background",
         grace_period: int | None = None,
+        in_cluster: str = "",
     ) -> None:
         """Adds an object to delete. An object that is gone already is no failure."""
         policy = records.Propagation[propagation.upper()]
-        deletion = records.Deletion(_ref(kind, namespace, name), uid, policy, grace_period)
-        self._record.delete.append(deletion)
+        ref = _ref(kind, namespace, name, in_cluster)
+        self._record.delete.append(records.Deletion(ref, uid, policy, grace_period))
 
-    def evict(self, namespace: str, name: str, *, uid: str | None = None) -> None:
+    def evict(
+        self, namespace: str, name: str, *, uid: str | None = None, in_cluster: str = ""
+    ) -> None:
         """Adds a Pod to evict."""
-        ref = _ref(Kind("v1", "Pod"), namespace, name)
+        ref = _ref(Kind("v1", "Pod"), namespace, name, in_cluster)
         deletion = records.Deletion(ref, uid, records.Propagation.BACKGROUND, None)
         self._record.evict.append(deletion)
 
@@ -340,6 +361,11 @@ class Outcome:
     def start(self, reconciler: str, of: Selection[Any]) -> None:
         """Runs an on-demand reconciler for the objects of a selection within the declared one."""
         self._record.start.append(records.Start(reconciler, _selection(of)))
+
+
+def cluster_of(namespace: str, name: str, key: str) -> str:
+    """Returns the name of the cluster whose kubeconfig a Secret of the home cluster holds."""
+    return f"{namespace}/{name}/{key}"
 
 
 def controller(owner: Mapping[str, Any]) -> dict[str, Any]:
@@ -437,11 +463,14 @@ def _description(given: Description) -> records.Description:
 
 def _selection(of: Selection[Any]) -> types.Selection:
     kind = types.Kind(of.kind.group, of.kind.version, of.kind.kind)
-    return types.Selection("", kind, of.namespace, of.name, of.labels, of.matching, of.fields)
+    return types.Selection(
+        of.cluster, kind, of.namespace, of.name, of.labels, of.matching, of.fields
+    )
 
 
-def _ref(kind: Kind[Any], namespace: str | None, name: str) -> types.ObjectRef:
-    return types.ObjectRef("", types.Kind(kind.group, kind.version, kind.kind), namespace, name)
+def _ref(kind: Kind[Any], namespace: str | None, name: str, in_cluster: str) -> types.ObjectRef:
+    kind_record = types.Kind(kind.group, kind.version, kind.kind)
+    return types.ObjectRef(in_cluster, kind_record, namespace, name)
 
 
 def _config(text: str) -> Any:

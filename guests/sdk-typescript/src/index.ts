@@ -97,8 +97,12 @@ export class Kind<T extends object = Record<string, unknown>> {
   }
 }
 
-/** The objects of a kind that fit every condition; as `selection` in wit/types.wit. */
+/**
+ * The objects of a kind that fit every condition; as `selection` in wit/types.wit. The cluster is
+ * absent for the home cluster, `clusterOf(…)` or, in a declaration, "*" for every cluster.
+ */
 export type Selection<T extends object = object> = {
+  cluster?: string;
   kind: Kind<T>;
   namespace?: string;
   name?: string;
@@ -109,7 +113,8 @@ export type Selection<T extends object = object> = {
 
 /**
  * The name of a processor, and everything that it reconciles, reads and writes. Times are
- * milliseconds.
+ * milliseconds. A reconciler that is `onDemand` runs for no object until outcomes start it; with
+ * `wholeStatus`, the status of an outcome replaces that of the object.
  */
 export type Description = {
   name: string;
@@ -194,10 +199,11 @@ export class Host {
     namespace: string | undefined,
     name: string,
     fields: string[] = [],
+    inCluster = "",
   ): (KubernetesObject & T) | undefined {
     const place = namespace === undefined ? name : `${namespace}/${name}`;
     const text = read(`${kind.display()} \`${place}\``, () =>
-      cluster.get(ref(kind, namespace, name), fields),
+      cluster.get(ref(kind, namespace, name, inCluster), fields),
     );
     return text === undefined ? undefined : JSON.parse(text);
   }
@@ -231,6 +237,14 @@ export class Host {
   }
 }
 
+/** The details of a deletion; as `deletion` in wit/reconciliation.wit. */
+export type DeletionOptions = {
+  uid?: string;
+  propagation?: Propagation;
+  gracePeriod?: number;
+  inCluster?: string;
+};
+
 /** Everything that should be true; as `outcome` in wit/reconciliation.wit. */
 export class Outcome {
   readonly record: OutcomeRecord = {
@@ -252,16 +266,18 @@ export class Outcome {
   /** Adds an object to create or to update with server-side apply. */
   apply(
     object: KubernetesObject,
-    { createOnly = false, leave = [] as string[], absent = [] as string[] } = {},
+    options: { createOnly?: boolean; leave?: string[]; absent?: string[]; inCluster?: string } = {},
   ): void {
+    const { createOnly = false, leave = [], absent = [], inCluster: cluster = "" } = options;
     const mode = createOnly ? "create" : "apply";
-    this.record.apply.push({ cluster: "", object: JSON.stringify(object), mode, leave, absent });
+    this.record.apply.push({ cluster, object: JSON.stringify(object), mode, leave, absent });
   }
 
   /** Adds a part of an object that belongs to others. */
-  patch(object: KubernetesObject, { absent = [] as string[] } = {}): void {
+  patch(object: KubernetesObject, options: { absent?: string[]; inCluster?: string } = {}): void {
+    const { absent = [], inCluster: cluster = "" } = options;
     const text = JSON.stringify(object);
-    this.record.patch.push({ cluster: "", object: text, mode: "apply", leave: [], absent });
+    this.record.patch.push({ cluster, object: text, mode: "apply", leave: [], absent });
   }
 
   /** Deletes objects of the selection that former outcomes applied and this one does not. */
@@ -274,14 +290,18 @@ export class Outcome {
     kind: Kind<object>,
     namespace: string | undefined,
     name: string,
-    options: { uid?: string; propagation?: Propagation; gracePeriod?: number } = {},
+    options: DeletionOptions = {},
   ): void {
-    this.record.delete.push(deletion(ref(kind, namespace, name), options));
+    this.record.delete.push(deletion(kind, namespace, name, options));
   }
 
   /** Adds a Pod to evict. */
-  evict(namespace: string, name: string, options: { uid?: string } = {}): void {
-    this.record.evict.push(deletion(ref(new Kind("v1", "Pod"), namespace, name), options));
+  evict(
+    namespace: string,
+    name: string,
+    options: Pick<DeletionOptions, "uid" | "inCluster"> = {},
+  ): void {
+    this.record.evict.push(deletion(new Kind("v1", "Pod"), namespace, name, options));
   }
 
   /** Sets the status of the reconciled object, or the part of it that this processor owns. */
@@ -321,6 +341,11 @@ export class Outcome {
   start(reconciler: string, of: Selection): void {
     this.record.start.push({ reconciler, of: selection(of) });
   }
+}
+
+/** Returns the name of the cluster whose kubeconfig a Secret of the home cluster holds. */
+export function clusterOf(namespace: string, name: string, key: string): string {
+  return `${namespace}/${name}/${key}`;
 }
 
 /** Returns an owner reference to an object, as it was read, that manages another one. */
@@ -411,8 +436,8 @@ function described(description: Description): DescriptionRecord {
 }
 
 function selection(of: Selection): SelectionRecord {
-  const { namespace, name, labels = "", matching = [], fields = [] } = of;
-  return { cluster: "", kind: record(of.kind), namespace, name, labels, matching, fields };
+  const { cluster = "", namespace, name, labels = "", matching = [], fields = [] } = of;
+  return { cluster, kind: record(of.kind), namespace, name, labels, matching, fields };
 }
 
 function record<T extends object>({ group, version, kind }: Kind<T>) {
@@ -423,15 +448,18 @@ function ref<T extends object>(
   kind: Kind<T>,
   namespace: string | undefined,
   name: string,
+  cluster: string,
 ): ObjectRef {
-  return { cluster: "", kind: record(kind), namespace, name };
+  return { cluster, kind: record(kind), namespace, name };
 }
 
-function deletion(
-  ref: ObjectRef,
-  options: { uid?: string; propagation?: Propagation; gracePeriod?: number },
+function deletion<T extends object>(
+  kind: Kind<T>,
+  namespace: string | undefined,
+  name: string,
+  { inCluster = "", ...options }: DeletionOptions,
 ): DeletionRecord {
-  return { ref, propagation: "background", ...options };
+  return { ref: ref(kind, namespace, name, inCluster), propagation: "background", ...options };
 }
 
 function parsed<C>(config: string): C {
