@@ -183,6 +183,7 @@ fn restless() -> Case {
     Case {
         name: "restless".to_owned(),
         folder: PathBuf::new(),
+        clusters: Vec::new(),
         objects: vec![
             scripted("one", "apply", json!({"data": {"k": "v"}}), json!([])),
             scripted("two", "patch", json!({}), json!(["data.k"])),

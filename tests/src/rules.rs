@@ -103,14 +103,14 @@ pub async fn rights(
     account: &Account,
     description: &Description,
 ) -> Result<Vec<Value>> {
-    let known = cluster.resolve_all(&description.kinds()).await?;
+    let known = cluster.resolve_all(&description.at_home().kinds()).await?;
     let Account { namespace, name } = account;
     let consent = json!({"mortise.dev/processor": "*"});
     let mut objects = vec![json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"namespace": namespace, "name": name, "annotations": consent},
     })];
-    let roles = Roles::of(description, |kind| local::served(&known, kind));
+    let roles = Roles::of(&description.at_home(), |kind| local::served(&known, kind));
     objects.extend(roles.objects(name, Some(account)));
     Ok(objects)
 }

@@ -48,9 +48,11 @@ pub(crate) fn display_kind(kind: &Kind) -> String {
 /// Formats a kind with namespace and name, as the host does.
 pub(crate) fn display_ref(of: &ObjectRef) -> String {
     let kind = display_kind(&of.kind);
+    let cluster =
+        if of.cluster.is_empty() { String::new() } else { format!(" in cluster `{}`", of.cluster) };
     match &of.namespace {
-        Some(namespace) => format!("{kind} `{namespace}/{}`", of.name),
-        None => format!("{kind} `{}`", of.name),
+        Some(namespace) => format!("{kind} `{namespace}/{}`{cluster}", of.name),
+        None => format!("{kind} `{}`{cluster}", of.name),
     }
 }
 

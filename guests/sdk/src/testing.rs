@@ -13,9 +13,12 @@
 //!     stub.host().get(Some("shop"), "web", &["spec.selector"]).unwrap();
 //! assert_eq!(service.unwrap().spec.selector["app"], "web");
 //! ```
+//!
+//! [`Stub::cluster`] adds other clusters.
 
 pub mod case;
 pub mod cluster;
+pub mod clusters;
 mod convert;
 mod grants;
 mod hooks;
@@ -30,7 +33,12 @@ pub use grants::check as check_grants;
 pub use hooks::{Asked, Reviewed};
 pub use run::{Change, MAX_RUNS, Run, Settled, title};
 
-use std::{cell::RefCell, collections::BTreeSet, rc::Rc, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use mortise_core::{
@@ -40,12 +48,13 @@ use mortise_core::{
     reads::{self, View},
     store::{Scope, Stores, Wanted},
 };
-use mortise_embedded_api::{self as api, News};
-use parking_lot::{Mutex, MutexGuard};
+use mortise_embedded_api::News;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use serde_json::Value;
 
 use self::{
     cluster::Cluster,
+    clusters::{Clusters, Outages},
     identity::Identity,
     native::{Imports, Journal},
     run::Driver,
@@ -54,12 +63,16 @@ use crate::{
     Description, Host, Kind, Level, ObjectRef, Processor, Request, Selection,
     bindings::mortise::host::{cluster::Page, types::ReadError},
     host::Source,
+    kubernetes::Secret,
+    object::Object as _,
     processor, time,
 };
 
 /// A host in memory, whose objects, kinds and time are set by the test. Clones share one state.
 #[derive(Clone)]
 pub struct Stub {
+    /// The cluster of the objects and kinds that methods name without a cluster.
+    cluster: Arc<str>,
     state: Arc<Mutex<State>>,
     journal: Arc<Mutex<Journal>>,
 }
@@ -85,24 +98,30 @@ pub struct Line {
 }
 
 struct State {
-    /// The objects that the test gave.
-    objects: Vec<Value>,
+    /// The prepared clusters, by name; the home cluster is always one of them.
+    prepared: BTreeMap<Arc<str>, Prepared>,
     /// True if the objects that the test gave must be valid.
     is_checked: bool,
-    /// Group and kind of each kind that the cluster must not know.
-    without: BTreeSet<(String, String)>,
-    /// The names of the kinds that cannot be read.
-    unavailable: Vec<String>,
+    outages: Outages,
     /// The description that limits reads; `None` if everything can be read.
     declared: Option<Description>,
     now: u64,
     /// The most objects of a page.
     page: u32,
     crds: Vec<Value>,
-    /// The cluster in memory, and the host's rules over it, from the first reconcile on.
-    cluster: Option<Cluster>,
+    /// The clusters in memory, and the host's rules over them, from the first reconcile on.
+    clusters: Option<Clusters>,
     driver: Option<Driver>,
     journal: Arc<Mutex<Journal>>,
+}
+
+/// A cluster as the test prepares it before the first reconcile.
+#[derive(Default)]
+struct Prepared {
+    /// The objects that the test gave.
+    objects: Vec<Value>,
+    /// Group and kind of each kind that the cluster must not know.
+    without: BTreeSet<(String, String)>,
 }
 
 /// Creates a first request for an object of the reconciler `""`, without the object itself and
@@ -136,26 +155,54 @@ impl Stub {
     pub fn new() -> Self {
         let journal = Arc::<Mutex<Journal>>::default();
         let state = State {
-            objects: Vec::new(),
+            prepared: [(Arc::default(), Prepared::default())].into(),
             is_checked: true,
-            without: BTreeSet::new(),
-            unavailable: Vec::new(),
+            outages: Outages::default(),
             declared: None,
             now: 1_767_225_600_000,
             page: u32::MAX,
             crds: Vec::new(),
-            cluster: None,
+            clusters: None,
             driver: None,
             journal: Arc::clone(&journal),
         };
-        Self { state: Arc::new(Mutex::new(state)), journal }
+        Self { cluster: Arc::default(), state: Arc::new(Mutex::new(state)), journal }
     }
 
-    /// Creates a stub whose reconciles run against this cluster.
-    pub(crate) fn over(cluster: Cluster) -> Self {
+    /// Creates a stub whose reconciles run against these clusters.
+    pub(crate) fn over(clusters: Clusters) -> Self {
         let stub = Self::new();
-        stub.state.lock().cluster = Some(cluster);
+        stub.state.lock().clusters = Some(clusters);
         stub
+    }
+
+    /// Adds another cluster with these objects. Its name is the one by which the processor reads and
+    /// writes it; the Secret of that name need not be there. The definitions of [`Stub::crds`] are
+    /// installed in each cluster; those that only this one has are among its objects.
+    #[must_use]
+    pub fn cluster(self, name: impl AsRef<str>, objects: impl IntoIterator<Item = Value>) -> Self {
+        let there = self.in_cluster(name);
+        // Also a cluster without objects is there.
+        drop(there.prepared());
+        objects.into_iter().for_each(|object| there.set(object));
+        self
+    }
+
+    /// Returns the same stub, whose methods then mean objects and kinds of another cluster where
+    /// they name none.
+    #[must_use]
+    pub fn in_cluster(&self, name: impl AsRef<str>) -> Self {
+        Self { cluster: name.as_ref().into(), ..self.clone() }
+    }
+
+    /// Makes a cluster unreachable: reads of it are unavailable, and writes get no answer.
+    pub fn unreachable(&self, cluster: impl AsRef<str>) {
+        self.state.lock().outages.set_reachable(cluster.as_ref(), false);
+    }
+
+    /// Makes a cluster reachable again.
+    pub fn reachable(&self, cluster: impl AsRef<str>) {
+        self.state.lock().outages.set_reachable(cluster.as_ref(), true);
     }
 
     /// Adds objects; each replaces an object with the same group, kind, namespace and name.
@@ -170,8 +217,8 @@ impl Stub {
     /// Adds or replaces an object. To change an object that a processor has written, use
     /// [`Stub::apply`].
     pub fn set(&self, object: Value) {
-        let (mut state, of) = (self.preparing(), Identity::of(&object));
-        let objects = &mut state.objects;
+        let (mut prepared, of) = (self.prepared(), Identity::of(&object));
+        let objects = &mut prepared.objects;
         objects.retain(|held| Identity::of(held) != of);
         objects.push(object);
     }
@@ -192,7 +239,7 @@ impl Stub {
     /// Makes a kind unknown to the cluster.
     #[must_use]
     pub fn without_kind(self, group: &str, kind: &str) -> Self {
-        self.preparing().without.insert((group.to_owned(), kind.to_owned()));
+        self.prepared().without.insert((group.to_owned(), kind.to_owned()));
         self
     }
 
@@ -206,7 +253,7 @@ impl Stub {
     /// Makes every read of a kind fail because the kind is unavailable.
     #[must_use]
     pub fn unavailable(self, kind: &str) -> Self {
-        self.preparing().unavailable.push(kind.to_owned());
+        self.preparing().outages.add_kind(&self.cluster, kind);
         self
     }
 
@@ -306,29 +353,39 @@ impl Stub {
     fn preparing(&self) -> MutexGuard<'_, State> {
         let state = self.state.lock();
         assert!(
-            state.cluster.is_none(),
+            state.clusters.is_none(),
             "the stub is prepared before the first reconcile; later the cluster is changed with \
              `apply`, `patch`, `delete` and `advance`"
         );
         state
     }
 
-    fn change(&self, change: impl FnOnce(&mut Cluster) -> Result<(), String>) {
-        let mut state = self.state.lock();
-        let cluster =
-            state.cluster.as_mut().expect("the cluster is there from the first reconcile on");
-        change(cluster).unwrap_or_else(|error| panic!("{error}"));
+    /// Returns the prepared cluster of this handle.
+    fn prepared(&self) -> MappedMutexGuard<'_, Prepared> {
+        MutexGuard::map(self.preparing(), |state| {
+            state.prepared.entry(Arc::clone(&self.cluster)).or_default()
+        })
     }
 
-    /// Returns an object as it is in the cluster or, before the first reconcile, as the test gave
+    fn change(&self, change: impl FnOnce(&mut Cluster) -> Result<(), String>) {
+        let mut state = self.state.lock();
+        let clusters =
+            state.clusters.as_mut().expect("the clusters are there from the first reconcile on");
+        let changed = clusters.get_mut(&self.cluster).and_then(change);
+        changed.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Returns an object as it is in its cluster or, before the first reconcile, as the test gave
     /// it. `None` if there is no such object.
     pub fn object(&self, of: &ObjectRef) -> Option<Value> {
         let state = self.state.lock();
-        if let Some(cluster) = &state.cluster {
-            return cluster.get(of);
+        let cluster = if of.cluster.is_empty() { &*self.cluster } else { &of.cluster };
+        if let Some(clusters) = &state.clusters {
+            return clusters.get(cluster).ok()?.get(of);
         }
         let of = Identity::of_ref(of);
-        state.objects.iter().find(|object| Identity::of(object) == of).cloned()
+        let objects = &state.prepared.get(cluster)?.objects;
+        objects.iter().find(|object| Identity::of(object) == of).cloned()
     }
 
     /// Returns all objects of the cluster, without the API's own namespaces, definitions of kinds
@@ -347,9 +404,9 @@ impl Stub {
     }
 
     /// Returns the imports of one read, which see the objects as they are now.
-    fn imports(&self, kind: &Kind) -> Result<Imports, ReadError> {
+    fn imports(&self, kind: &contract::Kind) -> Result<Imports, ReadError> {
         let state = self.state.lock();
-        let view = state.view(&kind.clone().into()).map_err(ReadError::Invalid)?;
+        let view = state.view(kind).map_err(ReadError::Invalid)?;
         let (view, journal) = (RefCell::new(view), Arc::clone(&self.journal));
         Ok(Imports { view, journal, page: state.page, now: state.now() })
     }
@@ -357,11 +414,13 @@ impl Stub {
 
 impl Source for Stub {
     fn get(&self, reference: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError> {
-        self.imports(&reference.kind)?.get(reference, fields)
+        let kind = contract::ObjectRef::from(reference.clone()).kind;
+        self.imports(&kind)?.get(reference, fields)
     }
 
     fn list(&self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Page, ReadError> {
-        self.imports(&of.kind)?.list(of, limit, from)
+        let kind = contract::Selection::from(of.clone()).kind;
+        self.imports(&kind)?.list(of, limit, from)
     }
 
     fn now(&self) -> u64 {
@@ -384,8 +443,7 @@ impl State {
         let mut driver = if let Some(driver) = self.driver.take() {
             driver
         } else {
-            let cluster = self.open(&description)?;
-            Driver::new(cluster, &self.journal, self.page, self.unavailable.clone())
+            Driver::new(self.open(&description)?, &self.journal, self.page)
         };
         let loaded = driver.load::<P>(&description, config);
         self.declared = Some(description);
@@ -393,31 +451,25 @@ impl State {
         loaded.map(|()| driver)
     }
 
-    /// Returns the cluster, which is created from the objects given so far unless it exists.
-    fn open(&mut self, description: &Description) -> Result<Cluster, String> {
-        if let Some(cluster) = &self.cluster {
-            return Ok(cluster.clone());
+    /// Returns the clusters, which are created from the objects given so far unless they exist.
+    fn open(&mut self, description: &Description) -> Result<Clusters, String> {
+        if let Some(clusters) = &self.clusters {
+            return Ok(clusters.clone());
         }
         let now = i64::try_from(self.now).ok();
         let now = now.and_then(|now| Timestamp::from_millisecond(now).ok()).unwrap_or_default();
-        let mut cluster =
-            Cluster::new(now, &self.crds, &cluster::declared_kinds(description), &[])?;
-        let names: Vec<String> = cluster.names_of(&self.without);
-        cluster.set_missing(&names)?;
-        let is_served =
-            |of: &&(String, String)| cluster.api().preferred_version(&of.0, &of.1).is_some();
-        if let Some((_, kind)) = self.without.iter().find(is_served) {
-            return Err(format!("`{kind}` is built into Kubernetes, and cannot be missing"));
+        let (crds, description) = (&self.crds, contract::Description::from(description.clone()));
+        let home = Cluster::new(now, crds, &description.at_home().kinds(), &[])?;
+        let mut clusters = Clusters::with(home, self.outages.clone());
+        let kinds = description.elsewhere().kinds();
+        for name in self.prepared.keys().filter(|name| !name.is_empty()) {
+            let cluster = clusters.home().beside(name, crds, &kinds, &[])?;
+            clusters.add(cluster);
         }
-        if self.is_checked {
-            cluster.load(self.objects.clone(), true)?;
-        } else {
-            for object in &self.objects {
-                let loaded = cluster.load([object.clone()], true);
-                loaded.or_else(|_| cluster.load([object.clone()], false))?;
-            }
+        for (name, prepared) in &self.prepared {
+            prepared.fill(clusters.get_mut(name)?, self.is_checked)?;
         }
-        Ok(self.cluster.insert(cluster).clone())
+        Ok(self.clusters.insert(clusters).clone())
     }
 
     /// Returns a view of the objects of one kind as they are now.
@@ -426,58 +478,92 @@ impl State {
         let wanted =
             Wanted { fields: Fields::whole(), matching: BTreeSet::default(), written: true };
         let feed = stores.open(kind, &Scope::default(), &wanted);
-        if self.unavailable.contains(&kind.kind) {
-            stores.set_unavailable(kind, "the test makes it unavailable");
-        } else {
-            match (self.objects_of(kind), feed) {
-                (Err(failure), _) => stores.set_unavailable(kind, failure.message()),
-                (Ok(Some(objects)), Some(feed)) => {
-                    feed.begin_list();
-                    for object in &objects {
-                        feed.list_item(object);
-                    }
-                    feed.end_list();
+        match (self.objects_of(kind), feed) {
+            (Err(why), _) => stores.set_unavailable(kind, &why),
+            (Ok(Some(objects)), Some(feed)) => {
+                feed.begin_list();
+                for object in &objects {
+                    feed.list_item(object);
                 }
-                _ => stores.set_unknown(kind, &Scope::default()),
+                feed.end_list();
             }
+            _ => stores.set_unknown(kind, &Scope::default()),
         }
+        let all = |kind: Kind| Description::new("", "").reads(Selection::new(kind));
         let description = match &self.declared {
             Some(declared) => declared.clone(),
-            None => Description::new("", "").reads(Selection::new(kind.clone().into())),
+            None if kind.cluster.is_empty() => all(kind.clone().into()),
+            // A cluster is read only if its Secret is.
+            None => all(Secret::kind())
+                .reads(Selection::new(kind.clone().into()).in_cluster(&kind.cluster)),
         };
         let grant = Grant::new(&description.into()).map_err(|error| error.to_string())?;
         Ok(View::new(stores, Arc::new(grant), reads::PAGE_BYTES))
     }
 
     /// Returns the objects of a kind as they are now, or as the test gave them before the first
-    /// reconcile; `None` if the kind is not known.
-    fn objects_of(&self, kind: &contract::Kind) -> Result<Option<Vec<Value>>, api::Failure> {
-        let contract::Kind { cluster: _, group, version, kind: name } = kind;
-        if let Some(cluster) = &self.cluster {
-            let update = cluster.api().changes_since(group, version, name, None)?;
+    /// reconcile; `None` if the kind is not known. Fails if the kind cannot be read.
+    fn objects_of(&self, kind: &contract::Kind) -> Result<Option<Vec<Value>>, String> {
+        let contract::Kind { cluster, group, version, kind: name } = kind;
+        if let Some(clusters) = &self.clusters {
+            let api = clusters.readable(kind)?.api();
+            let update = api.changes_since(group, version, name, None);
+            let update = update.map_err(|failure| failure.message().to_owned())?;
             return Ok(update.and_then(|update| match update.news {
                 News::List(objects) => Some(objects),
                 News::Changes(_) => None,
             }));
         }
-        if self.without.contains(&(group.clone(), name.clone())) {
-            return Ok(None);
+        if let Some(why) = self.outages.of(kind) {
+            return Err(why);
+        }
+        let prepared = self.prepared.get(cluster).ok_or_else(|| clusters::absent(cluster))?;
+        Ok(prepared.objects_of(kind))
+    }
+
+    fn now(&self) -> u64 {
+        let clusters = self.clusters.as_ref();
+        let of_cluster = clusters.map(|clusters| clusters.home().now().as_millisecond());
+        of_cluster.and_then(|now| u64::try_from(now).ok()).unwrap_or(self.now)
+    }
+}
+
+// === impl Prepared ===
+
+impl Prepared {
+    /// Puts the objects into the cluster, and removes the kinds that it must not know.
+    fn fill(&self, cluster: &mut Cluster, is_checked: bool) -> Result<(), String> {
+        cluster.set_missing(&cluster.names_of(&self.without))?;
+        let is_served =
+            |of: &&(String, String)| cluster.api().preferred_version(&of.0, &of.1).is_some();
+        if let Some((_, kind)) = self.without.iter().find(is_served) {
+            return Err(format!("`{kind}` is built into Kubernetes, and cannot be missing"));
+        }
+        if is_checked {
+            return cluster.load(self.objects.clone(), true);
+        }
+        for object in &self.objects {
+            let loaded = cluster.load([object.clone()], true);
+            loaded.or_else(|_| cluster.load([object.clone()], false))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the objects of a kind; `None` if the cluster must not know the kind.
+    fn objects_of(&self, kind: &contract::Kind) -> Option<Vec<Value>> {
+        if self.without.contains(&(kind.group.clone(), kind.kind.clone())) {
+            return None;
         }
         let is_of = |object: &&Value| {
             let of = Identity::of(object);
-            (&of.group, &of.kind) == (group, name)
+            (&of.group, &of.kind) == (&kind.group, &kind.kind)
         };
         let mut objects: Vec<Value> = self.objects.iter().filter(is_of).cloned().collect();
         for object in objects.iter_mut().filter_map(Value::as_object_mut) {
             // Every version of a kind shows the same objects.
             object.insert("apiVersion".to_owned(), Kind::from(kind.clone()).api_version().into());
         }
-        Ok(Some(objects))
-    }
-
-    fn now(&self) -> u64 {
-        let of_cluster = self.cluster.as_ref().map(|cluster| cluster.now().as_millisecond());
-        of_cluster.and_then(|now| u64::try_from(now).ok()).unwrap_or(self.now)
+        Some(objects)
     }
 }
 

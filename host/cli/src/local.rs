@@ -269,15 +269,15 @@ pub fn kind_of(object: &Value) -> Kind {
     Kind::home(group, version, text("kind"))
 }
 
-/// Lets the API serve, without a schema, each declared kind that it does not serve yet, except
-/// missing kinds. Returns the kinds that it now serves so.
+/// Lets the API of the home cluster serve, without a schema, each kind declared for it that it does
+/// not serve yet, except missing kinds. Returns the kinds that it now serves so.
 pub fn serve_untyped(
     api: &EmbeddedApi,
     description: &Description,
     missing: impl Fn(&Kind) -> bool,
 ) -> Vec<Kind> {
     let mut untyped: Vec<Kind> = Vec::new();
-    for kind in description.kinds() {
+    for kind in description.at_home().kinds() {
         let plural = plural(&kind);
         if kind.kind == "*"
             || kind.group == "*"

@@ -352,6 +352,34 @@ impl Description {
         (reconcilers, reads, writes)
     }
 
+    /// Returns the declarations for the home cluster, those for every cluster among them.
+    #[must_use]
+    pub fn at_home(&self) -> Self {
+        self.within(|cluster| matches!(cluster, "" | "*"))
+    }
+
+    /// Returns the declarations for other clusters, as if all of them were for one home cluster.
+    #[must_use]
+    pub fn elsewhere(&self) -> Self {
+        let grants = Vec::new();
+        Self { grants, ..self.within(|cluster| !cluster.is_empty()) }
+    }
+
+    fn within(&self, is_in: impl Fn(&str) -> bool) -> Self {
+        let is_meant = |of: &mut Selection| {
+            let is_meant = is_in(&of.kind.cluster);
+            if is_meant && !of.kind.cluster.is_empty() {
+                Arc::make_mut(&mut of.kind).cluster = Arc::default();
+            }
+            is_meant
+        };
+        let mut within = self.clone();
+        within.reconcilers.retain_mut(|reconciler| is_meant(&mut reconciler.of));
+        within.reads.retain_mut(is_meant);
+        within.writes.retain_mut(|rule| is_meant(&mut rule.of));
+        within
+    }
+
     /// Returns the distinct kinds of all declarations, without wildcards (`*`).
     pub fn kinds(&self) -> Vec<Kind> {
         let (reconcilers, reads, writes) = self.declared();

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `objects.yaml` | the objects that exist at first; Namespaces need not be among them |
 //! | `objects` | a folder of such files, instead of `objects.yaml` |
+//! | `clusters/NAME` | a folder of such files for each other cluster, described below |
 //! | `config.yaml` | the configuration, if the processor has one |
 //! | `case.yaml` | how the case runs, if it does more than reconcile all objects |
 //! | `expected.yaml` | the changes that the reconciles make; `mortise test --update` writes it |
@@ -56,6 +57,25 @@
 //! request after a 429 or 5xx, so that these do not reach a processor; a refused eviction is tested
 //! with a `PodDisruptionBudget`. `times` is the number of refusals; without it, the writes are
 //! refused until the next step.
+//!
+//! # Other clusters
+//!
+//! `clusters` in `case.yaml` names the folder of each other cluster, and the cluster by which the
+//! processor reads and writes it:
+//!
+//! ```yaml
+//! clusters:
+//!   provider: {name: kube-bind/provider/kubeconfig}    # and missing, refuse, unreachable
+//! steps:
+//! - clusters:                            # what a step does there: the fields of a step, and
+//!     provider: {unreachable: true}      # reads are unavailable and writes unanswered from here on
+//! ```
+//!
+//! A cluster without objects needs no folder. Kinds of the guest's CRDs are installed in each
+//! cluster; definitions that one cluster alone has are among its objects. The Secret with the
+//! kubeconfig is needed only if the processor reads it. In `expected.yaml`, `clusters` holds
+//! `objects`, `gone` and `events` of other clusters by their folders, and the name of a key of
+//! another cluster ends with ` in NAMESPACE/NAME/KEY`.
 //!
 //! # Expected changes
 //!
@@ -112,8 +132,8 @@ mod file;
 mod hook;
 mod stage;
 
-pub use document::{Difference, Document};
-pub use file::{Case, Expected, Refuse, Step, all, load_objects};
+pub use document::{Changes, Difference, Document};
+pub use file::{Case, Expected, Refuse, Remote, Step, all, load_objects};
 pub use hook::{Deny, HookAnswer, HookCase, Native, Question, hooks};
 pub use stage::Stage;
 
@@ -125,7 +145,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Stub, cluster::declared_kinds};
+use super::Stub;
 use crate::Processor;
 
 /// Defines a test that runs the cases in a folder of the package natively:
@@ -233,9 +253,9 @@ pub fn run<P: Processor>(case: &Case, crds: &[Value], natives: &[Native]) -> Res
     let description = crate::processor::described::<P>(&case.config)?;
     let mut crds = crds.to_vec();
     let webhooks = hook::webhooks(natives, &case.config, &mut crds)?;
-    let kinds = declared_kinds(&description);
-    let mut stage = Stage::open(case.clone(), &crds, &kinds, webhooks)?;
-    let stub = Stub::over(stage.cluster().clone());
+    let description = description.into();
+    let mut stage = Stage::open(case.clone(), &crds, &description, webhooks)?;
+    let stub = Stub::over(stage.clusters().clone());
     loop {
         let settled = stub.try_settle::<P>(&case.config, case.only.as_ref())?;
         stage.settled(&settled);

@@ -17,11 +17,13 @@ use serde_json::{Value, json};
 
 use self::request::Served;
 use super::identity::{Identity, text};
-use crate::{Description, Kind};
+use crate::Kind;
 
 /// A cluster in memory: its API, its time, and the kinds that it knows. Clones share API and time.
 #[derive(Clone)]
 pub struct Cluster {
+    /// The name; empty for the home cluster.
+    name: Arc<str>,
     api: EmbeddedApi,
     now: Arc<Mutex<Timestamp>>,
     /// The definitions of kinds, installed or not.
@@ -37,7 +39,7 @@ pub struct Cluster {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Creates a cluster at a time.
+    /// Creates the home cluster at a time.
     ///
     /// It knows the built-in kinds, the kinds that `crds` define and, without a schema, the other
     /// declared `kinds`. The kinds in `missing` (`plural.group`) are not installed.
@@ -48,18 +50,42 @@ impl Cluster {
     pub fn new(
         now: Timestamp,
         crds: &[Value],
-        kinds: &[Kind],
+        kinds: &[contract::Kind],
         missing: &[String],
     ) -> Result<Self, String> {
-        let now = Arc::new(Mutex::new(now));
+        Self::with("", Arc::new(Mutex::new(now)), crds, kinds, missing)
+    }
+
+    /// Creates another cluster, which has the time of this one; otherwise as [`Cluster::new`].
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Cluster::new`] does.
+    pub fn beside(
+        &self,
+        name: &str,
+        crds: &[Value],
+        kinds: &[contract::Kind],
+        missing: &[String],
+    ) -> Result<Self, String> {
+        Self::with(name, Arc::clone(&self.now), crds, kinds, missing)
+    }
+
+    fn with(
+        name: &str,
+        now: Arc<Mutex<Timestamp>>,
+        crds: &[Value],
+        kinds: &[contract::Kind],
+        missing: &[String],
+    ) -> Result<Self, String> {
         let clock = Arc::clone(&now);
         let api = EmbeddedApi::new(Options {
             now: Arc::new(move || *clock.lock()),
             ..Options::default()
         });
         let hidden = api.objects().iter().map(Identity::of).collect();
-        let served = Arc::default();
-        let mut cluster = Self { api, now, definitions: crds.to_vec(), hidden, served };
+        let (name, definitions, served) = (name.into(), crds.to_vec(), Arc::default());
+        let mut cluster = Self { name, api, now, definitions, hidden, served };
         let untyped = cluster.untyped(kinds);
         cluster.definitions.extend(untyped);
         cluster.hidden.extend(cluster.definitions.iter().map(Identity::of));
@@ -68,7 +94,7 @@ impl Cluster {
     }
 
     /// Returns definitions without a schema for the declared kinds that no other definition covers.
-    fn untyped(&self, declared: &[Kind]) -> Vec<Value> {
+    fn untyped(&self, declared: &[contract::Kind]) -> Vec<Value> {
         let mut kinds: Vec<(Kind, Vec<String>)> = Vec::new();
         for kind in declared {
             let is_defined = |definition: &Value| {
@@ -85,15 +111,26 @@ impl Cluster {
             match kinds.iter_mut().find(of) {
                 Some((_, versions)) if versions.contains(&kind.version) => {}
                 Some((_, versions)) => versions.push(kind.version.clone()),
-                None => kinds.push((kind.clone(), vec![kind.version.clone()])),
+                None => kinds.push((kind.clone().into(), vec![kind.version.clone()])),
             }
         }
         kinds.iter().map(|(kind, versions)| untyped::definition(kind, versions)).collect()
     }
 
+    /// Returns the name; empty for the home cluster.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
     /// Returns the API, for clients.
     pub fn api(&self) -> &EmbeddedApi {
         &self.api
+    }
+
+    /// Returns the identity of the cluster: the uid of its namespace `kube-system`.
+    pub(super) fn uid(&self) -> String {
+        let namespace = self.send(Method::Get, "/api/v1/namespaces/kube-system", None);
+        namespace.map(|answer| text(&answer.body, "/metadata/uid").to_owned()).unwrap_or_default()
     }
 
     /// Returns the present time of the cluster.
@@ -199,16 +236,11 @@ impl Cluster {
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cluster")
+            .field("name", &self.name)
             .field("api", &self.api)
             .field("now", &self.now())
             .finish_non_exhaustive()
     }
-}
-
-/// Returns every kind that a description names, without duplicates.
-pub(super) fn declared_kinds(description: &Description) -> Vec<Kind> {
-    let description = contract::Description::from(description.clone());
-    description.kinds().into_iter().map(Kind::from).collect()
 }
 
 #[cfg(test)]
@@ -235,7 +267,7 @@ mod tests {
     #[test]
     fn kinds_come_and_go() {
         let thing = Kind::new("example.com", "v1", "Thing");
-        let kinds = [thing.clone()];
+        let kinds = [thing.clone().into()];
         let missing = ["things.example.com".to_owned()];
         let mut cluster = Cluster::new(Timestamp::UNIX_EPOCH, &[], &kinds, &missing).unwrap();
         let object = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a", "namespace": "shop"}, "any": 1});

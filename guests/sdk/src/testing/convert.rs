@@ -10,7 +10,7 @@ use crate::bindings::{
 mortise_core::contract_conversions!();
 mortise_core::hook_conversions!();
 
-// The stub has only the cluster that a host runs in.
+// A kind alone is one of the home cluster; what it is part of names the cluster.
 
 impl From<types::Kind> for Kind {
     fn from(types::Kind { group, version, kind }: types::Kind) -> Self {

@@ -1,4 +1,4 @@
-//! Reconciles against a cluster in memory by the host's own rules: one run, or all due keys.
+//! Reconciles against clusters in memory by the host's own rules: one run, or all due keys.
 //!
 //! A [`Driver`] replaces the watches, tasks and runtime of `mortise-host`: it feeds the stores with
 //! the events of a watch, runs one key after the other in the order of the keys, and moves the
@@ -7,7 +7,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, marker::PhantomData, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, fmt::Write as _, marker::PhantomData, pin::pin, sync::Arc,
+    time::Duration,
+};
 
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
@@ -27,10 +30,11 @@ use serde_json::Value;
 use super::{
     Line, Read, Stub,
     cluster::Cluster,
+    clusters::Clusters,
     identity::{Identity, Pattern},
     native::{Journal, Native},
 };
-use crate::{Description, Failure, Kind, ObjectRef, Outcome, Processor, selection::display_kind};
+use crate::{Description, Failure, ObjectRef, Outcome, Processor, selection::display_kind};
 
 /// The most runs of a key until nothing is due: a key that is due more often does not come to rest.
 pub const MAX_RUNS: usize = 50;
@@ -58,11 +62,13 @@ pub struct Run {
     pub again: Option<Duration>,
 }
 
-/// A change of the cluster.
+/// A change of a cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// `create`, `update`, `status`, `finalizers`, `delete`, `evict` or `event`.
     pub action: &'static str,
+    /// The name of the cluster; empty for the home cluster.
+    pub cluster: String,
     /// The object as the API answered; of a deleted object, its last state.
     pub object: Value,
 }
@@ -78,15 +84,13 @@ pub struct Settled {
     pub runs: usize,
 }
 
-/// The host's rules over a cluster in memory.
+/// The host's rules over clusters in memory.
 pub(super) struct Driver {
-    cluster: Cluster,
+    clusters: Clusters,
     parts: Parts,
     journal: Arc<Mutex<Journal>>,
     /// The most objects of a page.
     page: u32,
-    /// The names of kinds that cannot be read.
-    unavailable: Vec<String>,
     watches: Vec<Watch>,
     /// The processor that was called last.
     version: Option<Version>,
@@ -99,6 +103,7 @@ pub(super) struct Driver {
 struct Watch {
     kind: contract::Kind,
     scope: Scope,
+    wanted: Wanted,
     /// The revision up to which the store has the changes; `None` before the list.
     revision: Option<u64>,
 }
@@ -110,19 +115,35 @@ struct Version {
     config: String,
     reconciler: Reconciler,
     description: contract::Description,
-    /// The kinds of all reconcilers.
-    kinds: Vec<Kind>,
 }
 
-/// Returns the name of a key in a case: that of its object, with the reconciler if several
-/// reconcilers are for the same kind. `kinds` are those of all reconcilers.
-pub fn title(of: &Identity, reconciler: &str, kinds: &[Kind]) -> String {
-    let same = |kind: &&Kind| kind.kind == of.kind && kind.group == of.group;
-    if kinds.iter().filter(same).count() > 1 {
-        format!("{of} ({reconciler})")
-    } else {
-        of.to_string()
+/// Returns the name of a key in a case: that of its object, with the cluster unless it is the home
+/// cluster, and with the reconciler if several of the processor are for that kind.
+pub fn title(
+    of: &contract::ObjectRef,
+    reconciler: &str,
+    description: &contract::Description,
+) -> String {
+    let mut title = Identity::of_ref(&of.clone().into()).to_string();
+    if !of.kind.cluster.is_empty() {
+        let _ = write!(title, " in {}", of.kind.cluster);
     }
+    if reconcilers_of(&of.kind, description).count() > 1 {
+        let _ = write!(title, " ({reconciler})");
+    }
+    title
+}
+
+/// Returns the reconcilers that may be for a kind.
+fn reconcilers_of<'a>(
+    kind: &'a contract::Kind,
+    description: &'a contract::Description,
+) -> impl Iterator<Item = &'a contract::Reconciler> {
+    let is = |declared: &str, text: &str| declared == "*" || declared == text;
+    let fits = move |of: &contract::Kind| {
+        is(&of.kind, &kind.kind) && is(&of.group, &kind.group) && is(&of.cluster, &kind.cluster)
+    };
+    description.reconcilers.iter().filter(move |one| fits(&one.of.kind))
 }
 
 // === impl Stub ===
@@ -178,24 +199,19 @@ impl Stub {
 // === impl Driver ===
 
 impl Driver {
-    pub(super) fn new(
-        cluster: Cluster,
-        journal: &Arc<Mutex<Journal>>,
-        page: u32,
-        unavailable: Vec<String>,
-    ) -> Self {
+    pub(super) fn new(clusters: Clusters, journal: &Arc<Mutex<Journal>>, page: u32) -> Self {
         let dispatch = Arc::new(Dispatch::new(&Stores::new()));
         dispatch.queue().stand_still();
-        let (now, clock) = (cluster.now(), cluster.clone());
+        let (now, clock) = (clusters.home().now(), clusters.home().clone());
         let clock: Clock = Arc::new(move || clock.now());
-        let parts = Parts::new(&dispatch, Arc::new(cluster.clone()), &clock);
+        let parts = Parts::new(&dispatch, Arc::new(clusters.clone()), &clock);
+        parts.writer.home().set(&clusters.home().uid());
         let journal = Arc::clone(journal);
         Self {
-            cluster,
+            clusters,
             parts,
             journal,
             page,
-            unavailable,
             watches: Vec::new(),
             version: None,
             now,
@@ -215,7 +231,6 @@ impl Driver {
         if self.version.as_ref().is_some_and(is_same) {
             return Ok(());
         }
-        let kinds = description.reconcilers.iter().map(|one| one.of.kind.clone()).collect();
         let description = contract::Description::from(description.clone());
         let grant = Grant::new(&description).map_err(|error| error.to_string())?;
         let wanted = grant.wanted().to_vec();
@@ -237,7 +252,7 @@ impl Driver {
             config: config.into(),
             settings: Settings::in_namespace(NAMESPACE),
             grant: Arc::new(grant),
-            api: Arc::new(self.cluster.clone()),
+            api: Arc::new(self.clusters.clone()),
             rights: None,
         };
         let reconciler = Reconciler::new(setup, self.parts.clone());
@@ -247,7 +262,7 @@ impl Driver {
         self.see();
         self.put(&reconciler, &description.name);
         let config = config.to_owned();
-        self.version = Some(Version { processor: name, config, reconciler, description, kinds });
+        self.version = Some(Version { processor: name, config, reconciler, description });
         Ok(())
     }
 
@@ -255,18 +270,19 @@ impl Driver {
         if self.parts.dispatch.stores().open(&kind, &scope, wanted).is_none() {
             return;
         }
-        self.watches.retain(|watch| (&watch.kind, &watch.scope) != (&kind, &scope));
-        self.watches.push(Watch { kind, scope, revision: None });
+        let is_it = |watch: &Watch| (&watch.kind, &watch.scope) == (&kind, &scope);
+        let former = self.watches.iter().position(is_it).map(|at| self.watches.swap_remove(at));
+        let wanted = former.map_or_else(|| wanted.clone(), |former| former.wanted.union(wanted));
+        self.watches.push(Watch { kind, scope, wanted, revision: None });
     }
 
-    /// Feeds the stores with all changes in the cluster, and queues the triggered keys.
+    /// Feeds the stores with all changes in the clusters, and queues the triggered keys.
     pub(super) fn see(&mut self) {
         let stores = self.parts.dispatch.stores();
         for watch in &mut self.watches {
-            if self.unavailable.contains(&watch.kind.kind) {
-                stores.set_unavailable(&watch.kind, "the test makes it unavailable");
-            } else {
-                watch.see(&self.cluster, stores);
+            match self.clusters.readable(&watch.kind) {
+                Ok(cluster) => watch.see(cluster, stores),
+                Err(why) => watch.break_off(&why, stores),
             }
         }
         self.parts.dispatch.feed();
@@ -287,11 +303,8 @@ impl Driver {
     fn reconcile(&mut self, object: &ObjectRef) -> Result<Run, String> {
         let Some(version) = &self.version else { return Err("no processor is loaded".to_owned()) };
         let description = &version.description;
-        let is_its = |kind: &contract::Kind| {
-            kind.kind == object.kind.kind && kind.group == object.kind.group
-        };
-        let found = description.reconcilers.iter().find(|one| is_its(&one.of.kind));
-        let reconciler = found.ok_or_else(|| {
+        let of = contract::ObjectRef::from(object.clone());
+        let reconciler = reconcilers_of(&of.kind, description).next().ok_or_else(|| {
             let (processor, kind) = (&description.name, display_kind(&object.kind));
             format!("no reconciler of `{processor}` is for the kind {kind}")
         })?;
@@ -319,7 +332,7 @@ impl Driver {
 
     /// Catches up with the changes, and with the time that has passed, since the last run.
     fn catch_up(&mut self) {
-        let now = self.cluster.now();
+        let now = self.clusters.home().now();
         let passed = Duration::try_from(now.duration_since(self.now)).unwrap_or_default();
         self.now = now;
         self.parts.dispatch.queue().advance(passed);
@@ -329,14 +342,14 @@ impl Driver {
     /// Returns the first key that is due, in the order of the keys.
     fn next(&self, only: Option<&Pattern>) -> Option<Key> {
         let is_meant = |key: &Key| {
-            only.is_none_or(|only| self.object(key).is_some_and(|of| only.matches(&of)))
+            let of = |key| Some(Identity::of_ref(&self.object(key)?.into()));
+            only.is_none_or(|only| of(key).is_some_and(|of| only.matches(&of)))
         };
         self.parts.dispatch.queue().ready().into_iter().find(is_meant)
     }
 
-    fn object(&self, key: &Key) -> Option<Identity> {
-        let of = self.version.as_ref()?.reconciler.object_of(key)?;
-        Some(Identity::of_ref(&of.into()))
+    fn object(&self, key: &Key) -> Option<contract::ObjectRef> {
+        self.version.as_ref()?.reconciler.object_of(key)
     }
 
     /// Runs a key that is due.
@@ -351,9 +364,8 @@ impl Driver {
         };
         let (report, ended) = finished(version.reconciler.run(&mut run));
         dispatch.done(key, ended.done, ended.causes);
-        if let Some(of) = self.object(key) {
-            let kinds = self.version.as_ref().map_or(&[][..], |version| &version.kinds);
-            let title = title(&of, key.reconciler().name(), kinds);
+        if let Some(of) = version.reconciler.object_of(key) {
+            let title = title(&of, key.reconciler().name(), &version.description);
             self.settled.ran(&title, report.again, report.failure.clone());
         }
         for demand in ended.demands {
@@ -366,6 +378,7 @@ impl Driver {
         let journal = self.journal.lock();
         let change = |change: &mortise_core::write::Change| Change {
             action: change.action.name(),
+            cluster: change.of.kind.cluster.to_string(),
             object: Value::clone(&change.object),
         };
         Some(Run {
@@ -379,7 +392,6 @@ impl Driver {
     }
 }
 
-/// Returns the name of a processor in its keys.
 /// Runs a future to its end, which pauses, but waits for nothing.
 fn finished<T>(run: impl Future<Output = T>) -> T {
     let mut run = pin!(run);
@@ -387,6 +399,7 @@ fn finished<T>(run: impl Future<Output = T>) -> T {
     done.expect("a native call and an API in memory never wait")
 }
 
+/// Returns the name of a processor in its keys.
 fn name_of(description: &contract::Description) -> Arc<str> {
     description.name.as_str().into()
 }
@@ -394,6 +407,15 @@ fn name_of(description: &contract::Description) -> Arc<str> {
 // === impl Watch ===
 
 impl Watch {
+    /// Ends the watch until the kind can be read again: reads have no answer meanwhile.
+    fn break_off(&mut self, why: &str, stores: &Stores) {
+        if self.revision.take().is_some() {
+            stores.close(&self.kind, &self.scope);
+            stores.open(&self.kind, &self.scope, &self.wanted);
+        }
+        stores.set_unavailable(&self.kind, why);
+    }
+
     /// Feeds the store with the watch events since the last call.
     fn see(&mut self, cluster: &Cluster, stores: &Stores) {
         let contract::Kind { cluster: _, group, version, kind } = &self.kind;

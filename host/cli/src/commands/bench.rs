@@ -203,8 +203,6 @@ impl Callee {
         let known = self.view().reconciled(&of, declared).ok()?;
         Some(Request {
             reconciler: reconciler.to_owned(),
-            parent: None,
-            context: String::new(),
             ref_: of,
             object: Some(known.json.filter(|_| known.selected || known.held)?),
             config: self.loaded.config.to_string(),

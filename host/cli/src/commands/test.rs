@@ -22,7 +22,7 @@ use std::{
 
 use anyhow::Context as _;
 use mortise_core::{
-    contract::{Kind, hooks::serve_converted},
+    contract::{Description, Kind, ObjectRef, hooks::serve_converted},
     queue::Key,
     write::Clock,
 };
@@ -213,14 +213,13 @@ async fn one(
 /// objects, or a key never stops changing objects.
 pub async fn run_case(processor: Processor, case: Case, crds: &[Value]) -> anyhow::Result<Stage> {
     let loaded = local::describe(processor, &case.config).await?;
-    let kinds: Vec<_> =
-        loaded.description.kinds().into_iter().map(mortise_sdk::Kind::from).collect();
     let webhooks = webhooks(&loaded)?;
     let mut crds = crds.to_vec();
     for definition in &mut crds {
         serve_converted(definition, &loaded.hooks);
     }
-    let mut stage = Stage::open(case, &crds, &kinds, webhooks).map_err(anyhow::Error::msg)?;
+    let opened = Stage::open(case, &crds, &loaded.description, webhooks);
+    let mut stage = opened.map_err(anyhow::Error::msg)?;
     let run = CaseRun::start(&stage, loaded)?;
     let mut settled = Settled::default();
     loop {
@@ -250,23 +249,20 @@ struct CaseRun {
     host: Host,
     api: mortise_embedded_api::EmbeddedApi,
     only: Option<mortise_sdk::testing::identity::Pattern>,
-    /// The kinds of all reconcilers.
-    kinds: Vec<mortise_sdk::Kind>,
+    description: Arc<Description>,
 }
 
 impl CaseRun {
     fn start(stage: &Stage, loaded: Loaded) -> anyhow::Result<Self> {
         let api = stage.cluster().api().clone();
-        let reconcilers = &loaded.description.reconcilers;
-        let kinds = reconcilers.iter().map(|reconciler| Kind::clone(&reconciler.of.kind).into());
-        let kinds = kinds.collect();
+        let description = Arc::clone(&loaded.description);
         let clock = stage.cluster().clone();
         let now: Clock = Arc::new(move || clock.now());
         let options = Options { now, drive: Drive::Caller, ..Options::default() };
         let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
         let host = Host::start(&cluster, vec![loaded], &options)?;
         host.drive().stand_still();
-        Ok(Self { host, api, only: stage.case().only.clone(), kinds })
+        Ok(Self { host, api, only: stage.case().only.clone(), description })
     }
 
     /// Runs keys until none is due.
@@ -283,7 +279,7 @@ impl CaseRun {
             *of_key += 1;
             let Some(run) = driver.take(&key) else { continue };
             let report = driver.run(run).await;
-            let title = title(&of, key.reconciler().name(), &self.kinds);
+            let title = title(&of, key.reconciler().name(), &self.description);
             settled.ran(&title, report.again, report.failure);
         }
         settled.runs = runs.values().sum();
@@ -319,11 +315,13 @@ impl CaseRun {
     }
 
     /// Returns the first key that is due, with its object.
-    fn next(&self) -> Option<(Key, Identity)> {
+    fn next(&self) -> Option<(Key, ObjectRef)> {
         let driver = self.host.drive();
-        let of = |key: Key| Some((key.clone(), Identity::of_ref(&driver.object_of(&key)?.into())));
-        let is_meant =
-            |(_, of): &(Key, Identity)| self.only.as_ref().is_none_or(|only| only.matches(of));
+        let of = |key: Key| Some((key.clone(), driver.object_of(&key)?));
+        let is_meant = |(_, of): &(Key, ObjectRef)| {
+            let of = Identity::of_ref(&of.clone().into());
+            self.only.as_ref().is_none_or(|only| only.matches(&of))
+        };
         driver.ready().into_iter().filter_map(of).find(is_meant)
     }
 }

@@ -213,6 +213,7 @@ impl Group {
         Case {
             name: name.to_owned(),
             folder: PathBuf::new(),
+            clusters: Vec::new(),
             objects,
             config: self.config.clone(),
             now: START.parse().unwrap(),

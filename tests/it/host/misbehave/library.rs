@@ -170,6 +170,7 @@ fn installed_before_it_traps() -> Case {
     Case {
         name: "a library that traps".to_owned(),
         folder: PathBuf::new(),
+        clusters: Vec::new(),
         objects: vec![node("unknown"), istiod, istio("default")],
         config: "{}".to_owned(),
         now: "2026-01-01T00:00:00Z".parse().unwrap(),

@@ -31,12 +31,30 @@ pub struct Document {
     /// New events.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Said>,
+    /// The changes in other clusters, by their folders.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub clusters: BTreeMap<String, Changes>,
     /// The requeue delay of each key; `None` if the key no longer has one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub requeues: BTreeMap<String, Option<String>>,
     /// The error of each key whose last run failed; `None` if the key no longer fails.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<String, Option<String>>,
+}
+
+/// The changes that the reconciles of one step made in one cluster.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Changes {
+    /// New objects and those that differ, as in a [`Document`].
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "yaml::values")]
+    pub objects: Vec<Value>,
+    /// Objects that are gone, as `KIND/NAMESPACE/NAME`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<String>,
+    /// New events.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Said>,
 }
 
 /// An event, reduced to the fields that a case compares.
@@ -69,22 +87,30 @@ pub struct Difference {
 /// The state of a case at one point, as far as documents describe it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct State {
-    objects: BTreeMap<Identity, Value>,
-    events: BTreeSet<Said>,
+    /// The states of the clusters, by their folders; "" for the home cluster.
+    clusters: BTreeMap<String, ClusterState>,
     requeues: BTreeMap<String, String>,
     failures: BTreeMap<String, String>,
+}
+
+/// The state of one cluster.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct ClusterState {
+    objects: BTreeMap<Identity, Value>,
+    events: BTreeSet<Said>,
 }
 
 // === impl State ===
 
 impl State {
-    pub(super) fn of(cluster: &Cluster, settled: &Settled) -> Self {
-        let (events, objects): (Vec<Value>, Vec<Value>) =
-            cluster.objects().into_iter().partition(|object| text(object, "/kind") == "Event");
+    pub(super) fn of<'a>(
+        clusters: impl IntoIterator<Item = (&'a str, &'a Cluster)>,
+        settled: &Settled,
+    ) -> Self {
         let span = |(key, span): (&String, &SignedDuration)| (key.clone(), format!("{span:#}"));
+        let of = |(folder, cluster): (&str, _)| (folder.to_owned(), ClusterState::of(cluster));
         Self {
-            objects: objects.iter().map(|object| (Identity::of(object), shown(object))).collect(),
-            events: events.iter().map(Said::of).collect(),
+            clusters: clusters.into_iter().map(of).collect(),
             requeues: settled.requeues.iter().map(span).collect(),
             failures: settled
                 .failures
@@ -104,26 +130,59 @@ impl State {
 
     /// Returns the changes from this state to a later one.
     pub(super) fn changes(&self, after: &Self) -> Document {
+        let changes = |(folder, before): (&String, &ClusterState)| {
+            Some((folder.clone(), before.changes(after.clusters.get(folder)?)))
+        };
+        let document = Document {
+            requeues: changed_texts(&self.requeues, &after.requeues),
+            failures: changed_texts(&self.failures, &after.failures),
+            ..Document::default()
+        };
+        document.with(self.clusters.iter().filter_map(changes).collect())
+    }
+
+    /// Returns a document with the same meaning as one that people wrote, in the form of
+    /// [`State::changes`]: without entries that change nothing, and in the same order.
+    pub(super) fn normal(&self, expected: &Document, after: &Self) -> Document {
+        let none = ClusterState::default();
+        let normal = |(folder, changes): (String, Changes)| {
+            let of = |state: &Self| state.clusters.get(&folder).cloned();
+            let (before, after) = (of(self).unwrap_or_default(), of(after));
+            let changes = before.normal(&changes, after.as_ref().unwrap_or(&none));
+            (folder, changes)
+        };
+        let changes = expected.by_cluster().into_iter().map(normal).collect();
+        expected.clone().with(changes)
+    }
+}
+
+// === impl ClusterState ===
+
+impl ClusterState {
+    fn of(cluster: &Cluster) -> Self {
+        let (events, objects): (Vec<Value>, Vec<Value>) =
+            cluster.objects().into_iter().partition(|object| text(object, "/kind") == "Event");
+        Self {
+            objects: objects.iter().map(|object| (Identity::of(object), shown(object))).collect(),
+            events: events.iter().map(Said::of).collect(),
+        }
+    }
+
+    fn changes(&self, after: &Self) -> Changes {
         let changed = |(identity, object): (&Identity, &Value)| match self.objects.get(identity) {
             None => Some(object.clone()),
             Some(before) => changed(before, object),
         };
         let gone = self.objects.keys().filter(|identity| !after.objects.contains_key(identity));
         let gone: BTreeSet<String> = gone.map(ToString::to_string).collect();
-        Document {
+        Changes {
             objects: after.objects.iter().filter_map(changed).collect(),
             gone: gone.into_iter().collect(),
             events: after.events.difference(&self.events).cloned().collect(),
-            requeues: changed_texts(&self.requeues, &after.requeues),
-            failures: changed_texts(&self.failures, &after.failures),
         }
     }
 
-    /// Returns a document with the same meaning as one that people wrote, in the form of
-    /// [`State::changes`]: without entries that change nothing, and in the same order.
-    pub(super) fn normal(&self, expected: &Document, after: &Self) -> Document {
-        let mut wanted = self.clone();
-        wanted.objects.clear();
+    fn normal(&self, expected: &Changes, after: &Self) -> Changes {
         let mut objects = BTreeMap::new();
         for entry in &expected.objects {
             let mut entry = bare(entry);
@@ -143,11 +202,11 @@ impl State {
             };
             objects.extend(object.map(|object| (identity, object)));
         }
-        let mut document = expected.clone();
-        document.objects = objects.into_values().collect();
-        document.gone.sort();
-        document.events.sort();
-        document
+        let mut changes = expected.clone();
+        changes.objects = objects.into_values().collect();
+        changes.gone.sort();
+        changes.events.sort();
+        changes
     }
 }
 
@@ -292,6 +351,21 @@ impl Said {
 // === impl Document ===
 
 impl Document {
+    /// Returns the changes in each cluster, "" for the home cluster.
+    fn by_cluster(&self) -> BTreeMap<String, Changes> {
+        let Self { objects, gone, events, clusters, requeues: _, failures: _ } = self.clone();
+        let mut all = clusters;
+        all.insert(String::new(), Changes { objects, gone, events });
+        all
+    }
+
+    /// Replaces the changes in each cluster.
+    fn with(self, mut changes: BTreeMap<String, Changes>) -> Self {
+        let Changes { objects, gone, events } = changes.remove("").unwrap_or_default();
+        changes.retain(|_, of| *of != Changes::default());
+        Self { objects, gone, events, clusters: changes, ..self }
+    }
+
     /// Returns the document as YAML, as `expected.yaml` holds it.
     pub fn to_yaml(&self) -> String {
         if *self == Self::default() {
@@ -323,8 +397,9 @@ mod tests {
     use super::*;
 
     fn state(object: &Value) -> State {
-        let objects = [(Identity::of(object), shown(object))];
-        State { objects: objects.into(), ..State::default() }
+        let objects = [(Identity::of(object), shown(object))].into();
+        let home = ClusterState { objects, ..ClusterState::default() };
+        State { clusters: [(String::new(), home)].into(), ..State::default() }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The files of a case: reads them, and refuses files and fields that are unknown.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     path::{Path, PathBuf},
     time::Duration,
@@ -20,6 +21,8 @@ pub(super) const CASE: &str = "case.yaml";
 pub(super) const EXPECTED: &str = "expected.yaml";
 /// The name of the folder of object files, which may replace the single file.
 pub(super) const FOLDER: &str = "objects";
+/// The folder of the objects of other clusters, a folder for each.
+const CLUSTERS: &str = "clusters";
 /// The folder of the cases of conversions.
 pub(super) const CONVERT: &str = "convert";
 /// The folder of the cases of reviews.
@@ -33,8 +36,10 @@ pub struct Case {
     pub name: String,
     /// The path of its folder.
     pub folder: PathBuf,
-    /// The objects that exist.
+    /// The objects that exist in the home cluster.
     pub objects: Vec<Value>,
+    /// The other clusters.
+    pub clusters: Vec<Remote>,
     /// The configuration, as JSON.
     pub config: String,
     /// The time at the beginning.
@@ -48,6 +53,17 @@ pub struct Case {
     pub steps: Vec<Step>,
     /// The expected results; `None` if `expected.yaml` does not exist yet.
     pub expected: Option<Expected>,
+}
+
+/// A cluster besides the home cluster.
+#[derive(Debug, Clone)]
+pub struct Remote {
+    /// The name of its folder in `clusters`.
+    pub folder: String,
+    /// The name of the cluster, `namespace/name/key`.
+    pub name: String,
+    /// The objects that exist there.
+    pub objects: Vec<Value>,
 }
 
 /// The expected results, as `expected.yaml` holds them.
@@ -81,6 +97,12 @@ pub struct Step {
     pub patch: Vec<Value>,
     /// The writes that are refused until the next step.
     pub refuse: Vec<Refuse>,
+    /// True if the cluster cannot be reached from this step on; `None` if that stays as it is. Not
+    /// for the home cluster.
+    pub unreachable: Option<bool>,
+    /// The changes of the step to other clusters, by their folders. They have no `note`, `after`
+    /// and `clusters`.
+    pub clusters: BTreeMap<String, Step>,
 }
 
 /// A set of writes that the API refuses.
@@ -111,7 +133,21 @@ struct How {
     missing: Vec<String>,
     validate: Option<bool>,
     refuse: Vec<Refuse>,
+    clusters: BTreeMap<String, HowRemote>,
     steps: Vec<Step>,
+}
+
+/// Another cluster in `case.yaml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HowRemote {
+    name: String,
+    #[serde(default)]
+    missing: Vec<String>,
+    #[serde(default)]
+    refuse: Vec<Refuse>,
+    #[serde(default)]
+    unreachable: bool,
 }
 
 fn any() -> Write {
@@ -203,12 +239,18 @@ impl Case {
     ///
     /// A file is unknown or does not parse, or a field is unknown.
     pub fn load(folder: &Path) -> Result<Self, String> {
-        only(folder, &[OBJECTS, FOLDER, CONFIG, CASE, EXPECTED])?;
+        only(folder, &[OBJECTS, FOLDER, CLUSTERS, CONFIG, CASE, EXPECTED])?;
         let objects = objects_of(folder)?;
         let how: How = one(&folder.join(CASE))?.unwrap_or_default();
         let wrong = |error: String| format!("`{}`: {error}", folder.join(CASE).display());
         let now = how.now.as_deref().unwrap_or(DEFAULT_NOW);
-        let first = Step { missing: Some(how.missing), refuse: how.refuse, ..Step::default() };
+        let (clusters, of_clusters) = remotes(&folder.join(CLUSTERS), how.clusters)?;
+        let first = Step {
+            missing: Some(how.missing),
+            refuse: how.refuse,
+            clusters: of_clusters,
+            ..Step::default()
+        };
         let case = Self {
             name: folder.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned(),
             folder: folder.to_owned(),
@@ -224,6 +266,7 @@ impl Case {
             steps: std::iter::once(first).chain(how.steps).collect(),
             expected: Expected::load(&folder.join(EXPECTED))?,
             objects,
+            clusters,
         };
         case.check().map_err(wrong)?;
         if let Some(expected) = &case.expected
@@ -241,27 +284,31 @@ impl Case {
 
     fn check(&self) -> Result<(), String> {
         for (index, step) in self.steps.iter().enumerate() {
-            let at = |what: &str, error: String| match index {
-                0 => format!("{what}: {error}"),
-                _ => format!("steps[{}].{what}: {error}", index - 1),
+            let at = |error: String| match index {
+                0 => error,
+                _ => format!("steps[{}].{error}", index - 1),
             };
-            for text in &step.delete {
-                Pattern::parse(text).map_err(|error| at("delete", error))?;
+            step.check().map_err(at)?;
+            if step.unreachable.is_some() {
+                return Err(at("unreachable: the home cluster is always reachable".to_owned()));
             }
-            for object in step.apply.iter().chain(&step.patch) {
-                named(object).map_err(|error| at("apply or patch", error))?;
+            for (folder, changes) in &step.clusters {
+                let at = |error: String| at(format!("clusters.{folder}.{error}"));
+                changes.check().map_err(at)?;
+                self.check_changes(folder, changes).map_err(at)?;
             }
-            for refuse in &step.refuse {
-                Pattern::parse(&refuse.write).map_err(|error| at("refuse", error))?;
-                if !(400..500).contains(&refuse.code) || refuse.code == 429 {
-                    let why =
-                        "the host asks again after 429 and 5xx, which never reach a processor";
-                    return Err(at(
-                        "refuse",
-                        format!("code {}: a 4xx other than 429 ({why})", refuse.code),
-                    ));
-                }
-            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the changes of a step to another cluster are of a cluster, and of nothing else.
+    fn check_changes(&self, folder: &str, changes: &Step) -> Result<(), String> {
+        if !self.clusters.iter().any(|cluster| cluster.folder == folder) {
+            return Err("name: `clusters` at the beginning names each cluster".to_owned());
+        }
+        let Step { note, after, clusters, .. } = changes;
+        if note.is_some() || after.is_some() || !clusters.is_empty() {
+            return Err("note, after, clusters: these are of a step, not of a cluster".to_owned());
         }
         Ok(())
     }
@@ -269,6 +316,28 @@ impl Case {
     /// Returns the path of `expected.yaml`.
     pub fn expected_file(&self) -> PathBuf {
         self.folder.join(EXPECTED)
+    }
+}
+
+// === impl Step ===
+
+impl Step {
+    /// Checks the fields that each cluster has. An error begins with the field.
+    fn check(&self) -> Result<(), String> {
+        for text in &self.delete {
+            Pattern::parse(text).map_err(|error| format!("delete: {error}"))?;
+        }
+        for object in self.apply.iter().chain(&self.patch) {
+            named(object).map_err(|error| format!("apply or patch: {error}"))?;
+        }
+        for refuse in &self.refuse {
+            Pattern::parse(&refuse.write).map_err(|error| format!("refuse: {error}"))?;
+            if !(400..500).contains(&refuse.code) || refuse.code == 429 {
+                let why = "the host asks again after 429 and 5xx, which never reach a processor";
+                return Err(format!("refuse: code {}: a 4xx other than 429 ({why})", refuse.code));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -308,6 +377,33 @@ impl Expected {
 }
 
 // === files ===
+
+/// Reads the objects of the other clusters, and returns the beginning of each besides.
+fn remotes(
+    folder: &Path,
+    how: BTreeMap<String, HowRemote>,
+) -> Result<(Vec<Remote>, BTreeMap<String, Step>), String> {
+    let known: Vec<&str> = how.keys().map(String::as_str).collect();
+    if folder.exists() {
+        let is_known = |path: &PathBuf| known.iter().any(|known| path.ends_with(known));
+        if let Some(unknown) = entries(folder)?.iter().find(|path| !is_known(path)) {
+            let path = unknown.display();
+            return Err(format!(
+                "`{path}` is unknown: `clusters` in {CASE} names each folder and its cluster"
+            ));
+        }
+    }
+    let (mut clusters, mut beginnings) = (Vec::new(), BTreeMap::new());
+    for (name_of_folder, HowRemote { name, missing, refuse, unreachable }) in how {
+        let path = folder.join(&name_of_folder);
+        let objects = if path.exists() { load_objects(&path)? } else { Vec::new() };
+        let (missing, unreachable) = (Some(missing), Some(unreachable));
+        let beginning = Step { missing, refuse, unreachable, ..Step::default() };
+        beginnings.insert(name_of_folder.clone(), beginning);
+        clusters.push(Remote { folder: name_of_folder, name, objects });
+    }
+    Ok((clusters, beginnings))
+}
 
 /// Returns the paths of a folder's entries, ordered by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
@@ -418,6 +514,41 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn other_clusters_of_a_case_are_named() {
+        let how = |text: &str| parse::<How>(Path::new("case.yaml"), text).unwrap().remove(0);
+        let text = "clusters: {provider: {name: a/b/c, missing: [d.e], unreachable: true}}";
+        let (clusters, beginnings) = remotes(Path::new("nowhere"), how(text).clusters).unwrap();
+        assert_eq!((&*clusters[0].folder, &*clusters[0].name), ("provider", "a/b/c"));
+        let beginning = &beginnings["provider"];
+        assert_eq!(beginning.missing.as_deref(), Some(&["d.e".to_owned()][..]));
+        assert_eq!(beginning.unreachable, Some(true));
+
+        let step = |text: &str| how(&format!("steps: [{text}]")).steps.remove(0);
+        let cases = [
+            ("{unreachable: true}", "steps[0].unreachable: the home cluster is always reachable"),
+            ("{clusters: {other: {}}}", "steps[0].clusters.other.name: "),
+            ("{clusters: {provider: {after: 1s}}}", "steps[0].clusters.provider.note, after"),
+            ("{clusters: {provider: {delete: [a]}}}", "steps[0].clusters.provider.delete: `a`"),
+        ];
+        for (text, expected) in cases {
+            let case = Case {
+                name: String::new(),
+                folder: PathBuf::new(),
+                objects: Vec::new(),
+                clusters: clusters.clone(),
+                config: String::new(),
+                now: Timestamp::UNIX_EPOCH,
+                only: None,
+                validate: true,
+                steps: vec![Step::default(), step(text)],
+                expected: None,
+            };
+            let error = case.check().unwrap_err();
+            assert!(error.starts_with(expected), "{text}: {error}");
+        }
+    }
 
     #[test]
     fn objects_of_a_case_are_read_as_kubectl_reads_them() {

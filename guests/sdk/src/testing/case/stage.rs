@@ -1,27 +1,25 @@
-//! A running case: the cluster, the steps so far, and their results.
+//! A running case: the clusters, the steps so far, and their results.
 
 use std::{sync::Arc, time::Duration};
 
+use mortise_core::contract::Description;
 use mortise_embedded_api::Webhooks;
 use serde_json::Value;
 
 use super::{
     document::{Difference, Document, State},
-    file::{Case, Step},
+    file::{Case, Remote, Step},
 };
-use crate::{
-    Kind,
-    testing::{Settled, cluster::Cluster, identity::Pattern},
-};
+use crate::testing::{Settled, cluster::Cluster, clusters::Clusters, identity::Pattern};
 
 /// A running case.
 ///
-/// The caller reconciles in [`Stage::cluster`] until nothing is due, reports that with
+/// The caller reconciles in [`Stage::clusters`] until nothing is due, reports that with
 /// [`Stage::settled`], and continues with [`Stage::next_step`] until there is no further step.
 #[derive(Debug)]
 pub struct Stage {
     case: Case,
-    cluster: Cluster,
+    clusters: Clusters,
     /// The state before the reconciles of the current step.
     before: State,
     /// The states before and after the reconciles of each finished step.
@@ -31,8 +29,8 @@ pub struct Stage {
 // === impl Stage ===
 
 impl Stage {
-    /// Loads the objects of a case into a new cluster, which knows the built-in kinds, those that
-    /// `crds` define, and the declared `kinds`. The `webhooks` convert them.
+    /// Loads the objects of a case into new clusters, which know the built-in kinds, those that
+    /// `crds` define, and the declared ones. The `webhooks` convert those of the home cluster.
     ///
     /// # Errors
     ///
@@ -41,28 +39,40 @@ impl Stage {
     pub fn open(
         case: Case,
         crds: &[Value],
-        kinds: &[Kind],
+        description: &Description,
         webhooks: Option<Arc<dyn Webhooks>>,
     ) -> Result<Self, String> {
         let first = case.steps.first().cloned().unwrap_or_default();
         let missing = first.missing.clone().unwrap_or_default();
-        let mut cluster = Cluster::new(case.now, crds, kinds, &missing)?;
-        cluster.api().set_webhooks(webhooks);
-        let mut objects = case.objects.clone();
-        objects.sort_by_key(|object| match object.get("kind").and_then(Value::as_str) {
-            Some("Namespace") => 0,
-            Some("CustomResourceDefinition") => 1,
-            _ => 2,
-        });
-        cluster.load(objects, case.validate)?;
-        let before = State::of(&cluster, &Settled::default());
-        refuse(&cluster, &first)?;
-        Ok(Self { case, cluster, before, over: Vec::new() })
+        let kinds = description.at_home().kinds();
+        let mut home = Cluster::new(case.now, crds, &kinds, &missing)?;
+        home.api().set_webhooks(webhooks);
+        home.load(in_order(&case.objects), case.validate)?;
+        let mut clusters = Clusters::new(home);
+        let kinds = description.elsewhere().kinds();
+        for Remote { folder, name, objects } in &case.clusters {
+            let missing = first.clusters.get(folder).and_then(|of| of.missing.clone());
+            let missing = missing.unwrap_or_default();
+            let mut cluster = clusters.home().beside(name, crds, &kinds, &missing)?;
+            cluster
+                .load(in_order(objects), case.validate)
+                .map_err(|error| format!("clusters.{folder}: {error}"))?;
+            clusters.add(cluster);
+        }
+        let mut stage = Self { case, clusters, before: State::default(), over: Vec::new() };
+        stage.before = stage.state(&Settled::default());
+        stage.obstruct(&first)?;
+        Ok(stage)
     }
 
-    /// Returns the cluster in which the case runs.
+    /// Returns the home cluster.
     pub fn cluster(&self) -> &Cluster {
-        &self.cluster
+        self.clusters.home()
+    }
+
+    /// Returns the clusters in which the case runs.
+    pub fn clusters(&self) -> &Clusters {
+        &self.clusters
     }
 
     /// Returns the case.
@@ -70,10 +80,17 @@ impl Stage {
         &self.case
     }
 
+    fn state(&self, settled: &Settled) -> State {
+        let remotes = self.case.clusters.iter().filter_map(|Remote { folder, name, .. }| {
+            Some((folder.as_str(), self.clusters.get(name).ok()?))
+        });
+        State::of(std::iter::once(("", self.clusters.home())).chain(remotes), settled)
+    }
+
     /// Ends the current step: no reconcile is due any more.
     pub fn settled(&mut self, settled: &Settled) {
-        self.cluster.refuse_nothing();
-        let after = State::of(&self.cluster, settled);
+        self.clusters.iter().for_each(Cluster::refuse_nothing);
+        let after = self.state(settled);
         let before = std::mem::replace(&mut self.before, after.clone());
         self.over.push((before, after));
     }
@@ -92,21 +109,37 @@ impl Stage {
     }
 
     fn step(&mut self, step: &Step) -> Result<(), String> {
-        self.cluster.advance(step.after.unwrap_or_default());
-        if let Some(missing) = &step.missing {
-            self.cluster.set_missing(missing)?;
+        self.clusters.home().advance(step.after.unwrap_or_default());
+        change(self.clusters.get_mut("")?, step)?;
+        for (name, changes) in self.by_name(step) {
+            change(self.clusters.get_mut(&name)?, changes)
+                .map_err(|error| format!("{name}: {error}"))?;
         }
-        for text in &step.delete {
-            self.cluster.delete(&Pattern::parse(text)?)?;
+        self.before = self.state(&Settled::default()).with_settled(&self.before);
+        self.obstruct(step)
+    }
+
+    /// Returns the changes of a step to other clusters, by the names of the clusters.
+    fn by_name<'a>(&self, step: &'a Step) -> Vec<(String, &'a Step)> {
+        let name = |folder: &String| {
+            let of = self.case.clusters.iter().find(|cluster| cluster.folder == *folder)?;
+            Some(of.name.clone())
+        };
+        let named = step.clusters.iter().map(|(folder, changes)| Some((name(folder)?, changes)));
+        named.flatten().collect()
+    }
+
+    /// Refuses the writes that a step names, and cuts clusters off, or makes them reachable again.
+    fn obstruct(&self, step: &Step) -> Result<(), String> {
+        refuse(self.clusters.home(), step)?;
+        for (name, changes) in self.by_name(step) {
+            refuse(self.clusters.get(&name)?, changes)
+                .map_err(|error| format!("{name}: {error}"))?;
+            if let Some(unreachable) = changes.unreachable {
+                self.clusters.set_reachable(&name, !unreachable);
+            }
         }
-        for object in &step.apply {
-            self.cluster.apply(object)?;
-        }
-        for patch in &step.patch {
-            self.cluster.patch(patch)?;
-        }
-        self.before = State::of(&self.cluster, &Settled::default()).with_settled(&self.before);
-        refuse(&self.cluster, step)
+        Ok(())
     }
 
     /// Returns the changes that the reconciles of each finished step made.
@@ -158,6 +191,34 @@ impl Stage {
             (index, Some(note)) => format!("step {index} ({note})"),
         }
     }
+}
+
+/// Returns objects in the order in which they are loaded.
+fn in_order(objects: &[Value]) -> Vec<Value> {
+    let mut objects = objects.to_vec();
+    objects.sort_by_key(|object| match object.get("kind").and_then(Value::as_str) {
+        Some("Namespace") => 0,
+        Some("CustomResourceDefinition") => 1,
+        _ => 2,
+    });
+    objects
+}
+
+/// Makes the changes of a step to one cluster.
+fn change(cluster: &mut Cluster, step: &Step) -> Result<(), String> {
+    if let Some(missing) = &step.missing {
+        cluster.set_missing(missing)?;
+    }
+    for text in &step.delete {
+        cluster.delete(&Pattern::parse(text)?)?;
+    }
+    for object in &step.apply {
+        cluster.apply(object)?;
+    }
+    for patch in &step.patch {
+        cluster.patch(patch)?;
+    }
+    Ok(())
 }
 
 /// Refuses the writes that a step names.

@@ -6,16 +6,15 @@ use std::{
     time::Duration,
 };
 
-use futures::future::{self, BoxFuture};
 use mortise_core::{
-    api::{Answer, Api, Method, NotEstablished, Outgoing, Refusal, Unavailable},
-    contract,
+    api::{Answer, Method, NotEstablished, Outgoing, Refusal},
+    contract::{self, Kind},
     resource::{Resource, api_path},
 };
 use serde_json::Value;
 
 use super::{Cluster, text};
-use crate::{Kind, ObjectRef};
+use crate::ObjectRef;
 
 /// The kinds that discovery returned, by group and version, for one revision of the definitions.
 #[derive(Default)]
@@ -66,7 +65,10 @@ impl Cluster {
             .map(|resource| {
                 let verbs = resource.get("verbs").and_then(Value::as_array).into_iter().flatten();
                 Arc::new(Resource {
-                    kind: Kind::new(group, version, text(resource, "/kind")).into(),
+                    kind: Kind {
+                        cluster: Arc::clone(&self.name),
+                        ..Kind::home(group, version, text(resource, "/kind"))
+                    },
                     plural: name(resource),
                     namespaced: resource.get("namespaced") == Some(&Value::Bool(true)),
                     status: names.contains(&format!("{}/status", name(resource))),
@@ -76,10 +78,11 @@ impl Cluster {
             .collect()
     }
 
-    /// Returns a kind as the API serves it; `None` if the API does not serve it.
-    pub(in crate::testing) fn resource(&self, kind: &contract::Kind) -> Option<Arc<Resource>> {
+    /// Returns a kind as the API serves it, whatever its cluster; `None` if the API does not serve
+    /// it.
+    pub(in crate::testing) fn resource(&self, kind: &Kind) -> Option<Arc<Resource>> {
         let resources = self.resources(&kind.group, &kind.version);
-        resources.iter().find(|resource| resource.kind == *kind).cloned()
+        resources.iter().find(|resource| resource.kind.kind == kind.kind).cloned()
     }
 
     /// Returns the path of an object; `None` if the API does not serve its kind. A reference
@@ -103,7 +106,7 @@ impl Cluster {
         self.answer(&Outgoing::new(method, path.to_owned(), body.cloned()))
     }
 
-    fn answer(&self, outgoing: &Outgoing) -> Result<Answer, Refusal> {
+    pub(in crate::testing) fn answer(&self, outgoing: &Outgoing) -> Result<Answer, Refusal> {
         let request = http::Request::builder()
             .method(outgoing.method.verb())
             .uri(&outgoing.path)
@@ -117,38 +120,21 @@ impl Cluster {
             (code, body) => Err(Refusal::read(code, None, Some(&body), b"")),
         }
     }
-}
 
-impl Api for Cluster {
-    fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>> {
-        Box::pin(future::ready(self.answer(outgoing)))
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        kind: &'a contract::Kind,
-    ) -> BoxFuture<'a, Result<Option<Arc<Resource>>, Unavailable>> {
-        Box::pin(future::ready(Ok(self.resource(kind))))
-    }
-
-    fn forget(&self, _kind: &contract::Kind) {
-        // Discovery is repeated whenever a definition has changed.
-    }
-
-    fn established<'a>(
-        &'a self,
-        definition: &'a contract::ObjectRef,
-    ) -> BoxFuture<'a, Result<(), NotEstablished>> {
+    /// Returns whether a `CustomResourceDefinition` is established, as the API decides at once.
+    pub(in crate::testing) fn established(
+        &self,
+        definition: &contract::ObjectRef,
+    ) -> Result<(), NotEstablished> {
         let name = &definition.name;
         let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
         let found = self.send(Method::Get, &path, None);
-        let established = found
+        found
             .map_err(|refusal| NotEstablished::Unwatched {
                 message: refusal.to_string(),
                 forbidden: (refusal.code == 403).then_some(refusal.message),
             })
-            .and_then(|answer| established(&answer.body));
-        Box::pin(future::ready(established))
+            .and_then(|answer| established(&answer.body))
     }
 }
 

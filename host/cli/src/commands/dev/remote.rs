@@ -1,0 +1,90 @@
+//! Other clusters: APIs in memory, whose kubeconfigs are in Secrets of the home cluster.
+
+use anyhow::Context as _;
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
+use mortise_embedded_api::{EmbeddedApi, Options};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    checked,
+    kubeconfig::{self, Kubeconfig},
+    objects,
+};
+use crate::{args::ClusterFolder, files, print};
+
+/// Another cluster as the command line and the guests' manifests describe it.
+#[derive(Debug)]
+pub(super) struct RemoteInput {
+    pub(super) cluster: ClusterFolder,
+    pub(super) objects: Vec<files::Object>,
+}
+
+/// The API of another cluster.
+pub(super) struct Remote {
+    cluster: ClusterFolder,
+    api: EmbeddedApi,
+    address: String,
+    listener: TcpListener,
+    kubeconfig: Kubeconfig,
+}
+
+/// A handle on another cluster, for the session.
+#[derive(Debug)]
+pub(super) struct Shown {
+    /// The name of the cluster.
+    pub(super) name: String,
+    pub(super) api: EmbeddedApi,
+    /// The objects of the home cluster that name it: the Secret, and its namespace.
+    pub(super) secret: Vec<Value>,
+    /// The line for the user.
+    pub(super) note: String,
+}
+
+// === impl Remote ===
+
+impl Remote {
+    /// Opens an API with the definitions and the objects, and a port for it.
+    ///
+    /// # Errors
+    ///
+    /// Fails for refused objects, and if no port is free.
+    pub(super) async fn open(input: RemoteInput, crds: &[files::Object]) -> anyhow::Result<Self> {
+        let RemoteInput { cluster, objects } = input;
+        let api = EmbeddedApi::new(Options { check: checked(), ..Options::default() });
+        objects::load(&api, crds.iter().cloned().chain(objects).collect())?;
+        let listener = super::bind(None).await?;
+        let address = listener.local_addr().context("the listener has no address")?;
+        let kubeconfig = Kubeconfig::write(None, address, &cluster.namespace)?;
+        Ok(Self { cluster, api, address: format!("http://{address}"), listener, kubeconfig })
+    }
+
+    /// Returns the handle for the session.
+    pub(super) fn shown(&self) -> Shown {
+        let Self { cluster, api, address, listener: _, kubeconfig } = self;
+        let (namespace, name, key) = cluster.secret().unwrap_or_default();
+        let text = print::yaml(&kubeconfig::content(address, &cluster.namespace));
+        let secret = vec![
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+            json!({
+                "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+                "metadata": {"namespace": namespace, "name": name},
+                "data": {key: BASE64.encode(text)},
+            }),
+        ];
+        let path = kubeconfig.path().display();
+        let note = format!("cluster {}  {address}  export KUBECONFIG={path}", cluster.name);
+        Shown { name: cluster.name.clone(), api: api.clone(), secret, note }
+    }
+
+    /// Serves the API until `stop` is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the listener fails.
+    pub(super) async fn serve(self, stop: CancellationToken) -> anyhow::Result<()> {
+        let stopped = || format!("the API of the cluster {} stopped serving", self.cluster.name);
+        self.api.serve(self.listener, stop).await.with_context(stopped)
+    }
+}
