@@ -163,6 +163,17 @@ pub struct LibraryFile {
     pub limits: Limits,
 }
 
+/// The objects of another cluster in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterFolder {
+    /// The name of the cluster: `namespace/name/key` of the Secret with its kubeconfig.
+    pub name: String,
+    /// The file or folder of the objects.
+    pub objects: PathBuf,
+    /// The namespace in the kubeconfig.
+    pub namespace: String,
+}
+
 /// `mortise dev`.
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Debug, clap::Args)]
@@ -195,6 +206,12 @@ pub struct DevArgs {
     /// with --show-secrets.
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
+    /// Another cluster, an API in memory with the objects of a file or folder: the namespace, the
+    /// name and the key of the Secret that holds its kubeconfig, which is created; may be repeated.
+    /// `,namespace=NAMESPACE` may follow, the namespace in the kubeconfig. Takes precedence over
+    /// the cluster of that name in the guest's manifest.
+    #[arg(long, value_name = "NAME=DIR")]
+    pub cluster: Vec<ClusterFolder>,
     /// Creates a Pod for each replica of Deployments, `StatefulSets` and `DaemonSets`, and marks
     /// all of these ready, as the controllers and a kubelet would.
     #[arg(long)]
@@ -521,6 +538,45 @@ impl ModuleArgs {
     pub fn limits(&self) -> Result<Limits, String> {
         limits_of_call("--", self.memory.as_deref(), self.deadline.as_deref())
             .map_err(|message| message.replacen("--.", "--", 1))
+    }
+}
+
+// === impl ClusterFolder ===
+
+impl FromStr for ClusterFolder {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text.split_once('=').and_then(|(name, rest)| {
+            let (objects, namespace) = match rest.rsplit_once(",namespace=") {
+                Some((objects, namespace)) => (objects, Some(namespace)),
+                None => (rest, None),
+            };
+            Self::new(name, objects.into(), namespace)
+        });
+        parsed.ok_or_else(|| {
+            "NAME=DIR is expected, as `shop/provider/kubeconfig=provider`, and as needed `,namespace=NAMESPACE`"
+                .to_owned()
+        })
+    }
+}
+
+impl ClusterFolder {
+    /// Returns a cluster; `None` if its name is not one, or a part is empty.
+    pub fn new(name: &str, objects: PathBuf, namespace: Option<&str>) -> Option<Self> {
+        let namespace = namespace.unwrap_or("default").to_owned();
+        let cluster = Self { name: name.to_owned(), objects, namespace };
+        let is_given = !cluster.objects.as_os_str().is_empty() && !cluster.namespace.is_empty();
+        let (namespace, secret, key) = cluster.secret()?;
+        let is_named = [namespace, secret, key].iter().all(|part| !part.is_empty());
+        (is_given && is_named && !key.contains('/')).then_some(cluster)
+    }
+
+    /// Returns the namespace and the name of the Secret, and the key of the kubeconfig in it.
+    pub fn secret(&self) -> Option<(&str, &str, &str)> {
+        let (namespace, rest) = self.name.split_once('/')?;
+        let (name, key) = rest.split_once('/')?;
+        Some((namespace, name, key))
     }
 }
 

@@ -1,6 +1,7 @@
 //! A guest's folder: its manifest (the metadata in its Cargo.toml, or a mortise.toml), and the
 //! build of its component.
 
+mod cluster;
 pub(crate) mod file;
 mod library;
 mod made;
@@ -20,8 +21,12 @@ use std::{
 use mortise_host::wasm::Limits;
 use serde_json::Value;
 
+use crate::args::ClusterFolder;
+
 /// The expected shape of the libraries in a Cargo.toml.
 const LIBRARIES: &str = "tables of `interface`, `path`, and as needed `build` (a program and its arguments), `watch` (paths) and `limits`";
+/// The expected shape of what `mortise dev` needs.
+const CLUSTERS: &str = "a table with `clusters`: by NAMESPACE/NAME/KEY of the Secret with the kubeconfig, a folder of objects, or a table of `objects` and `namespace`";
 /// The target that guests are built for.
 pub const TARGET: &str = "wasm32-wasip2";
 
@@ -133,6 +138,8 @@ pub struct Guest {
     pub limits: Limits,
     /// The libraries that it calls: `package.metadata.mortise.libraries`.
     pub libraries: Vec<Library>,
+    /// The other clusters under `mortise dev`: `package.metadata.mortise.dev.clusters`.
+    pub clusters: Vec<ClusterFolder>,
     folder: PathBuf,
     build: Build,
 }
@@ -260,6 +267,13 @@ impl Guest {
                 .map(|entry| entry.library(&folder).map_err(invalid))
                 .collect::<Result<_, _>>()?,
         };
+        let clusters = match own.get("dev") {
+            None => Vec::new(),
+            Some(value) => serde_json::from_value::<cluster::Desk>(value.clone())
+                .ok()
+                .and_then(|desk| desk.clusters(&folder))
+                .ok_or_else(|| wrong("dev", CLUSTERS))?,
+        };
         let name = package
             .get("name")
             .and_then(Value::as_str)
@@ -277,6 +291,7 @@ impl Guest {
             cases: folder.join(cases),
             limits,
             libraries,
+            clusters,
             folder,
         })
     }

@@ -21,6 +21,7 @@ Examples:
   mortise dev guests/api-rule                     # builds it, runs it, prints the kubeconfig's path
   mortise dev guests/api-rule --apply objects/    # with other objects than its examples
   mortise dev --api-only --port 8001              # the API alone
+  mortise dev guests/mirror --cluster shop/provider/kubeconfig=provider/     # a second API, with the objects in provider/
 
 Exit codes:
   0  ended by Ctrl-C
@@ -43,7 +44,7 @@ Exit codes:
 
 pub(super) const TEST: &str = "\
 A case is a folder: objects.yaml (or a folder objects), expected.yaml, and, if needed, config.yaml and case.yaml (the time,
-missing kinds, refused writes, steps). The folders convert and review hold cases of the processor's webhooks: object.yaml, case.yaml
+missing kinds, refused writes, other clusters, steps). The folder clusters holds the objects of other clusters. The folders convert and review hold cases of the processor's webhooks: object.yaml, case.yaml
 and the answer in expected.yaml. mortise_sdk::testing::case documents them; the same folders run in `cargo test`.
 
 Examples:

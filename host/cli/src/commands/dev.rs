@@ -11,6 +11,7 @@ mod message;
 mod objects;
 mod plain;
 mod ready;
+mod remote;
 mod renewal;
 mod session;
 mod view;
@@ -37,6 +38,7 @@ use self::{
     input::Input,
     kubeconfig::Kubeconfig,
     message::{Message, Scene, Sender},
+    remote::Remote,
     session::Session,
 };
 use crate::{args::DevArgs, local};
@@ -48,7 +50,7 @@ use crate::{args::DevArgs, local};
 /// Fails for bad input, a port in use or refused objects; if standard output is not a terminal,
 /// also for a guest whose first build fails.
 pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let input = Input::open(args)?;
+    let mut input = Input::open(args)?;
     let engine = local::engine(cache, false)?;
     let listener = bind(args.port).await?;
     let admin = match args.listen {
@@ -56,7 +58,8 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
         None => None,
     };
     let address = listener.local_addr().context("the listener has no address")?;
-    let kubeconfig = Kubeconfig::write(args.kubeconfig.as_deref(), address)?;
+    let kubeconfig = Kubeconfig::write(args.kubeconfig.as_deref(), address, "default")?;
+    let remotes = remote::open_all(&mut input).await?;
     let scene = Scene {
         address: format!("http://{address}"),
         metrics: admin
@@ -69,11 +72,7 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
     let attended = std::io::stdout().is_terminal();
     let (messages, inbox) = mpsc::unbounded_channel();
     let (stop, stop_api) = (CancellationToken::new(), CancellationToken::new());
-    let options = mortise_embedded_api::Options {
-        check: Some(|request| caller::check(request, &[])),
-        ..mortise_embedded_api::Options::default()
-    };
-    let api = Arc::new(EmbeddedApi::new(options));
+    let api = Arc::new(new_api());
     let session = Session {
         input,
         api: Arc::clone(&api),
@@ -81,6 +80,7 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
         admin,
         messages: messages.clone(),
         attended,
+        remotes: remotes.iter().map(Remote::shown).collect(),
     };
 
     let work = async {
@@ -91,9 +91,11 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
         worked
     };
     let serve = async {
-        let served = api.serve(listener, stop_api.clone()).await.context("the API stopped serving");
+        let home = api.serve(listener, stop_api.clone());
+        let home = async { home.await.context("the API stopped serving") };
+        let served = tokio::try_join!(home, remote::serve_all(remotes, &stop_api));
         stop.cancel();
-        served
+        served.map(|_| ())
     };
     let show = async {
         let shown = if attended && !args.plain {
@@ -116,6 +118,14 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
     let (worked, served, shown, ended) = tokio::join!(work, serve, show, end);
     worked.and(served).and(shown).and(ended)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns an API in memory that listens on this machine.
+fn new_api() -> EmbeddedApi {
+    EmbeddedApi::new(mortise_embedded_api::Options {
+        check: Some(|request| caller::check(request, &[])),
+        ..mortise_embedded_api::Options::default()
+    })
 }
 
 /// Sends the program's own log as messages until the returned value is dropped. Otherwise log lines

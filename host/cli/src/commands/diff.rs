@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, path::Path, pr
 
 use anyhow::Context as _;
 use mortise_core::{
-    contract::{Description, bounds::text::escaped, display_kind},
+    contract::{Description, Kind, bounds::text::escaped, display_kind},
     grant::{granted, role::Roles},
 };
 use serde::Serialize;
@@ -27,6 +27,8 @@ struct Side {
     inspection: Inspection,
     description: Description,
     roles: Roles,
+    /// The roles in other clusters.
+    elsewhere: Roles,
 }
 
 /// The difference of two modules.
@@ -97,10 +99,12 @@ impl Side {
         let loaded = local::load(parts, local::config(args.config.as_deref())?, cache).await?;
         let description = Description::clone(&loaded.description);
         let crds = files::load_all(&[subject.source.crds(), &args.crds].concat())?;
-        let known = inspect::known(crds, &description.kinds()).await?;
-        let roles = Roles::of(&description, |kind| local::served(&known, kind));
+        let (home, others) = (description.at_home(), description.elsewhere());
+        let known = inspect::known(crds, &[home.kinds(), others.kinds()].concat()).await?;
+        let served = |kind: &Kind| local::served(&known, kind);
+        let (roles, elsewhere) = (Roles::of(&home, served), Roles::of(&others, served));
         let inspection = Inspection::of(&loaded, &subject.file)?;
-        Ok(Self { shown: subject.shown(), inspection, description, roles })
+        Ok(Self { shown: subject.shown(), inspection, description, roles, elsewhere })
     }
 
     fn entry(&self) -> ModuleEntry {
@@ -114,7 +118,7 @@ impl Side {
 
     /// Returns the requests that another does not make.
     fn beyond(&self, other: &Self) -> Asked {
-        let lines = |text: String| text.lines().map(ToOwned::to_owned).collect();
+        let lines = |text: String| text.lines().map(ToOwned::to_owned).collect::<Vec<_>>();
         let more = granted::beyond(&self.description.grants, &other.description.grants);
         let kinds = |side: &Self| -> BTreeSet<String> {
             // The roles compare reads and writes.
@@ -126,8 +130,14 @@ impl Side {
         let only = |of: &dyn Fn(&Self) -> BTreeSet<String>| {
             of(self).difference(&of(other)).cloned().collect()
         };
+        let mut rules = lines(self.roles.beyond(&other.roles).lines());
+        let elsewhere = self.elsewhere.beyond(&other.elsewhere);
+        if !elsewhere.is_empty() {
+            rules.push("# in other clusters".to_owned());
+            rules.extend(lines(elsewhere.lines()));
+        }
         Asked {
-            rules: lines(self.roles.beyond(&other.roles).lines()),
+            rules,
             grants: lines(granted::lines(&more)),
             reconciles: only(&kinds),
             imports: only(&imports),
@@ -225,7 +235,8 @@ mod tests {
             grants: Vec::new(),
             config_schema: None,
         };
-        Side { shown: shown.to_owned(), inspection, description, roles: Roles::default() }
+        let (roles, elsewhere) = <(Roles, Roles)>::default();
+        Side { shown: shown.to_owned(), inspection, description, roles, elsewhere }
     }
 
     const PAGE: &str = "\

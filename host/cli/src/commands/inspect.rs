@@ -49,6 +49,12 @@ const GRANTED: &str = "\
 # The processor uses these rights for nothing else.
 ";
 
+/// The use of the roles for other clusters.
+const ELSEWHERE: &str = "\
+# For the other clusters: bind it there to the user of the kubeconfig. It has no binding here, and so no effect.
+# Who may write the Secret of a kubeconfig decides which cluster this processor reads and writes, within `spec.clusters`.
+";
+
 /// A processor's description, with facts about its module.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -122,12 +128,21 @@ pub struct ReconcilerEntry {
     pub min_interval: Duration,
     /// True if a change of the status alone triggers a reconcile.
     pub triggered_by_status: bool,
+    /// True if it runs for the objects that outcomes start it for, within `of`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub on_demand: bool,
+    /// True if an outcome's status replaces the whole status.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub whole_status: bool,
 }
 
 /// A declared selection.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Selected {
+    /// The cluster: empty for the home cluster, `*` for every one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
     /// The API version: `v1` or `apps/v1`.
     pub api_version: String,
     pub kind: String,
@@ -246,24 +261,31 @@ pub async fn rbac(
     account: Option<&Account>,
     format: Option<Structured>,
 ) -> anyhow::Result<String> {
-    let known = known(crds, &description.kinds()).await?;
-    let objects = Roles::of(description, |kind| local::served(&known, kind))
-        .objects(&description.name, account);
+    let (home, others) = (description.at_home(), description.elsewhere());
+    let mut kinds = home.kinds();
+    kinds.extend(others.kinds().into_iter().filter(|kind| !home.kinds().contains(kind)));
+    let known = known(crds, &kinds).await?;
+    let served = |kind: &Kind| local::served(&known, kind);
+    let objects = Roles::of(&home, served).objects(&description.name, account);
     let granted = granted::objects(&description.name, &description.grants, account);
+    // Who the user of a kubeconfig is, is not known here.
+    let elsewhere =
+        Roles::of(&others, served).objects(&format!("{}-elsewhere", description.name), None);
     if format == Some(Structured::Json) {
-        let items = [objects, granted].concat();
+        let items = [objects, granted, elsewhere].concat();
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
         return document(&list, Structured::Json);
     }
-    let unknown = description.kinds();
-    let unknown = unknown.iter().filter(|kind| known.get(kind).is_none());
+    let unknown = kinds.iter().filter(|kind| known.get(kind).is_none());
     let mut text = manifest(description, &objects, account, unknown);
-    for (number, object) in granted.iter().enumerate() {
-        text.push_str("---\n");
-        if number == 0 {
-            text.push_str(GRANTED);
+    for (reason, objects) in [(GRANTED, granted), (ELSEWHERE, elsewhere)] {
+        for (number, object) in objects.iter().enumerate() {
+            text.push_str("---\n");
+            if number == 0 {
+                text.push_str(reason);
+            }
+            text.push_str(&print::yaml(object));
         }
-        text.push_str(&print::yaml(object));
     }
     Ok(text)
 }
@@ -404,6 +426,8 @@ impl ReconcilerEntry {
             resync: Duration::from_millis(reconciler.resync),
             min_interval: Duration::from_millis(reconciler.min_interval),
             triggered_by_status: reconciler.triggered_by_status,
+            on_demand: reconciler.on_demand,
+            whole_status: reconciler.whole_status,
         }
     }
 }
@@ -414,6 +438,7 @@ impl Selected {
     fn of(selection: &Selection) -> Self {
         let matching = selection.matching.iter();
         Self {
+            cluster: selection.kind.cluster.as_ref().to_owned(),
             api_version: api_version(&selection.kind),
             kind: selection.kind.kind.clone(),
             namespace: selection.namespace.clone(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Build, Error, Guest, Made, library};
+use super::{Build, CLUSTERS, Error, Guest, Made, cluster, library};
 
 /// The name of the file.
 pub(crate) const NAME: &str = "mortise.toml";
@@ -27,6 +27,8 @@ struct Keys {
     limits: library::Given,
     #[serde(default)]
     libraries: Vec<library::Entry>,
+    #[serde(default)]
+    dev: cluster::Desk,
 }
 
 /// Reads the file in a guest's folder.
@@ -62,6 +64,7 @@ fn guest(folder: PathBuf, text: &str) -> Result<Guest, String> {
         cases: folder.join(keys.cases.unwrap_or_else(|| "cases".into())),
         limits: keys.limits.limits("limits")?,
         libraries: libraries.collect::<Result<_, _>>()?,
+        clusters: keys.dev.clusters(&folder).ok_or_else(|| format!("dev must be {CLUSTERS}"))?,
         build: Build::Command(component),
         folder,
     })

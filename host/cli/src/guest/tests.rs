@@ -25,8 +25,27 @@ fn folders_are_relative_to_the_cargo_toml() {
 }
 
 #[test]
+fn clusters_are_folders_with_names_of_secrets() {
+    let clusters = json!({
+        "shop/provider/kubeconfig": "provider",
+        "shop/other/kubeconfig": {"objects": "other", "namespace": "team"},
+    });
+    let guest = guest(&json!({"dev": {"clusters": clusters}})).unwrap();
+    let [other, provider] = guest.clusters.as_slice() else { panic!("two") };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    assert_eq!((&provider.objects, &*provider.namespace), (&folder.join("provider"), "default"));
+    assert_eq!((&other.objects, &*other.namespace), (&folder.join("other"), "team"));
+    assert_eq!(provider.secret(), Some(("shop", "provider", "kubeconfig")));
+}
+
+#[test]
 fn a_field_of_another_shape_is_named() {
-    let cases = [(json!({"crds": "a"}), "crds` in"), (json!({"examples": ["a"]}), "examples` in")];
+    let cases = [
+        (json!({"crds": "a"}), "crds` in"),
+        (json!({"examples": ["a"]}), "examples` in"),
+        (json!({"dev": {"clusters": {"provider": "provider"}}}), "dev` in"),
+        (json!({"dev": {"cluster": {}}}), "dev` in"),
+    ];
     for (mortise, named) in cases {
         let error = guest(&mortise).unwrap_err().to_string();
         assert!(error.contains(named), "{error}");

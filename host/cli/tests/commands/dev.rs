@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use kube::{
     Api, Client, Config,
     api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
@@ -74,7 +75,12 @@ impl Dev {
     }
 
     async fn client(&self) -> Client {
-        let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).unwrap();
+        Self::client_of(&self.kubeconfig).await
+    }
+
+    /// A client of the cluster of a kubeconfig.
+    async fn client_of(kubeconfig: &Path) -> Client {
+        let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
             .await
             .unwrap();
@@ -290,6 +296,36 @@ async fn dev_api_only_serves_and_ends_cleanly() {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
     let api: Api<DynamicObject> = Api::namespaced_with(client, "default", &kind);
     assert_eq!(api.get("a").await.unwrap().data["data"], json!({"k": "v"}));
+    assert!(dev.interrupt().success());
+}
+
+#[tokio::test]
+async fn dev_serves_another_cluster_whose_kubeconfig_is_in_a_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(
+        folder.path().join("a.yaml"),
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: there, namespace: team}\n",
+    )
+    .unwrap();
+    let cluster = format!("shop/provider/kubeconfig={},namespace=team", path(folder.path()));
+    let dev = Dev::start(&["--api-only", "--cluster", &cluster]);
+    let line = dev.line("cluster shop/provider/kubeconfig");
+    let (_, file) = line.split_once("KUBECONFIG=").unwrap();
+    dev.line("0 objects applied");
+
+    let secrets: Api<DynamicObject> = Api::namespaced_with(dev.client().await, "shop", &secrets());
+    let secret = secrets.get("provider").await.unwrap();
+    let text = secret.data["data"]["kubeconfig"].as_str().unwrap();
+    let text = String::from_utf8(BASE64.decode(text).unwrap()).unwrap();
+    assert_eq!(text, std::fs::read_to_string(file).unwrap(), "the printed one");
+    // The namespace is that of the context.
+    let there = config_maps(Dev::client_of(Path::new(file)).await, "team");
+    assert_eq!(there.list(&ListParams::default()).await.unwrap().items.len(), 1);
+    let config = Kubeconfig::from_yaml(&text).unwrap();
+    let context = config.contexts[0].context.as_ref().unwrap();
+    assert_eq!(context.namespace.as_deref(), Some("team"));
+    let at_home = config_maps(dev.client().await, "team");
+    assert_eq!(at_home.list(&ListParams::default()).await.unwrap().items.len(), 0);
     assert!(dev.interrupt().success());
 }
 

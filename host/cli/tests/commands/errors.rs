@@ -84,6 +84,8 @@ const CASES: &[Case] = &[
     ),
     ("dev --api-only --apply unserved.yaml", &["`unserved.yaml`, document 1", "Thing", "--crds"]),
     ("dev --api-only --load broken.yaml", &["`broken.yaml`, document 1, line 1, column 4"]),
+    ("dev --api-only --cluster provider=empty", &["'provider=empty'", "NAME=DIR is expected"]),
+    ("dev --api-only --cluster a/b/c=absent", &["`absent`", READABLE]),
     ("dev guest --save list.yaml", &["`list.yaml`", "name another folder with --save"]),
     ("dev guest --config absent", &["`absent`, which is to be a file of YAML or JSON:"]),
     ("dev guest --config list.yaml", &["`list.yaml`: a configuration is an object, found a list"]),

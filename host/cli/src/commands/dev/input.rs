@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::objects;
+use super::{objects, remote::RemoteInput};
 use crate::{
-    args::{DevArgs, ModuleArgs},
+    args::{ClusterFolder, DevArgs, ModuleArgs},
     files,
     guest::Guest,
     local,
@@ -29,6 +29,8 @@ pub(super) struct Input {
     pub(super) with: ModuleArgs,
     /// True if workloads are marked ready.
     pub(super) ready: bool,
+    /// The other clusters.
+    pub(super) remotes: Vec<RemoteInput>,
     /// Tells whether the values of Secrets are shown or masked.
     pub(super) secrets: Secrets,
 }
@@ -66,10 +68,25 @@ impl Input {
             configs: configs(&guests, &args.config)?,
             with: args.with.clone(),
             ready: args.ready,
+            remotes: remotes(&guests, &args.cluster)?,
             secrets: Secrets::from(args.show_secrets),
             guests,
         })
     }
+}
+
+/// Reads the objects of the other clusters: those of the guests, and those of the command line in
+/// place of one of the same name.
+fn remotes(guests: &[Guest], given: &[ClusterFolder]) -> anyhow::Result<Vec<RemoteInput>> {
+    let mut clusters: Vec<ClusterFolder> = Vec::new();
+    for cluster in guests.iter().flat_map(|guest| &guest.clusters).chain(given) {
+        clusters.retain(|held| held.name != cluster.name);
+        clusters.push(cluster.clone());
+    }
+    let read = |cluster: ClusterFolder| {
+        anyhow::Ok(RemoteInput { objects: files::open(&cluster.objects)?, cluster })
+    };
+    clusters.into_iter().map(read).collect()
 }
 
 /// Returns the configuration of each guest, given as `FILE` if there is one guest, else as

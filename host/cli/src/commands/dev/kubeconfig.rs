@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context as _;
 use kube::config;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::files;
 
@@ -30,21 +30,18 @@ impl Kubeconfig {
     /// # Errors
     ///
     /// Fails if the file cannot be written, or exists and is not one of ours.
-    pub(super) fn write(path: Option<&Path>, address: SocketAddr) -> anyhow::Result<Self> {
+    pub(super) fn write(
+        path: Option<&Path>,
+        address: SocketAddr,
+        namespace: &str,
+    ) -> anyhow::Result<Self> {
         let own_folder =
             || tempfile::Builder::new().prefix("mortise-").tempdir().context("no temporary folder");
         let folder = if path.is_none() { Some(own_folder()?) } else { None };
         let own = folder.as_ref().map(|folder| folder.path().join("kubeconfig"));
         let path = path.map(Path::to_owned).or(own).context("no place for the kubeconfig")?;
         check(&path)?;
-        let text = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": NAME, "cluster": {"server": format!("http://{address}")}}],
-            "users": [{"name": NAME, "user": {}}],
-            "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": "default"}}],
-            "current-context": NAME,
-        });
+        let text = content(&format!("http://{address}"), namespace);
         files::write_private(&path, &crate::print::yaml(&text)).with_context(|| {
             format!(
                 "cannot write the kubeconfig `{}`: name another with --kubeconfig",
@@ -57,6 +54,18 @@ impl Kubeconfig {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Returns the kubeconfig of a server, whose context has this namespace.
+pub(super) fn content(server: &str, namespace: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": NAME, "cluster": {"server": server}}],
+        "users": [{"name": NAME, "user": {}}],
+        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": namespace}}],
+        "current-context": NAME,
+    })
 }
 
 /// Fails unless the file may be written: it must be missing, empty, or hold only the content of an

@@ -75,18 +75,22 @@ pub(super) struct BeforeAfter {
 // === impl Ran ===
 
 impl Ran {
-    /// Creates the entry of a report. The objects as they were before are taken from the API's
-    /// history.
-    pub(super) fn new(report: Report, api: &EmbeddedApi) -> Self {
+    /// Creates the entry of a report. The objects as they were before are taken from the history of
+    /// the APIs, which `api` returns by the names of their clusters.
+    pub(super) fn new<'a>(report: Report, api: impl Fn(&str) -> Option<&'a EmbeddedApi>) -> Self {
         let mut written = BeforeAfter::default();
         for change in report.changes.iter().filter(|change| change.action != Action::Event) {
-            let title = print::title(&change.object);
+            let cluster = &change.of.kind.cluster;
+            let mut title = print::title(&change.object);
+            if !cluster.is_empty() {
+                title = format!("{title} in {cluster}");
+            }
             let is_gone = change.action.is_removal();
             let was_written = written.after.contains_key(&title);
             let before = if is_gone {
                 Some(Value::clone(&change.object))
             } else {
-                api.before(&change.object)
+                api(cluster).and_then(|api| api.before(&change.object))
             };
             if let Some(before) = before.filter(|_| !was_written) {
                 written.before.entry(title.clone()).or_insert(before);

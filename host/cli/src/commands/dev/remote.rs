@@ -2,13 +2,13 @@
 
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
-use mortise_embedded_api::{EmbeddedApi, Options};
+use mortise_embedded_api::EmbeddedApi;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    checked,
+    input::Input,
     kubeconfig::{self, Kubeconfig},
     objects,
 };
@@ -42,17 +42,39 @@ pub(super) struct Shown {
     pub(super) note: String,
 }
 
+/// Opens the clusters of an input.
+///
+/// # Errors
+///
+/// Fails for refused objects, and if no port is free.
+pub(super) async fn open_all(input: &mut Input) -> anyhow::Result<Vec<Remote>> {
+    let mut remotes = Vec::new();
+    for remote in std::mem::take(&mut input.remotes) {
+        remotes.push(Remote::open(remote, &input.crds).await?);
+    }
+    Ok(remotes)
+}
+
+/// Serves the APIs until `stop` is cancelled.
+///
+/// # Errors
+///
+/// Fails if a listener fails.
+pub(super) async fn serve_all(
+    remotes: Vec<Remote>,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let served = remotes.into_iter().map(|remote| remote.serve(stop.clone()));
+    futures::future::try_join_all(served).await.map(|_| ())
+}
+
 // === impl Remote ===
 
 impl Remote {
     /// Opens an API with the definitions and the objects, and a port for it.
-    ///
-    /// # Errors
-    ///
-    /// Fails for refused objects, and if no port is free.
-    pub(super) async fn open(input: RemoteInput, crds: &[files::Object]) -> anyhow::Result<Self> {
+    async fn open(input: RemoteInput, crds: &[files::Object]) -> anyhow::Result<Self> {
         let RemoteInput { cluster, objects } = input;
-        let api = EmbeddedApi::new(Options { check: checked(), ..Options::default() });
+        let api = super::new_api();
         objects::load(&api, crds.iter().cloned().chain(objects).collect())?;
         let listener = super::bind(None).await?;
         let address = listener.local_addr().context("the listener has no address")?;
@@ -78,12 +100,7 @@ impl Remote {
         Shown { name: cluster.name.clone(), api: api.clone(), secret, note }
     }
 
-    /// Serves the API until `stop` is cancelled.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the listener fails.
-    pub(super) async fn serve(self, stop: CancellationToken) -> anyhow::Result<()> {
+    async fn serve(self, stop: CancellationToken) -> anyhow::Result<()> {
         let stopped = || format!("the API of the cluster {} stopped serving", self.cluster.name);
         self.api.serve(self.listener, stop).await.with_context(stopped)
     }

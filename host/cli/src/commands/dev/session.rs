@@ -28,6 +28,7 @@ use super::{
     input::Input,
     message::{Message, Ran, Running, Sender, short},
     objects, ready,
+    remote::Shown,
     renewal::{Renewal, Renewed, Version},
 };
 use crate::{
@@ -49,6 +50,8 @@ pub(super) struct Session {
     pub(super) messages: Sender,
     /// True if a user is present who can fix a failing first build.
     pub(super) attended: bool,
+    /// The other clusters.
+    pub(super) remotes: Vec<Shown>,
 }
 
 /// The state of a running session.
@@ -117,6 +120,13 @@ impl Session {
         };
         work.end().await?;
         worked
+    }
+
+    fn ran(&self, report: Report) -> Ran {
+        Ran::new(report, |cluster| {
+            let of = self.remotes.iter().find(|remote| remote.name == cluster);
+            of.map_or_else(|| cluster.is_empty().then_some(&*self.api), |of| Some(&of.api))
+        })
     }
 
     fn send(&self, message: Message) {
@@ -201,7 +211,7 @@ impl Work {
                 }
             }
             report = next_report(self.host.as_deref()) => {
-                self.session.send(Message::Ran(Box::new(Ran::new(report?, &self.session.api))));
+                self.session.send(Message::Ran(Box::new(self.session.ran(report?))));
             }
             // Metrics are served until the session ends.
             () = served(self.admin.as_mut()) => {}
@@ -327,7 +337,13 @@ impl Work {
             if !served.is_empty() {
                 self.session.send(Message::Note(hooks::served_note(&served)));
             }
-            for kind in local::serve_untyped(&self.session.api, &loaded.description, |_| false) {
+            let mut untyped =
+                local::serve_untyped(&self.session.api, &loaded.description, |_| false);
+            for remote in &self.session.remotes {
+                let others = loaded.description.elsewhere();
+                untyped.extend(local::serve_untyped(&remote.api, &others, |_| false));
+            }
+            for kind in untyped {
                 self.session.send(Message::Note(local::untyped(&kind)));
             }
         }
@@ -373,6 +389,10 @@ impl Work {
         let apply = std::mem::take(&mut self.session.input.apply);
         let (loaded, applied) = (load.len(), apply.len());
         objects::load(&self.session.api, load)?;
+        for remote in &self.session.remotes {
+            local::apply(&self.cluster, remote.secret.clone()).await?;
+            self.session.send(Message::Note(remote.note.clone()));
+        }
         local::apply_files(&self.cluster, apply).await?;
         let loaded = if loaded > 0 { counted(loaded) + " loaded, " } else { String::new() };
         self.session.send(Message::Note(format!("{loaded}{} applied", counted(applied))));

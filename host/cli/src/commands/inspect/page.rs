@@ -121,11 +121,17 @@ impl ReconcilerEntry {
         if !self.min_interval.is_zero() {
             times.push(format!("at most every {}", time(self.min_interval)));
         }
-        if self.triggered_by_status {
+        if self.whole_status {
+            times.push("the whole status is written, and read".to_owned());
+        } else if self.triggered_by_status {
             times.push("also on changes of the status".to_owned());
         }
         let finalizers = some_or(self.finalizers.clone(), "none");
-        vec![vec![self.name.clone()], vec![self.of.title()], self.of.place(), finalizers, times]
+        let mut place = self.of.place();
+        if self.on_demand {
+            place.insert(0, "on demand, within:".to_owned());
+        }
+        vec![vec![self.name.clone()], vec![self.of.title()], place, finalizers, times]
     }
 }
 
@@ -143,12 +149,18 @@ impl Selected {
     }
 
     fn place(&self) -> Vec<String> {
-        vec![match (&self.namespace, &self.name) {
+        let place = match (&self.namespace, &self.name) {
             (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
             (Some(namespace), None) => format!("in {namespace}"),
             (None, Some(name)) => format!("named {name}"),
             (None, None) => "everywhere".to_owned(),
-        }]
+        };
+        let cluster = match &*self.cluster {
+            "" => None,
+            "*" => Some("of each cluster".to_owned()),
+            cluster => Some(format!("of cluster {cluster}")),
+        };
+        std::iter::once(place).chain(cluster).collect()
     }
 
     fn selector(&self) -> Vec<String> {

@@ -7,6 +7,7 @@ use super::*;
 
 fn selected(kind: &str) -> Selected {
     Selected {
+        cluster: String::new(),
         api_version: "example.dev/v1".into(),
         kind: kind.into(),
         namespace: None,
@@ -51,6 +52,8 @@ fn inspection() -> Inspection {
             resync: Duration::from_mins(30),
             min_interval: Duration::from_millis(500),
             triggered_by_status: true,
+            on_demand: false,
+            whole_status: false,
         }],
         reads: vec![reads, Selected { matching, labels: "app=a".into(), ..selected("Widget") }],
         writes: vec![written],
@@ -98,6 +101,46 @@ configuration
 fn a_person_reads_a_page() {
     let page = anstream::adapter::strip_str(&inspection().for_people()).to_string();
     assert_eq!(page, PAGE, "\n{page}");
+}
+
+#[test]
+fn a_page_says_what_may_be_started_where() {
+    let mut started = inspection();
+    started.reconcilers[0].on_demand = true;
+    started.reconcilers[0].whole_status = true;
+    started.reconcilers[0].of.cluster = "*".into();
+    started.reads[0].cluster = "shop/provider/kubeconfig".into();
+    let page = anstream::adapter::strip_str(&started.for_people()).to_string();
+    for part in [
+        "on demand, within:",
+        "everywhere",
+        "of each cluster",
+        "of cluster shop/provider/kubeconfig",
+        "the whole status is written, and read",
+    ] {
+        assert!(page.contains(part), "{part} is missing in:\n{page}");
+    }
+}
+
+#[tokio::test]
+async fn the_rights_in_other_clusters_are_a_list_of_their_own() {
+    let elsewhere = |cluster: &str, of: Selection| {
+        let kind = Kind { cluster: cluster.into(), ..Kind::clone(&of.kind) };
+        Selection { kind: kind.into(), ..of }
+    };
+    let mut description = description(all("Rule"), vec![]);
+    description.reads.clear();
+    description.reads.push(elsewhere("*", all("Shared")));
+    description.reads.push(elsewhere("shop/provider/kubeconfig", all("Remote")));
+    let text = rbac(&description, Vec::new(), None, None).await.unwrap();
+    let (home, remote) = text.split_once(ELSEWHERE).unwrap();
+    for (list, kinds, others) in
+        [(home, ["rules", "shareds"], "- remotes\n"), (remote, ["shareds", "remotes"], "- rules\n")]
+    {
+        assert!(kinds.iter().all(|kind| list.contains(&format!("- {kind}\n"))), "{list}");
+        assert!(!list.contains(others), "{list}");
+    }
+    assert!(remote.contains("-elsewhere"), "{remote}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn write(text: Option<&str>) -> (anyhow::Result<Kubeconfig>, Option<String>) {
     if let Some(text) = text {
         std::fs::write(&path, text).unwrap();
     }
-    let written = Kubeconfig::write(Some(&path), ADDRESS.parse().unwrap());
+    let written = Kubeconfig::write(Some(&path), ADDRESS.parse().unwrap(), "default");
     (written, std::fs::read_to_string(&path).ok())
 }
 
@@ -32,7 +32,7 @@ fn only_its_owner_can_read_a_kubeconfig() {
     std::fs::write(&present, "").unwrap();
     std::fs::set_permissions(&present, Permissions::from_mode(0o644)).unwrap();
     for path in [present, folder.path().join("new")] {
-        Kubeconfig::write(Some(&path), ADDRESS.parse().unwrap()).unwrap();
+        Kubeconfig::write(Some(&path), ADDRESS.parse().unwrap(), "default").unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }
