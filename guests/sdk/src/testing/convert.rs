@@ -23,3 +23,11 @@ impl From<Kind> for types::Kind {
         Self { group, version, kind }
     }
 }
+
+impl From<Selection> for types::Selection {
+    fn from(Selection { kind, namespace, name, labels, matching, fields }: Selection) -> Self {
+        let (cluster, fields) = (kind.cluster.to_string(), fields.to_vec());
+        let kind = Kind::clone(&kind).into();
+        Self { cluster, kind, namespace, name, labels, matching, fields }
+    }
+}

@@ -17,9 +17,9 @@ use jiff::{SignedDuration, Timestamp};
 use mortise_core::{
     contract,
     dispatch::Dispatch,
-    grant::Grant,
-    queue::{Cause, Key, Priority},
-    reconcile::{self, Call as _, Parts, Reconciler, Settings, Setup},
+    grant::{DeclaredReconciler, Grant, Selected},
+    queue::{Cause, Key, Priority, ReconcilerId},
+    reconcile::{self, Call as _, Parts, Reconciler, Settings, Setup, StartedReconciler},
     store::{Scope, Stores, Wanted},
     write::Clock,
 };
@@ -34,7 +34,10 @@ use super::{
     identity::{Identity, Pattern},
     native::{Journal, Native},
 };
-use crate::{Description, Failure, ObjectRef, Outcome, Processor, selection::display_kind};
+use crate::{
+    Description, Failure, Kind, ObjectRef, Outcome, Processor, Selection, Start,
+    selection::display_kind,
+};
 
 /// The most runs of a key until nothing is due: a key that is due more often does not come to rest.
 pub const MAX_RUNS: usize = 50;
@@ -104,6 +107,8 @@ struct Watch {
     kind: contract::Kind,
     scope: Scope,
     wanted: Wanted,
+    /// True if only a started reconciler needs it, and it is closed when that is stopped.
+    is_started: bool,
     /// The revision up to which the store has the changes; `None` before the list.
     revision: Option<u64>,
 }
@@ -187,6 +192,35 @@ impl Stub {
         self.try_settle::<P>(config, Some(&only)).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// Returns what runs on demand: the selections that the last outcomes ask for, ordered by
+    /// reconciler, kind and cluster.
+    pub fn started(&self) -> Vec<Start> {
+        let state = self.state.lock();
+        let version = state.driver.as_ref().and_then(|driver| driver.version.as_ref());
+        let started = version.map(|version| version.reconciler.started()).unwrap_or_default();
+        let start = |id: &ReconcilerId, of: &Selected| Start {
+            reconciler: id.name().to_owned(),
+            of: of.of.clone().into(),
+        };
+        let of = |of: &StartedReconciler| -> Vec<Start> {
+            of.selections.iter().map(|selected| start(&of.id, selected)).collect()
+        };
+        let mut started: Vec<Start> = started.iter().flat_map(of).collect();
+        let place = |start: &Start| {
+            let Selection { namespace, name, labels, .. } = &start.of;
+            (namespace.clone(), name.clone(), labels.clone())
+        };
+        // Those of one reconciler and kind are in no order.
+        started.sort_by_cached_key(place);
+        let of_kind = |start: &Start| {
+            let Kind { group, version, kind } = &start.of.kind;
+            let key = [&start.reconciler, &start.of.cluster, group, version, kind];
+            key.map(String::clone)
+        };
+        started.sort_by_cached_key(of_kind);
+        started
+    }
+
     pub(super) fn try_settle<P: Processor>(
         &self,
         config: &str,
@@ -257,23 +291,46 @@ impl Driver {
         };
         let reconciler = Reconciler::new(setup, self.parts.clone());
         for (kind, scope, wanted) in wanted {
-            self.watch(kind, scope, &wanted);
+            self.watch(kind, scope, &wanted, false);
         }
         self.see();
         self.put(&reconciler, &description.name);
         let config = config.to_owned();
         self.version = Some(Version { processor: name, config, reconciler, description });
+        self.follow();
+        self.see();
         Ok(())
     }
 
-    fn watch(&mut self, kind: contract::Kind, scope: Scope, wanted: &Wanted) {
-        if self.parts.dispatch.stores().open(&kind, &scope, wanted).is_none() {
+    fn watch(&mut self, kind: contract::Kind, scope: Scope, wanted: &Wanted, is_started: bool) {
+        let must_list = self.parts.dispatch.stores().open(&kind, &scope, wanted).is_some();
+        if let Some(watch) = self.watches.iter_mut().find(|watch| watch.is(&kind, &scope)) {
+            watch.is_started &= is_started;
+            watch.wanted = watch.wanted.union(wanted);
+            watch.revision = watch.revision.filter(|_| !must_list);
             return;
         }
-        let is_it = |watch: &Watch| (&watch.kind, &watch.scope) == (&kind, &scope);
-        let former = self.watches.iter().position(is_it).map(|at| self.watches.swap_remove(at));
-        let wanted = former.map_or_else(|| wanted.clone(), |former| former.wanted.union(wanted));
-        self.watches.push(Watch { kind, scope, wanted, revision: None });
+        let (wanted, revision) = (wanted.clone(), None);
+        self.watches.push(Watch { kind, scope, wanted, is_started, revision });
+    }
+
+    /// Opens the watches of the reconcilers that are started, and closes those of stopped ones.
+    fn follow(&mut self) {
+        let Some(version) = &self.version else { return };
+        let started = version.reconciler.started().into_iter().flat_map(|started| started.watches);
+        let started: Vec<_> = started.collect();
+        for (kind, scope, wanted) in &started {
+            self.watch(kind.clone(), scope.clone(), wanted, true);
+        }
+        let stores = self.parts.dispatch.stores();
+        self.watches.retain(|watch| {
+            let stays =
+                !watch.is_started || started.iter().any(|(kind, scope, _)| watch.is(kind, scope));
+            if !stays {
+                stores.close(&watch.kind, &watch.scope);
+            }
+            stays
+        });
     }
 
     /// Feeds the stores with all changes in the clusters, and queues the triggered keys.
@@ -304,12 +361,15 @@ impl Driver {
         let Some(version) = &self.version else { return Err("no processor is loaded".to_owned()) };
         let description = &version.description;
         let of = contract::ObjectRef::from(object.clone());
-        let reconciler = reconcilers_of(&of.kind, description).next().ok_or_else(|| {
+        let mut reconcilers = version.reconciler.reconcilers();
+        let is_its = |one: &Arc<DeclaredReconciler>| one.spec.of.kind.is_same(&of.kind);
+        let reconciler = reconcilers.find(is_its).ok_or_else(|| {
             let (processor, kind) = (&description.name, display_kind(&object.kind));
-            format!("no reconciler of `{processor}` is for the kind {kind}")
+            format!("no reconciler of `{processor}` is for the kind {kind}, or started for it")
         })?;
         let (name, namespace) = (name_of(description), object.namespace.as_deref());
-        let key = Key::new(&name, &reconciler.name.as_str().into(), namespace, &object.name);
+        let key = Key::new(&name, &reconciler.id, namespace, &object.name);
+        drop(reconcilers);
         self.catch_up();
         self.parts.dispatch.queue().add(&key, Cause::Start, Priority::Change);
         self.run(&key).ok_or_else(|| format!("{key} is not ready"))
@@ -371,8 +431,11 @@ impl Driver {
         for demand in ended.demands {
             // The first scope is the widest that is declared.
             if let Some(scope) = demand.scopes.into_iter().next() {
-                self.watch(demand.kind, scope, &demand.wanted);
+                self.watch(demand.kind, scope, &demand.wanted, false);
             }
+        }
+        if ended.starts {
+            self.follow();
         }
         self.see();
         let journal = self.journal.lock();
@@ -407,6 +470,10 @@ fn name_of(description: &contract::Description) -> Arc<str> {
 // === impl Watch ===
 
 impl Watch {
+    fn is(&self, kind: &contract::Kind, scope: &Scope) -> bool {
+        (&self.kind, &self.scope) == (kind, scope)
+    }
+
     /// Ends the watch until the kind can be read again: reads have no answer meanwhile.
     fn break_off(&mut self, why: &str, stores: &Stores) {
         if self.revision.take().is_some() {

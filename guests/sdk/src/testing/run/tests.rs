@@ -1,3 +1,5 @@
+mod started;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
