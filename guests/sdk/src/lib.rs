@@ -84,3 +84,8 @@ pub use wit_bindgen;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// Runs the programs of the guide as doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Guide;
