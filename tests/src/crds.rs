@@ -25,7 +25,7 @@ const ACCOUNT: &str = "serviceAccountName";
 
 /// Returns the definitions that the workspace's packages own.
 fn definitions() -> Vec<Value> {
-    vec![
+    let mut definitions = vec![
         api_gateway_module::api::definition(),
         api_rule::api::definition(),
         external_gateway::api::definition(),
@@ -33,7 +33,9 @@ fn definitions() -> Vec<Value> {
         processors(),
         rate_limit::api::definition(),
         secret_copies(),
-    ]
+    ];
+    definitions.extend(kube_bind::api::definitions());
+    definitions
 }
 
 fn secret_copies() -> Value {

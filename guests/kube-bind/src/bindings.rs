@@ -1,0 +1,190 @@
+//! Bindings at home: their conditions, the CRDs, and what runs because of them.
+
+mod dismantle;
+mod install;
+
+use std::time::Duration;
+
+use mortise_sdk::{
+    Action, Error, Event, Failure, Host, Object, Outcome, Request, Selection, WriteFailure, time,
+};
+
+use crate::{
+    api::{
+        Binding, BoundResource, ClusterBinding, Condition, ConsumerSecretRef, Export,
+        ExportRequest, ServiceNamespace, Severity, find, set, summarize,
+    },
+    claim::Claimable,
+    cluster_binding::{IN_USE, INTERVAL},
+    config::Config,
+    definition::Definition,
+    kubeconfig::SECRET_VALID,
+    place::{CLUSTER_BINDING, HINT, Place},
+    start::{self, Shared},
+};
+
+/// The finalizer that holds a binding until the objects of its kinds are gone at the provider.
+pub(crate) const FINALIZER: &str = "kube-bind.mortise.dev/binding";
+/// The condition of bindings and exports that have found each other.
+pub(crate) const CONNECTED: &str = "Connected";
+/// The condition of a binding whose CRDs are those of the provider.
+pub(crate) const SCHEMA_IN_SYNC: &str = "SchemaInSync";
+const INFORMERS_SYNCED: &str = "InformersSynced";
+const HEARTBEATING: &str = "Heartbeating";
+/// The reason of [`HEARTBEATING`] where the provider hears nothing.
+const UPDATE_FAILED: &str = "ClusterBindingUpdateFailed";
+
+/// The time for which a provider may be out of reach, as at a start, before a condition says so.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The input of a run, and the status that it makes.
+struct Run<'a> {
+    request: &'a Request,
+    config: &'a Config,
+    host: &'a Host,
+    binding: Binding,
+    /// The conditions that this run has found.
+    next: Vec<Condition>,
+}
+
+/// Reconciles a binding.
+pub(crate) fn reconcile(
+    request: &Request,
+    config: &Config,
+    host: &Host,
+) -> Result<Outcome, Failure> {
+    let Some(binding) = request.object::<Binding>()? else { return Ok(Outcome::new()) };
+    let place = Place::read(host, &binding.spec.kubeconfig_secret_ref, HINT)?;
+    let mut run = Run { request, config, host, binding, next: Vec::new() };
+    run.next.push(match &place {
+        Ok(_) => Condition::is_true(SECRET_VALID),
+        Err(condition) => (**condition).clone(),
+    });
+    if run.binding.metadata.is_deleted() {
+        return run.dismantle(place.ok().as_ref());
+    }
+    let Ok(place) = place else { return Ok(run.end(Outcome::new())) };
+    match run.connect(&place) {
+        Ok(outcome) => Ok(run.end(outcome)),
+        Err(error) => Err(run.unreachable(error)),
+    }
+}
+
+impl Run<'_> {
+    /// Adds the status to an outcome.
+    fn end(mut self, outcome: Outcome) -> Outcome {
+        self.merge();
+        outcome.status(self.request, &self.binding.status)
+    }
+
+    fn merge(&mut self) {
+        let conditions = &mut self.binding.status.conditions;
+        set(conditions, std::mem::take(&mut self.next), self.host);
+        summarize(conditions, self.host);
+    }
+
+    /// Returns the failure of a read at the provider, which the conditions tell. What runs goes on
+    /// running.
+    fn unreachable(mut self, error: Error) -> Failure {
+        let is_told = find(&self.binding.status.conditions, INFORMERS_SYNCED)
+            .is_some_and(|condition| !condition.holds());
+        if matches!(error, Error::Unavailable { .. }) && self.request.attempt == 0 && !is_told {
+            return Failure::from(error).retry_after(PATIENCE);
+        }
+        let message = format!("The service provider cluster cannot be read: {error}");
+        self.next.retain(|condition| condition.condition_type == SECRET_VALID);
+        self.next.push(Condition::is_false(
+            INFORMERS_SYNCED,
+            Severity::Error,
+            "InformerSyncTimeout",
+            message,
+        ));
+        if find(&self.binding.status.conditions, HEARTBEATING).is_some() {
+            self.next.push(not_heartbeating(UPDATE_FAILED, &failed(&error.to_string())));
+        }
+        self.merge();
+        Failure::from(error).status(self.request, &self.binding.status)
+    }
+
+    /// Connects the binding with its export.
+    fn connect(&mut self, place: &Place) -> Result<Outcome, Error> {
+        let fields = ["spec.providerPrettyName", "status"];
+        let cluster_binding: Option<ClusterBinding> =
+            place.get(self.host, CLUSTER_BINDING, &fields)?;
+        let export: Option<Export> =
+            place.get(self.host, &self.binding.metadata.name, &["spec"])?;
+        let mut outcome = start::place(Outcome::new(), place);
+        match export {
+            None => {
+                let condition = self.no_export(place)?;
+                self.next.push(condition);
+            }
+            Some(export) => outcome = self.install(place, &export, outcome)?,
+        }
+        self.next.push(Condition::is_true(INFORMERS_SYNCED));
+        let name = cluster_binding.as_ref().map(|found| found.spec.provider_pretty_name.clone());
+        self.binding.status.provider_pretty_name = name.unwrap_or_default();
+        let heartbeat = cluster_binding.and_then(|found| self.heartbeat(place, &found));
+        let Some((condition, left)) = heartbeat else { return Ok(outcome) };
+        self.next.push(condition);
+        Ok(match left {
+            Some(left) => outcome.requeue_after(left),
+            None => outcome,
+        })
+    }
+
+    /// Returns the condition of a binding whose export is not there.
+    fn no_export(&self, place: &Place) -> Result<Condition, Error> {
+        let name = &self.binding.metadata.name;
+        let request = match place.get::<ExportRequest>(self.host, name, &["status"]) {
+            Err(Error::Denied { .. } | Error::UnknownKind { .. }) => None,
+            request => request?,
+        };
+        let failed = request.filter(|request| request.status.phase == "Failed");
+        let (reason, message) = match failed {
+            Some(failed) => ("APIServiceExportFailed", failed.status.terminal_message),
+            None => (
+                "APIServiceExportNotFound",
+                format!("APIServiceExport {name} not found on the service provider cluster."),
+            ),
+        };
+        Ok(Condition::is_false(CONNECTED, Severity::Error, reason, message))
+    }
+
+    /// Returns the condition of the heartbeat, and the time after which a missing one is told;
+    /// `None` if there was no heartbeat yet.
+    fn heartbeat(
+        &self,
+        place: &Place,
+        of: &ClusterBinding,
+    ) -> Option<(Condition, Option<Duration>)> {
+        let last = of.status.last_heartbeat_time.as_deref().and_then(time::parse)?;
+        let own = place.secret();
+        let is_other = |found: &&ConsumerSecretRef| {
+            (&found.namespace, &found.name) != (&own.namespace, &own.name)
+        };
+        if let Some(other) = of.status.consumer_secret_ref.as_ref().filter(is_other) {
+            let message = format!(
+                "Another consumer, with the Secret {}/{}, uses the ClusterBinding of {}",
+                other.namespace, other.name, place.namespace
+            );
+            return Some((not_heartbeating(IN_USE, &message), None));
+        }
+        let age = Duration::from_millis(self.host.now().saturating_sub(last));
+        Some(match INTERVAL.checked_sub(age) {
+            Some(left) => {
+                let left = left + Duration::from_secs(1);
+                (Condition::is_true(HEARTBEATING), Some(left))
+            }
+            None => (not_heartbeating(UPDATE_FAILED, &failed("no heartbeat for 5 minutes")), None),
+        })
+    }
+}
+
+fn failed(message: &str) -> String {
+    format!("Failed to update service provider ClusterBinding: {message}")
+}
+
+fn not_heartbeating(reason: &str, message: &str) -> Condition {
+    Condition::is_false(HEARTBEATING, Severity::Warning, reason, message)
+}

@@ -1,0 +1,392 @@
+//! Objects of built-in kinds that both sides share, by the claims of exports.
+//!
+//! The copy at the provider is written for the object at home, and the copy at home for the object
+//! at the provider; a copy whose source is gone is deleted on its own behalf.
+
+use std::collections::BTreeMap;
+
+use mortise_sdk::{
+    Deletion, Error, Event, Failure, Host, Level, ObjectRef, Outcome, Request, Selection,
+    kubernetes::Namespace, object::Metadata,
+};
+use serde_json::{Map, Value};
+
+use crate::{
+    api::{Binding, Export, PermissionClaim, Reference},
+    claim::{Claimable, Owner, Subject, decide, matches_labels, named, refers, to_path},
+    config::{Config, is_system},
+    copy::Content,
+    definition::Definition,
+    link::BINDING_FIELDS,
+    mark::{self, CONSUMER, OWNER, PROVIDER},
+    objects::service_namespace,
+    place::{HINT, Place},
+};
+
+/// Types of Secrets that are never copied: the provider could have itself tokens of home.
+const NEVER_COPIED: [&str; 2] =
+    ["kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"];
+
+/// A provider's place that claims objects of a kind.
+struct Claimant {
+    place: Place,
+    /// An export with claims on the kind; the binding of each is there and stays.
+    exports: Vec<Export>,
+    /// An export that asks for namespaces.
+    asks: Export,
+}
+
+/// Returns the value of the owner label.
+fn owner(of: &Content) -> Option<&str> {
+    of.metadata.labels.get(OWNER).map(String::as_str)
+}
+
+fn label(metadata: &mut Metadata, owner: &str) {
+    metadata.labels.insert(OWNER.to_owned(), owner.to_owned());
+}
+
+fn is_never_copied(of: &Content) -> bool {
+    let secret_type = of.get("type").and_then(Value::as_str);
+    secret_type.is_some_and(|secret_type| NEVER_COPIED.contains(&secret_type))
+}
+
+/// Returns whether an object is the copy of another one, by the mark with the uid.
+fn is_copy_of(copy: &Content, source: &Metadata, mark: &str) -> bool {
+    source.uid.is_some() && mark::value(&copy.metadata, mark) == source.uid.as_deref()
+}
+
+struct Run<'a> {
+    request: &'a Request,
+    config: &'a Config,
+    host: &'a Host,
+    resource: Claimable,
+}
+
+/// Reconciles an object at home that a provider may claim.
+pub(crate) fn reconcile(
+    request: &Request,
+    resource: Claimable,
+    config: &Config,
+    host: &Host,
+) -> Result<Outcome, Failure> {
+    let Some(object) = request.object::<Map<String, Value>>()? else { return Ok(Outcome::new()) };
+    let run = Run { request, config, host, resource };
+    if !request.failed_writes.is_empty() {
+        return Ok(run.refused());
+    }
+    let home = Content::new(&request.ref_.kind, object);
+    let namespace = home.metadata.namespace.clone().unwrap_or_default();
+    if is_system(&namespace) || is_never_copied(&home) {
+        return Ok(Outcome::new());
+    }
+    let mut outcome = Outcome::new();
+    for claimant in run.claimants("")? {
+        outcome = match run.home(&claimant, &home, &namespace, outcome.clone()) {
+            Ok(next) => next,
+            // The others do not wait for a provider that is away; this run depends on its answer.
+            Err(error) => {
+                let error = error.to_string();
+                host.log(
+                    Level::Warn,
+                    "a provider's claims are not looked at",
+                    &[("error", &error)],
+                );
+                outcome
+            }
+        };
+    }
+    Ok(outcome)
+}
+
+/// Reconciles an object at the provider that is, or may be, shared with this consumer.
+pub(crate) fn reconcile_back(
+    request: &Request,
+    resource: Claimable,
+    config: &Config,
+    host: &Host,
+) -> Result<Outcome, Failure> {
+    let Some(object) = request.object::<Map<String, Value>>()? else { return Ok(Outcome::new()) };
+    let run = Run { request, config, host, resource };
+    if !request.failed_writes.is_empty() {
+        return Ok(run.refused());
+    }
+    let there = Content::new(&request.ref_.kind, object);
+    let claimants = run.claimants(&request.ref_.cluster)?;
+    let Some(claimant) = claimants.into_iter().next() else { return Ok(Outcome::new()) };
+    Ok(run.back(&claimant, &there)?)
+}
+
+impl Run<'_> {
+    /// Carries out what follows for an object at home.
+    fn home(
+        &self,
+        claimant: &Claimant,
+        home: &Content,
+        namespace: &str,
+        outcome: Outcome,
+    ) -> Result<Outcome, Error> {
+        let place = &claimant.place;
+        let name = &home.metadata.name;
+        let is_claimed = self.is_claimed(claimant, namespace, home)?;
+        if !is_claimed && owner(home).is_none() {
+            return Ok(outcome);
+        }
+        let mapped = place.service_namespace(self.host, namespace)?;
+        let Some(mapped) = mapped else {
+            let is_asking = is_claimed && !home.metadata.is_deleted() && self.stays(namespace)?;
+            return Ok(if is_asking {
+                outcome.apply(service_namespace(place, &claimant.asks, namespace))
+            } else {
+                outcome
+            });
+        };
+        let mapped = mapped.status.namespace;
+        if mapped.is_empty() {
+            return Ok(outcome);
+        }
+        let to = place.object(self.resource.kind(), Some(&mapped), name);
+        let there = self.read(&to)?;
+        let sides = (there.as_ref().map(owner), Some(owner(home)));
+        match decide(sides.0, sides.1) {
+            Some(Owner::Consumer) => Ok(push(is_claimed, home, there.as_ref(), place, to, outcome)),
+            Some(Owner::Provider) => {
+                let is_gone = there.as_ref().is_none_or(|there| there.metadata.is_deleted());
+                let is_of = mark::value(&home.metadata, mark::PROVIDER_NAMESPACE) == Some(&mapped);
+                let is_copy = owner(home) == Some(PROVIDER) && is_of;
+                Ok(if is_gone && is_copy {
+                    outcome.delete(self.own_deletion(home))
+                } else {
+                    outcome
+                })
+            }
+            None => Ok(outcome),
+        }
+    }
+
+    /// Carries out what follows for an object at the provider.
+    fn back(&self, claimant: &Claimant, there: &Content) -> Result<Outcome, Error> {
+        let outcome = Outcome::new();
+        let there_namespace = there.metadata.namespace.as_deref().unwrap_or_default();
+        let Some(namespace) = claimant.place.mapped(self.host, there_namespace)? else {
+            return Ok(outcome);
+        };
+        if is_system(&namespace) || is_never_copied(there) || there.metadata.is_deleted() {
+            return Ok(outcome);
+        }
+        let kind = self.resource.kind();
+        let to = ObjectRef::new(kind, Some(&namespace), &there.metadata.name);
+        let home = self.read(&to)?;
+        match decide(Some(owner(there)), home.as_ref().map(owner)) {
+            Some(Owner::Consumer) => {
+                let is_copy = owner(there) == Some(CONSUMER)
+                    && mark::value(&there.metadata, mark::CONSUMER_UID).is_some();
+                Ok(if home.is_none() && is_copy {
+                    outcome.delete(self.own_deletion(there))
+                } else {
+                    outcome
+                })
+            }
+            Some(Owner::Provider) => {
+                if !self.is_claimed(claimant, &namespace, there)? {
+                    let copy = home.filter(|home| {
+                        owner(home) == Some(PROVIDER)
+                            && is_copy_of(home, &there.metadata, mark::PROVIDER_UID)
+                    });
+                    return Ok(match copy {
+                        Some(copy) => {
+                            let uid = copy.metadata.uid.unwrap_or_default();
+                            outcome.delete(Deletion::new(to).uid(uid))
+                        }
+                        None => outcome,
+                    });
+                }
+                let is_free = home
+                    .as_ref()
+                    .is_none_or(|home| !home.metadata.is_deleted() && !is_never_copied(home));
+                if !is_free || !self.stays(&namespace)? {
+                    return Ok(outcome);
+                }
+                let marks = mark::of_provider(&there.metadata);
+                let copy = there.copy(&namespace, PROVIDER, marks, home.as_ref());
+                let outcome = outcome.apply(copy);
+                if owner(there).is_some() {
+                    return Ok(outcome);
+                }
+                let label = there.part(|part| label(part, PROVIDER));
+                Ok(outcome.patch(label.in_cluster(&claimant.place.cluster)))
+            }
+            None => Ok(outcome),
+        }
+    }
+
+    fn read(&self, of: &ObjectRef) -> Result<Option<Content>, Error> {
+        let fields: Option<Map<String, Value>> = self.host.get_ref(of, &[])?;
+        Ok(fields.map(|fields| Content::new(&of.kind, fields)))
+    }
+
+    /// Returns the deletion of the reconciled object.
+    fn own_deletion(&self, of: &Content) -> Deletion {
+        let uid = of.metadata.uid.clone().unwrap_or_default();
+        Deletion::new(self.request.ref_.clone()).uid(uid)
+    }
+
+    /// Reads the places that claim objects of the kind: of one cluster, or, if it is "", of all.
+    fn claimants(&self, cluster: &str) -> Result<Vec<Claimant>, Error> {
+        let bindings: Vec<Binding> =
+            self.host.list(&Selection::of::<Binding>().fields(BINDING_FIELDS))?;
+        let mut claimants: BTreeMap<String, Claimant> = BTreeMap::new();
+        for binding in bindings {
+            let place = Place::read(self.host, &binding.spec.kubeconfig_secret_ref, HINT)?;
+            let Ok(place) = place else { continue };
+            if !cluster.is_empty() && *place.cluster != *cluster {
+                continue;
+            }
+            let export = place.get::<Export>(self.host, &binding.metadata.name, &["spec"]);
+            let export = match export {
+                Err(_) if cluster.is_empty() => continue,
+                export => export?,
+            };
+            let Some(export) = export.filter(|export| self.claims(export).next().is_some()) else {
+                continue;
+            };
+            let key = format!("{} {}", place.server, place.namespace);
+            let claimant = claimants.entry(key).or_insert_with(|| Claimant {
+                place,
+                exports: Vec::new(),
+                asks: export.clone(),
+            });
+            // A binding that is being deleted claims nothing any more.
+            if !binding.metadata.is_deleted() {
+                claimant.exports.push(export);
+            }
+        }
+        Ok(claimants.into_values().collect())
+    }
+
+    fn claims<'a>(&self, export: &'a Export) -> impl Iterator<Item = &'a PermissionClaim> {
+        let resource = self.resource;
+        export
+            .spec
+            .permission_claims
+            .iter()
+            .filter(move |claim| Claimable::of(&claim.group, &claim.resource) == Some(resource))
+    }
+
+    /// Reads whether a namespace at home is there, and not about to go.
+    fn stays(&self, name: &str) -> Result<bool, Error> {
+        let namespace: Option<Namespace> = self.host.get(None, name, &["metadata.name"])?;
+        Ok(namespace.is_some_and(|namespace| !namespace.metadata.is_deleted()))
+    }
+
+    /// Reads whether a claim takes an object, and the configuration allows it.
+    fn is_claimed(
+        &self,
+        claimant: &Claimant,
+        namespace: &str,
+        object: &Content,
+    ) -> Result<bool, Error> {
+        let labels = &object.metadata.labels;
+        let mut rules = self.config.rules_of(self.resource);
+        let is_allowed = rules.any(|rule| {
+            (rule.namespaces.is_empty()
+                || rule.namespaces.iter().any(|allowed| allowed == namespace))
+                && rule.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+        });
+        if !is_allowed {
+            return Ok(false);
+        }
+        let subject = Subject { namespace, name: &object.metadata.name };
+        for export in &claimant.exports {
+            for claim in self.claims(export) {
+                let selector = &claim.selector;
+                let by_labels = selector.label_selector.as_ref();
+                if by_labels.is_some_and(|by| matches_labels(by, labels))
+                    || named(&selector.named_resources, subject)
+                    || self.is_referred(export, &selector.references, subject)?
+                {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads whether an object at home refers to the subject.
+    fn is_referred(
+        &self,
+        export: &Export,
+        references: &[Reference],
+        subject: Subject,
+    ) -> Result<bool, Error> {
+        for reference in references {
+            let resources = &export.spec.resources;
+            let is_exported = resources.iter().any(|resource| {
+                (&resource.group, &resource.resource) == (&reference.group, &reference.resource)
+            });
+            if !is_exported && export.spec.isolation != "None" {
+                continue;
+            }
+            let name = format!("{}.{}", reference.resource, reference.group);
+            let Some(definition) = Definition::get(self.host, &name)? else { continue };
+            let is_allowed = self.config.allows(&definition.spec.group);
+            let Some(kind) = definition.served_kind().filter(|_| is_allowed) else { continue };
+            let mut of = Selection::new(kind);
+            if let Some(path) = to_path(&reference.json_path.name) {
+                of = of.matching(path, subject.name);
+            }
+            let is_same_namespace = export.spec.isolation == "Namespaced";
+            for object in self.host.objects::<Value>(&of, 0) {
+                let object = object?;
+                if refers(&object, &reference.json_path, is_same_namespace, subject) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Tells which writes were refused.
+    fn refused(&self) -> Outcome {
+        let failures = self.request.failed_writes.iter().take(4);
+        failures.fold(Outcome::new(), |outcome, failure| {
+            let place = failure.ref_.namespace.as_deref().unwrap_or_default();
+            let name = &failure.ref_.name;
+            let message = format!("{place}/{name} is refused: {}", failure.message);
+            outcome.event(Event::warning("SyncRefused", message))
+        })
+    }
+}
+
+/// Brings an object of the consumer to the provider, or its copy away.
+fn push(
+    is_claimed: bool,
+    home: &Content,
+    there: Option<&Content>,
+    place: &Place,
+    to: ObjectRef,
+    outcome: Outcome,
+) -> Outcome {
+    if home.metadata.is_deleted() || !is_claimed {
+        let copy = there.filter(|there| {
+            is_copy_of(there, &home.metadata, mark::CONSUMER_UID) && !there.metadata.is_deleted()
+        });
+        return match copy {
+            Some(copy) => {
+                let uid = copy.metadata.uid.clone().unwrap_or_default();
+                outcome.delete(Deletion::new(to).uid(uid))
+            }
+            None => outcome,
+        };
+    }
+    if there.is_some_and(|there| there.metadata.is_deleted() || is_never_copied(there)) {
+        return outcome;
+    }
+    let outcome = match owner(home) {
+        None => outcome.patch(home.part(|part| label(part, CONSUMER))),
+        Some(_) => outcome,
+    };
+    let marks = mark::of_consumer(&home.metadata);
+    let namespace = to.namespace.as_deref().unwrap_or_default();
+    let copy = home.copy(namespace, CONSUMER, marks, there);
+    outcome.apply(copy.in_cluster(&place.cluster))
+}

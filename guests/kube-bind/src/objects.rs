@@ -1,0 +1,246 @@
+//! Objects of bound kinds at home: their spec goes to the provider, the status comes back.
+
+use mortise_sdk::{
+    Deletion, Error, Event, Failure, Host, Manifest, Object, ObjectRef, Outcome, Request,
+    WriteFailure,
+    object::{Metadata, OwnerReference},
+};
+use serde_json::{Map, Value, json};
+
+use crate::{
+    api::{Export, ServiceNamespace},
+    config::Config,
+    copy::{self, Content},
+    isolation::{Isolation, Name},
+    link::Link,
+    mark::{self, FINALIZER},
+    place::Place,
+};
+
+/// Reconciles an object of a bound kind.
+pub(crate) fn reconcile(
+    request: &Request,
+    config: &Config,
+    host: &Host,
+) -> Result<Outcome, Failure> {
+    let Some(object) = request.object::<Map<String, Value>>()? else { return Ok(Outcome::new()) };
+    if !request.failed_writes.is_empty() {
+        return Ok(refused(&request.failed_writes));
+    }
+    let object = Content::new(&request.ref_.kind, object);
+    let metadata = &object.metadata;
+    let Some(link) = Link::of_kind(host, &request.ref_.kind)? else {
+        return Ok(stopped(metadata));
+    };
+    let run = Run { request, config, host, object: &object, metadata, link: &link };
+    let is_leaving = metadata.is_deleted() || link.binding.metadata.is_deleted();
+    let outcome = if is_leaving { run.take_back() } else { run.synchronise() };
+    outcome.map_err(|error| match error {
+        error if is_leaving => {
+            let message = format!("the object at the provider cannot be deleted now: {error}");
+            Failure::from(error).event(Event::warning("WaitingForProvider", message))
+        }
+        error => error.into(),
+    })
+}
+
+/// Returns the outcome of an object that is not synchronised: it may go.
+fn stopped(metadata: &Metadata) -> Outcome {
+    if metadata.is_deleted() { released() } else { Outcome::new() }
+}
+
+fn released() -> Outcome {
+    Outcome::new().finalizers::<&str>([])
+}
+
+/// Tells the user of the object which writes were refused.
+fn refused(failures: &[WriteFailure]) -> Outcome {
+    failures.iter().take(4).fold(Outcome::new(), |outcome, failure| {
+        let side = if failure.ref_.cluster.is_empty() { "consumer" } else { "provider" };
+        let place = failure.ref_.namespace.as_ref().map(|namespace| format!("{namespace}/"));
+        let message = format!(
+            "the {side} refuses {} {}{}: {}",
+            failure.ref_.kind.kind,
+            place.unwrap_or_default(),
+            failure.ref_.name,
+            failure.message
+        );
+        outcome.event(Event::warning("SyncRefused", message))
+    })
+}
+
+struct Run<'a> {
+    request: &'a Request,
+    config: &'a Config,
+    host: &'a Host,
+    object: &'a Content,
+    metadata: &'a Metadata,
+    link: &'a Link,
+}
+
+/// The place of the object at the provider.
+enum There {
+    /// It has none yet: the provider has no namespace for it.
+    NoNamespace { is_asked_for: bool },
+    /// It can have none.
+    Never(String),
+    /// This one.
+    At(Name),
+}
+
+impl Run<'_> {
+    /// Brings the spec to the provider and the status back.
+    fn synchronise(&self) -> Result<Outcome, Error> {
+        let (host, link) = (self.host, self.link);
+        let Ok(place) = &link.place else { return Ok(Outcome::new()) };
+        let Some(export) = link.export(host, place)? else { return Ok(Outcome::new()) };
+        if !link.has_schema(host, place)? {
+            return Ok(Outcome::new());
+        }
+        let isolation = link.isolation(&export);
+        let to = match self.there(place, isolation)? {
+            There::At(to) => to,
+            There::NoNamespace { is_asked_for: true } => return Ok(Outcome::new()),
+            There::NoNamespace { is_asked_for: false } => {
+                let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
+                return Ok(Outcome::new().apply(service_namespace(place, &export, namespace)));
+            }
+            There::Never(message) => {
+                return Ok(Outcome::new().event(Event::warning("NameTooLong", message)));
+            }
+        };
+        let Some(there) = self.read(place, &to)? else {
+            return Ok(self.write(place, &to, self.owner(place, isolation)?, Outcome::new()));
+        };
+        let found = &there.metadata;
+        if let Some(other) = foreign(found, place) {
+            let message = format!(
+                "{} at the provider belongs to the cluster namespace {other}, not to {}",
+                shown(&to),
+                place.namespace
+            );
+            return Ok(Outcome::new().event(Event::warning("OtherConsumer", message)));
+        }
+        let marks = self.object.part(|part| mark::annotate(part, mark::of_provider(found)));
+        let outcome = Outcome::new().patch(marks);
+        let outcome = self.with_status(outcome, &there);
+        if found.is_deleted() {
+            return Ok(outcome);
+        }
+        Ok(self.write(place, &to, self.owner(place, isolation)?, outcome))
+    }
+
+    /// Deletes the object at the provider, and then gives up the finalizer.
+    fn take_back(&self) -> Result<Outcome, Error> {
+        let (host, link) = (self.host, self.link);
+        if link.is_without_provider() {
+            return Ok(released());
+        }
+        let place = match &link.place {
+            Ok(place) => place,
+            Err(condition) => {
+                let message = format!("the provider cannot be asked: {}", condition.message);
+                return Ok(Outcome::new().event(Event::warning("WaitingForProvider", message)));
+            }
+        };
+        let Some(export) = link.export(host, place)? else { return Ok(released()) };
+        let There::At(to) = self.there(place, link.isolation(&export))? else {
+            return Ok(released());
+        };
+        let Some(there) = self.read(place, &to)? else { return Ok(released()) };
+        let found = &there.metadata;
+        if !self.is_ours(found, place) {
+            return Ok(released());
+        }
+        let outcome = self.with_status(Outcome::new(), &there);
+        if found.is_deleted() {
+            return Ok(outcome);
+        }
+        let deletion = Deletion::new(self.reference(place, &to));
+        Ok(outcome.delete(deletion.uid(found.uid.clone().unwrap_or_default())))
+    }
+
+    fn there(&self, place: &Place, isolation: Isolation) -> Result<There, Error> {
+        let mut namespace = None;
+        if isolation == Isolation::ServiceNamespaced {
+            let own = self.metadata.namespace.as_deref().unwrap_or_default();
+            let found = place.service_namespace(self.host, own)?;
+            let is_asked_for = found.is_some();
+            namespace = found.map(|found| found.status.namespace).filter(|name| !name.is_empty());
+            if namespace.is_none() {
+                return Ok(There::NoNamespace { is_asked_for });
+            }
+        }
+        let name = &self.metadata.name;
+        Ok(match isolation.to_provider(&place.namespace, namespace.as_deref(), name) {
+            Ok(to) => There::At(to),
+            Err(message) => There::Never(message),
+        })
+    }
+
+    fn reference(&self, place: &Place, (namespace, name): &Name) -> ObjectRef {
+        place.object(self.request.ref_.kind.clone(), namespace.as_deref(), name)
+    }
+
+    fn read(&self, place: &Place, to: &Name) -> Result<Option<Content>, Error> {
+        let there: Option<Map<String, Value>> =
+            self.host.get_ref(&self.reference(place, to), &[])?;
+        Ok(there.map(|there| Content::new(&self.request.ref_.kind, there)))
+    }
+
+    /// Returns whether the object at the provider is the one of this object. One whose marks were
+    /// taken away is, if it has the uid that this object names.
+    fn is_ours(&self, found: &Metadata, place: &Place) -> bool {
+        match mark::value(found, mark::CLUSTER_NAMESPACE) {
+            Some(namespace) => namespace == place.namespace,
+            None => mark::value(self.metadata, mark::PROVIDER_UID) == found.uid.as_deref(),
+        }
+    }
+
+    fn owner(&self, place: &Place, isolation: Isolation) -> Result<Option<OwnerReference>, Error> {
+        if isolation.is_owned() { place.owner(self.host) } else { Ok(None) }
+    }
+
+    fn write(
+        &self,
+        place: &Place,
+        to: &Name,
+        owner: Option<OwnerReference>,
+        outcome: Outcome,
+    ) -> Outcome {
+        let marks = [(mark::CLUSTER_NAMESPACE, place.namespace.clone())];
+        let marks = marks.into_iter().chain(mark::of_consumer(self.metadata));
+        let copy = copy::up(self.object, to, marks, owner, self.config);
+        outcome.apply(copy.in_cluster(&place.cluster)).finalizers([FINALIZER])
+    }
+
+    /// Mirrors the whole status, if objects of the kind have one of their own.
+    fn with_status(&self, outcome: Outcome, there: &Content) -> Outcome {
+        if !self.link.definition.has_status(&self.request.ref_.kind.version) {
+            return outcome;
+        }
+        let status = there.get("status").cloned().unwrap_or_else(|| json!({}));
+        outcome.status(self.request, &status)
+    }
+}
+
+/// Returns the cluster namespace of another consumer to which an object at the provider belongs.
+pub(crate) fn foreign<'a>(found: &'a Metadata, place: &Place) -> Option<&'a str> {
+    mark::value(found, mark::CLUSTER_NAMESPACE).filter(|namespace| *namespace != place.namespace)
+}
+
+fn shown((namespace, name): &Name) -> String {
+    match namespace {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.clone(),
+    }
+}
+
+/// Returns the object that asks the provider for a namespace.
+pub(crate) fn service_namespace(place: &Place, export: &Export, namespace: &str) -> Manifest {
+    let owner = OwnerReference::controller::<Export>(&export.metadata);
+    let metadata = Metadata::new(namespace).namespace(&place.namespace).owned_by(owner);
+    let object = json!({"metadata": metadata, "spec": {}});
+    let manifest = Manifest::with_kind(&ServiceNamespace::kind(), &object);
+    manifest.create_only().in_cluster(&place.cluster)
+}
