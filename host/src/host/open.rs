@@ -1,14 +1,14 @@
 //! Opens, hands over and closes watches by the plan of [`super::watches`], and renews the rights of
 //! accounts that the plan depends on.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{collections::HashMap, future::pending, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use mortise_core::{
-    contract::display_kind,
+    contract::{Kind, display_kind},
     grant::Demand,
     queue::ReconcilerId,
-    store::{Feed, IndexUser, Wanted},
+    store::{Feed, IndexUser, Scope, Wanted},
 };
 use tokio::{
     sync::{mpsc, watch as latest},
@@ -18,6 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    Drive,
     registry::Active,
     watches::{Started, Steps, User},
     work::HostState,
@@ -27,7 +28,8 @@ use crate::cluster::{
     watch::{self, Watch},
 };
 
-/// The interval between checks for stores that were too large and may be opened again.
+/// The interval between checks for watches that are not used any more, and for stores that were too
+/// large and may be opened again.
 const REOPEN_INTERVAL: Duration = Duration::from_mins(1);
 
 /// A watch that [`run_watches`] is to run.
@@ -92,6 +94,51 @@ impl HostState {
         }
     }
 
+    /// Opens the watches of the on-demand reconcilers that a version runs, and closes those of the
+    /// stopped ones.
+    pub(super) fn follow_started(&self, active: &Active) {
+        let started = {
+            let mut watches = self.watches.lock();
+            // Under the lock, so that the last call of several at once sees the last state.
+            let started = active.reconciler.started();
+            if watches.set_started(active.id, &started) {
+                let steps = watches.plan();
+                self.carry_out(steps);
+            }
+            started
+        };
+        let (queue, processor) = (self.parts.dispatch.queue(), &active.version.processor);
+        for of in started.iter().filter(|of| of.min_interval > 0 && self.drive == Drive::Host) {
+            queue.set_min_interval(processor, &of.id, Duration::from_millis(of.min_interval));
+        }
+        self.parts.dispatch.stores().check_index_users();
+        if active.need_rights_of(&started) {
+            self.access.complete_soon();
+        }
+    }
+
+    /// Closes the watches that reads have demanded and that no key has depended on for
+    /// [`UNUSED_PERIOD`](super::watches::UNUSED_PERIOD).
+    pub(super) fn close_unused(&self, now: Instant) {
+        let processors: HashMap<User, Arc<str>> = {
+            let registry = self.registry.lock();
+            let of = registry.current();
+            of.map(|active| (active.id, Arc::clone(&active.version.processor))).collect()
+        };
+        let demanded = self.watches.lock().demanded();
+        // The triggers are locked before the watches.
+        let is_used = |(user, kind, scope): &(User, Kind, Scope)| {
+            let processor = processors.get(user);
+            processor.is_none_or(|of| self.parts.dispatch.depends_on(of, kind, scope))
+        };
+        let unused: Vec<_> = demanded.into_iter().filter(|want| !is_used(want)).collect();
+        let mut watches = self.watches.lock();
+        if watches.give_up_unused(&unused, now) {
+            let steps = watches.plan();
+            self.carry_out(steps);
+        }
+    }
+
     /// Closes or narrows a store that has grown, if a version that it is kept for exceeds its
     /// bounds.
     pub(super) fn grown(&self, watch: &Watch) {
@@ -111,11 +158,13 @@ impl HostState {
         }
     }
 
-    /// Opens stores again that were too large some time ago, and checks the bounds of stores that
-    /// have grown without an event: queries add to the indexes. Checks every [`REOPEN_INTERVAL`].
+    /// Closes demanded watches that are not used any more, opens stores again that were too large
+    /// some time ago, and checks the bounds of stores that have grown without an event: queries add
+    /// to the indexes. Checks every [`REOPEN_INTERVAL`].
     pub(super) async fn try_again(self: Arc<Self>) {
         loop {
             sleep(REOPEN_INTERVAL).await;
+            self.close_unused(Instant::now());
             let watches = self.watches.lock().all();
             for watch in &watches {
                 self.grown(watch);

@@ -10,7 +10,7 @@ use mortise_core::{
     contract::Kind,
     grant::rights::Rights as _,
     queue::Key,
-    reconcile::{Reconciler, Report, Version},
+    reconcile::{Reconciler, Report, StartedReconciler, Version},
 };
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -112,6 +112,13 @@ impl Active {
             conduct.broken.remove(key);
         }
         conduct.probation.as_mut().is_some_and(|probation| probation.ended(key, broke, now))
+    }
+
+    /// Sets the on-demand reconcilers for which the account needs rights. Returns whether these
+    /// have to be asked for.
+    pub(super) fn need_rights_of(&self, started: &[StartedReconciler]) -> bool {
+        let selections = started.iter().flat_map(|of| of.selections.clone()).collect();
+        self.rights.as_ref().is_some_and(|rights| rights.set_started(selections))
     }
 
     /// Logs the declared rights that the account lacks, if any.

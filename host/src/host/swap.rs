@@ -169,6 +169,7 @@ impl Host {
             tally: Mutex::default(),
             conduct: Mutex::default(),
         };
+        active.need_rights_of(&active.reconciler.started());
         Ok(Prepared { active, hooking, wanted, settings })
     }
 
@@ -192,6 +193,7 @@ impl Host {
         for of in prepared {
             let limited = of.active.reconciler.limited();
             watches.add(of.active.id, of.active.rights.clone(), &of.wanted, limited);
+            watches.set_started(of.active.id, &of.active.reconciler.started());
             users.push(of.active.id);
         }
         let steps = watches.plan();
@@ -221,6 +223,7 @@ impl Host {
             let_begin(&tenant, concurrency);
             over
         });
+        shared.follow_started(&active);
         shared.release(over);
         shared.notify_activity();
         tracing::info!(processor = %name, version = version.version, digest = %version.digest, "swapped in");

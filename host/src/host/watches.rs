@@ -6,6 +6,7 @@ mod limited;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use mortise_core::{
@@ -15,8 +16,10 @@ use mortise_core::{
         rights::{Account, Rights as _},
     },
     queue::ReconcilerId,
+    reconcile::StartedReconciler,
     store::{Scope, Wanted},
 };
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::limited::Refused;
@@ -26,6 +29,10 @@ use crate::cluster::{access::Rights, watch::Watch};
 /// The most paths that a store keeps only for versions that were removed, so that it need not be
 /// listed again after each swap.
 const MAX_SPARE_PATHS: usize = 256;
+
+/// The time after which a watch that reads have demanded is closed if no key depends on it: longer
+/// than most back-offs, so that a key that fails for a while need not list its objects again.
+pub(super) const UNUSED_PERIOD: Duration = Duration::from_mins(5);
 
 /// The id of a loaded version of a processor, which needs watches.
 pub(super) type User = u64;
@@ -40,6 +47,18 @@ enum Owner {
     Version,
     /// The reconciler of this name: its reads have demanded the want.
     Reconciler(ReconcilerId),
+    /// The on-demand reconciler of this name: outcomes have started it for the want.
+    Started(ReconcilerId),
+}
+
+/// A want with the parts of the version that need it.
+#[derive(Debug)]
+struct Owned {
+    want: Want,
+    owners: BTreeSet<Owner>,
+    /// The time since which no key depends on a want that reads have demanded, as far as it was
+    /// checked.
+    unused_since: Option<Instant>,
 }
 
 /// The open watches. A watch stays open as long as the account of one of its versions may watch it,
@@ -59,7 +78,7 @@ struct Needs {
     rights: Option<Arc<Rights>>,
     /// The wants, in the order in which they came up, each with its owners. Bounds, rights and
     /// refusals are those of the version, whoever owns a want.
-    wants: Vec<(Want, BTreeSet<Owner>)>,
+    wants: Vec<Owned>,
     refused: Refused,
 }
 
@@ -109,7 +128,7 @@ impl Watches {
         wants: &[Want],
         limited: Limited,
     ) {
-        let of_version = |want: &Want| (want.clone(), [Owner::Version].into());
+        let of_version = |want: &Want| Owned::new(want.clone(), Owner::Version);
         let wants = wants.iter().map(of_version).collect();
         self.users.insert(user, Needs { rights, wants, refused: Refused::new(limited) });
     }
@@ -135,16 +154,65 @@ impl Watches {
         let Some(scope) = scopes.iter().find(|scope| needs.may(kind, scope)) else { return false };
         let want = (kind.clone(), scope.clone(), wanted.clone());
         let owner = Owner::Reconciler(reconciler.clone());
-        if let Some((_, owners)) = needs.wants.iter_mut().find(|(known, _)| *known == want) {
-            owners.insert(owner);
-            return false;
+        needs.own(want, owner, self.bounds.watches)
+    }
+
+    /// Sets the on-demand reconcilers that a version runs, with their wants. Returns whether the
+    /// wants of the version have changed.
+    pub(super) fn set_started(&mut self, user: User, started: &[StartedReconciler]) -> bool {
+        let Some(needs) = self.users.get_mut(&user) else { return false };
+        let is_owner = |want: &Want, owner: &Owner| match owner {
+            Owner::Version => true,
+            Owner::Reconciler(id) => !id.is_on_demand() || started.iter().any(|of| of.id == *id),
+            Owner::Started(id) => {
+                started.iter().any(|of| of.id == *id && of.watches.contains(want))
+            }
+        };
+        let before = needs.wants.len();
+        needs.wants.retain_mut(|of| {
+            of.owners.retain(|owner| is_owner(&of.want, owner));
+            !of.owners.is_empty()
+        });
+        let mut has_changed = needs.wants.len() < before;
+        for StartedReconciler { id, watches, .. } in started {
+            for want in watches {
+                let owner = Owner::Started(id.clone());
+                has_changed |= needs.own(want.clone(), owner, self.bounds.watches);
+            }
         }
-        if needs.demanded() >= self.bounds.watches {
-            needs.refused.turn_away();
-            return false;
+        has_changed
+    }
+
+    /// Returns the wants that only reads have demanded.
+    pub(super) fn demanded(&self) -> Vec<(User, Kind, Scope)> {
+        let of_user = |(user, needs): (&User, &Needs)| {
+            let demanded = needs.wants.iter().filter(|of| of.is_demanded());
+            let demanded = demanded.map(|of| (*user, of.want.0.clone(), of.want.1.clone()));
+            demanded.collect::<Vec<_>>()
+        };
+        self.users.iter().flat_map(of_user).collect()
+    }
+
+    /// Gives up demanded wants that no key depends on now, and has not depended on for
+    /// [`UNUSED_PERIOD`], by the calls of this function since. Returns whether there are any.
+    pub(super) fn give_up_unused(&mut self, unused: &[(User, Kind, Scope)], now: Instant) -> bool {
+        let mut is_less = false;
+        for (user, needs) in &mut self.users {
+            needs.wants.retain_mut(|of| {
+                let (kind, scope, _) = &of.want;
+                let is_it =
+                    |one: &(User, Kind, Scope)| (one.0, &one.1, &one.2) == (*user, kind, scope);
+                if !of.is_demanded() || !unused.iter().any(is_it) {
+                    of.unused_since = None;
+                    return true;
+                }
+                let since = *of.unused_since.get_or_insert(now);
+                let stays = now.duration_since(since) < UNUSED_PERIOD;
+                is_less |= !stays;
+                stays
+            });
         }
-        needs.wants.push((want, [owner].into()));
-        true
+        is_less
     }
 
     /// Plans the fewest watches that cover the permitted wants of all versions: an open watch whose
@@ -263,16 +331,41 @@ impl Watches {
     }
 }
 
+// === impl Owned ===
+
+impl Owned {
+    fn new(want: Want, owner: Owner) -> Self {
+        Self { want, owners: [owner].into(), unused_since: None }
+    }
+
+    /// Returns whether only reads have demanded the want.
+    fn is_demanded(&self) -> bool {
+        self.owners.iter().all(|owner| matches!(owner, Owner::Reconciler(_)))
+    }
+}
+
 // === impl Needs ===
 
 impl Needs {
     fn wants(&self) -> impl Iterator<Item = &Want> {
-        self.wants.iter().map(|(want, _)| want)
+        self.wants.iter().map(|of| &of.want)
     }
 
-    /// Returns the number of wants that only reconcilers own.
-    fn demanded(&self) -> usize {
-        self.wants.iter().filter(|(_, owners)| !owners.contains(&Owner::Version)).count()
+    /// Adds an owner to a want. Returns whether the want is new and within the bound on wants that
+    /// only reconcilers own.
+    fn own(&mut self, want: Want, owner: Owner, most: usize) -> bool {
+        if let Some(known) = self.wants.iter_mut().find(|known| known.want == want) {
+            known.owners.insert(owner);
+            known.unused_since = None;
+            return false;
+        }
+        let held = self.wants.iter().filter(|of| !of.owners.contains(&Owner::Version)).count();
+        if held >= most {
+            self.refused.turn_away();
+            return false;
+        }
+        self.wants.push(Owned::new(want, owner));
+        true
     }
 
     /// Returns whether a scope may be watched. An unknown right counts as granted: the API server
@@ -531,5 +624,69 @@ mod tests {
         assert!(watches.demand(3, &by, &demand), "of what it wants it may watch a part");
         assert_eq!(opened(watches.plan()).1, ["ConfigMap b/*"]);
         assert!(!watches.demand(3, &by, &demand));
+    }
+    /// Returns `objects`, started for a kind with these wants.
+    fn started(kind: &str, watches: &[Want]) -> StartedReconciler {
+        StartedReconciler {
+            id: ReconcilerId::on_demand("objects", &Kind::home("", "v1", kind)),
+            watches: watches.to_vec(),
+            min_interval: 0,
+            selections: Vec::new(),
+        }
+    }
+
+    fn demand_of(of: &Want) -> Demand {
+        let (kind, scope, wanted) = of.clone();
+        Demand { kind, scopes: vec![scope], wanted }
+    }
+
+    #[test]
+    fn as_many_watches_are_closed_as_were_opened_when_selections_are_stopped() {
+        let mut watches = Watches::default();
+        watches.assign([(1, &[want("Rule", None, None, &[])][..])]);
+        let of = |namespace: &str| want("Pod", Some(namespace), None, &[]);
+        let (mut opened, mut closed) = (0, 0);
+        for round in 0..100 {
+            let namespaces = [format!("n{round}"), format!("n{}", round + 1)];
+            let wants: Vec<Want> = namespaces.iter().map(|of_it| of(of_it)).collect();
+            assert!(watches.set_started(1, &[started("Pod", &wants)]));
+            assert!(!watches.set_started(1, &[started("Pod", &wants)]), "nothing new");
+            let steps = watches.plan();
+            (opened, closed) = (opened + steps.needed.len(), closed + steps.closed.len());
+        }
+        // Its reads demand a watch, too, which is given up with the reconciler.
+        let id = ReconcilerId::on_demand("objects", &Kind::home("", "v1", "Pod"));
+        assert!(watches.demand(1, &id, &demand_of(&want("Secret", None, None, &[]))));
+        opened += watches.plan().needed.len();
+        assert!(watches.set_started(1, &[]));
+        closed += watches.plan().closed.len();
+        assert_eq!((opened, closed), (102, 102));
+        assert_eq!(shown(watches.all()), ["Rule */*"]);
+    }
+
+    #[test]
+    fn a_demanded_watch_is_closed_after_five_minutes_without_a_key_that_depends_on_it() {
+        let (mut watches, start) = (Watches::default(), Instant::now());
+        let (read, declared) = (want("Secret", None, None, &[]), want("Pod", None, None, &[]));
+        watches.assign([(1, std::slice::from_ref(&declared))]);
+        let by = "rules".into();
+        assert!(watches.demand(1, &by, &demand_of(&read)));
+        watches.demand(1, &by, &demand_of(&declared));
+        watches.plan();
+        let demanded = watches.demanded();
+        assert_eq!(demanded.len(), 1, "what is declared stays");
+        let mut closes = |minutes: u64, is_used: bool| {
+            let unused = if is_used { &[][..] } else { &demanded };
+            let now = start + Duration::from_secs(60 * minutes);
+            let is_less = watches.give_up_unused(unused, now);
+            (is_less, shown(watches.plan().closed))
+        };
+        let cases = [(0, false), (4, false), (5, true), (6, false), (10, false)];
+        for (minutes, is_used) in cases {
+            assert!(!closes(minutes, is_used).0, "after {minutes} minutes");
+        }
+        assert_eq!(closes(11, false), (true, vec!["Secret */*".to_owned()]));
+        assert_eq!(shown(watches.all()), ["Pod */*"]);
+        assert!(watches.demand(1, &by, &demand_of(&read)), "the next read demands it again");
     }
 }

@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Options,
+    Drive, Options,
     hooks::{Serving, is_converted},
     open::Opened,
     registry::{Active, Registry},
@@ -42,6 +42,8 @@ const FIRST_LISTS_TIMEOUT: Duration = Duration::from_secs(10);
 /// `watches`; each is held for a few lines.
 pub(super) struct HostState {
     pub(super) parts: Parts,
+    /// The choice who decides when a key runs.
+    pub(super) drive: Drive,
     /// The cluster, with the host's own rights.
     pub(super) cluster: Cluster,
     pub(super) metrics: Metrics,
@@ -78,6 +80,7 @@ impl HostState {
         Self {
             clusters: Clusters::new(cluster, home, &options.lease, &options.clusters),
             opened,
+            drive: options.drive,
             denials: Denials::default(),
             cluster: cluster.clone(),
             metrics: options.metrics.clone(),
@@ -190,7 +193,8 @@ impl HostState {
 
     /// Counts a run, and the reads and writes that were denied to it.
     fn count(&self, active: &Active, report: &Report) {
-        if active.reconciler.object_of(&report.key).is_some() {
+        // A key without reconciler has not run.
+        if !report.kind.kind.is_empty() {
             self.metrics.ended(report);
         }
         let Some(rights) = &active.rights else { return };
@@ -211,8 +215,11 @@ impl HostState {
     /// Opens the watches that a run needs, ends it on its version, and gives its key back to the
     /// queue.
     fn give_back(&self, active: &Active, report: &Report, at: Timestamp, ended: Ended) {
-        let Ended { done, causes, demands, starts: _ } = ended;
+        let Ended { done, causes, demands, starts } = ended;
         self.demand(active.id, report.key.reconciler(), demands);
+        if starts {
+            self.follow_started(active);
+        }
         let over = self.end_run(active, report, at);
         // Before `done` lets the queue give the key out again: from then on, no watch is open only
         // for an ended version.

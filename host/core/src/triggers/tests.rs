@@ -632,6 +632,23 @@ fn a_kind_that_comes_or_goes_triggers_those_that_read_it() {
 }
 
 #[test]
+fn a_scope_is_used_while_a_key_depends_on_objects_in_it_or_waits_for_their_kind() {
+    let mut world = World::new();
+    let in_default = Scope { namespace: Some("default".into()), ..Scope::default() };
+    let elsewhere = Scope { namespace: Some("x".into()), ..Scope::default() };
+    assert!(!world.triggers.depends_on(&kind("Thing"), &Scope::default()));
+    world.run(&key("a"), get("t", "spec"));
+    world.run(&key("b"), |view| _ = view.get(&reference("Late", "l"), &[]));
+    for scope in [&Scope::default(), &in_default] {
+        assert!(world.triggers.depends_on(&kind("Thing"), scope));
+    }
+    assert!(!world.triggers.depends_on(&kind("Thing"), &elsewhere));
+    assert!(world.triggers.depends_on(&kind("Late"), &elsewhere), "its list is waited for");
+    world.run(&key("a"), |_| {});
+    assert!(!world.triggers.depends_on(&kind("Thing"), &Scope::default()));
+}
+
+#[test]
 fn closing_a_store_triggers_the_keys_that_read_from_it() {
     let mut world = World::new();
     world.run(&key("k"), get("a", "spec.x"));

@@ -1,6 +1,6 @@
 //! The answers that one processor relies on, and the permits for reads that follow from them. Pure.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use mortise_core::{
     contract::Kind,
@@ -23,6 +23,8 @@ pub(super) struct Answers {
     pub(super) whole: HashSet<Kind>,
     /// The questions that the description needs, for the kinds that are served.
     pub(super) needed: Vec<Question>,
+    /// The further questions that it needs for started selections.
+    pub(super) started: BTreeSet<Question>,
     /// The digest of the answers to `needed`; `None` before the first answers.
     pub(super) digest: Option<Digest>,
 }
@@ -85,27 +87,37 @@ impl Answers {
     }
 
     /// Returns the questions to ask again, and the needed questions that were never asked.
-    pub(super) fn stale(&self, stale: Stale, needed: &[Question]) -> Vec<Question> {
+    pub(super) fn stale<'a>(
+        &'a self,
+        stale: Stale,
+        needed: impl Iterator<Item = &'a Question>,
+    ) -> Vec<Question> {
         let known = self.known.iter().filter(|(_, answered)| stale.is(**answered));
         let known = known.map(|(question, _)| question);
-        let new = needed.iter().filter(|question| !self.known.contains_key(question));
+        let new = needed.filter(|question| !self.known.contains_key(question));
         known.chain(new).cloned().collect()
     }
 
     /// Stores the answers of a renewal. A question that was left unanswered keeps its previous
-    /// answer.
+    /// answer. That a right is allowed which was asked for since a selection was started is no
+    /// change.
     pub(super) fn take(
         &mut self,
         answered: Vec<(Question, Answered)>,
         needed: Vec<Question>,
+        started: Vec<Question>,
     ) -> Renewed {
+        self.started = started.into_iter().collect();
         let mut renewed = Renewed { changed: self.needed != needed, unanswered: false };
         for (question, answered) in answered {
             let is_open = answered.answer == Answer::Unanswered;
             renewed.unanswered |= is_open;
             let former = self.known.get(&question).map(|former| former.answer);
             if !(is_open && former.is_some()) {
-                renewed.changed |= former != Some(answered.answer);
+                let is_news = former.is_some()
+                    || answered.answer != Answer::Allowed
+                    || !self.started.contains(&question);
+                renewed.changed |= is_news && former != Some(answered.answer);
                 self.known.insert(question, answered);
             }
         }
@@ -168,7 +180,7 @@ impl Answers {
     /// single objects that the description does not need.
     pub(super) fn settle(&mut self) {
         if self.known.len() > MAX_ANSWERS {
-            let needed: HashSet<&Question> = self.needed.iter().collect();
+            let needed: HashSet<&Question> = self.needed.iter().chain(&self.started).collect();
             self.known.retain(|question, _| question.name.is_none() || needed.contains(question));
         }
         let answer = |question: &Question| self.known.get(question).map(|answered| answered.answer);

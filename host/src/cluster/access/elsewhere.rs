@@ -104,7 +104,7 @@ impl Elsewhere {
             old.map(|(question, _)| question.clone()).collect()
         };
         let answered = self.answers_to(old).await;
-        self.answers.write().take(answered, Vec::new()).changed
+        self.answers.write().take(answered, Vec::new(), Vec::new()).changed
     }
 
     async fn ask(&self, mut questions: Vec<Question>) {
@@ -116,7 +116,7 @@ impl Elsewhere {
             questions.retain(|question| !is_known(question));
         }
         let answered = self.answers_to(questions).await;
-        self.answers.write().take(answered, Vec::new());
+        self.answers.write().take(answered, Vec::new(), Vec::new());
     }
 
     async fn answers_to(&self, questions: Vec<Question>) -> Vec<(Question, Answered)> {

@@ -11,6 +11,7 @@ use mortise_core::{
     api::{Method, Outgoing, Refusal, Unavailable},
     contract::{Description, GrantedRule, Kind, ObjectRef},
     grant::{
+        Selected, effective,
         rights::{self, Account, LIST, NotRead, Permit, Question, ReadTarget, Rights as _},
         role::{Roles, Served},
         secret_of,
@@ -39,6 +40,10 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// questions.
 pub(super) const MAX_IN_FLIGHT: usize = 16;
 
+/// The maximum number of started selections whose rights are asked for, as many as watches of a
+/// processor by default. Those of others are reported when a request is refused.
+const MAX_ASKED_SELECTIONS: usize = 256;
+
 /// The rights of one processor's account, as far as they were asked for. One for each loaded
 /// version of the processor.
 #[derive(Debug)]
@@ -52,6 +57,8 @@ pub struct Rights {
     cluster: Cluster,
     pub(super) description: Arc<Description>,
     answers: RwLock<Answers>,
+    /// The selections for which on-demand reconcilers were started.
+    started: Mutex<Vec<Arc<Selected>>>,
     /// The granted rules of the description that the account does not hold.
     pub(super) not_held: Mutex<Vec<GrantedRule>>,
     /// The rights of all processors: a question that was answered for another processor with the
@@ -102,6 +109,7 @@ impl Rights {
             cluster: own.acting_as(account),
             description: Arc::clone(description),
             answers: RwLock::default(),
+            started: Mutex::default(),
             not_held: Mutex::default(),
             all: Arc::clone(all),
             asking: Arc::clone(asking),
@@ -130,23 +138,44 @@ impl Rights {
     pub fn denied(&self) -> Vec<Question> {
         let answers = self.answers.read();
         let is_denied = |question: &&Question| answers.is(question, Answer::Denied);
-        answers.needed.iter().filter(is_denied).cloned().collect()
+        answers.needed.iter().chain(&answers.started).filter(is_denied).cloned().collect()
+    }
+
+    /// Sets the selections for which on-demand reconcilers are started: the rights for these are
+    /// needed, too. Returns whether they have changed, so that questions may be open.
+    pub(crate) fn set_started(&self, mut started: Vec<Arc<Selected>>) -> bool {
+        started.truncate(MAX_ASKED_SELECTIONS);
+        let mut held = self.started.lock();
+        let has_changed = *held != started;
+        *held = started;
+        has_changed
     }
 
     /// Asks for all rights that the description needs, and for those that it grants in roles.
     pub(crate) async fn ask_needed(&self) {
         self.acting.ask().await;
-        let needed = self.needed().await;
+        let (needed, started) = self.needed().await;
         self.ask(&needed).await;
+        self.ask(&started).await;
         self.compare_granted().await;
         let mut answers = self.answers.write();
-        answers.needed = needed;
+        (answers.needed, answers.started) = (needed, started.into_iter().collect());
         answers.settle();
     }
 
-    /// Returns the questions that the description needs, for the kinds that are served.
-    async fn needed(&self) -> Vec<Question> {
-        let mut description = Description::clone(&self.description);
+    /// Returns the questions that the description always needs, and those that it needs for started
+    /// selections.
+    async fn needed(&self) -> (Vec<Question>, Vec<Question>) {
+        let always = self.questions(effective::always(&self.description)).await;
+        let started = self.started.lock().clone();
+        let mut while_started =
+            self.questions(effective::while_started(&self.description, &started)).await;
+        while_started.retain(|question| !always.contains(question));
+        (always, while_started)
+    }
+
+    /// Returns the questions that a description needs, for the kinds that are served.
+    async fn questions(&self, mut description: Description) -> Vec<Question> {
         // Rights in other clusters are those of a kubeconfig. Those of a declaration for every
         // cluster are asked for where they are used.
         let mut kinds = description.kinds();
@@ -154,10 +183,8 @@ impl Rights {
         // Kinds for which the cluster gives no answer now are asked for with the next renewal.
         let mut served = HashMap::new();
         for kind in kinds {
-            let is_any = kind.kind == "*" || kind.group == "*";
-            let resource = if is_any { None } else { self.own.resolve(&kind).await.ok().flatten() };
-            let known = resource.as_deref().map(Served::from).or(is_any.then(Served::of_any));
-            served.extend(known.map(|known| (kind, known)));
+            let resource = self.own.resolve(&kind).await.ok().flatten();
+            served.extend(resource.map(|resource| (kind, Served::from(&*resource))));
         }
         let Description {
             reconcilers,
@@ -355,8 +382,8 @@ impl Rights {
     /// Asks the stale questions again, and the needed ones that were never asked. If the API server
     /// does not answer, the previous answer stays. Returns whether an answer has changed.
     pub(super) async fn renew(&self, stale: Stale, fresh: &mut Fresh) -> Renewed {
-        let needed = self.needed().await;
-        let questions = self.answers.read().stale(stale, &needed);
+        let (needed, started) = self.needed().await;
+        let questions = self.answers.read().stale(stale, needed.iter().chain(&started));
         let of_account = |question: &Question| (self.account.clone(), question.clone());
         let (answered, open): (Vec<Question>, Vec<Question>) =
             questions.into_iter().partition(|question| fresh.contains_key(&of_account(question)));
@@ -370,7 +397,7 @@ impl Rights {
             answered.push((question, answer));
         }
         let (is_changed, is_open) = self.compare_granted().await;
-        let mut renewed = self.answers.write().take(answered, needed);
+        let mut renewed = self.answers.write().take(answered, needed, started);
         renewed.changed |= is_changed;
         renewed.unanswered |= is_open;
         renewed

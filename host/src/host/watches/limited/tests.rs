@@ -163,7 +163,7 @@ async fn a_want_of_several_owners_is_kept_and_counted_once() {
     assert_eq!(found, [false, true, false, false], "declared, new, known, and past the bound");
     let (one, other) = (Owner::Reconciler("one".into()), Owner::Reconciler("other".into()));
     let wants = &bed.watches.users[&1].wants;
-    let owners: Vec<&BTreeSet<Owner>> = wants.iter().map(|(_, owners)| owners).collect();
+    let owners: Vec<&BTreeSet<Owner>> = wants.iter().map(|of| &of.owners).collect();
     assert_eq!(owners, [&[Owner::Version, one.clone()].into(), &[one, other].into()]);
 }
 
