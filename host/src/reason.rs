@@ -178,8 +178,8 @@ reasons! {
         "The API server does not answer which objects the account may patch. Wait; the host retries.";
     FinalizerRefused [Loaded False]
         "The Processor's own finalizer cannot be set or removed. See the API server's message. The host retries.";
-    FinalizerShared [Loaded False]
-        "Another Processor holds a finalizer of the same objects. Delete one of them, or select other objects.";
+    FinalizerShared [Loaded False, Ready False]
+        "Another Processor holds a finalizer of the same objects. Delete one of them, or select other objects. With `Ready`: on-demand reconcilers do not run for these objects, or the ServiceAccount may not patch them.";
     ClaimNotWritten [Loaded False]
         "The finalizers that the processor holds cannot be written into the status of the Processor. The API server's message is in the log of the host. The host retries.";
 

@@ -26,7 +26,7 @@ pub use call::{
 pub use done::Ended;
 pub use report::{Report, Version};
 pub use settings::{ClusterGrant, Mode, Removal, Settings};
-pub use started::StartedReconciler;
+pub use started::{Finalizing, StartedReconciler, StartedSelection};
 pub use trial::Tried;
 
 use std::sync::Arc;

@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use mortise_core::{
     contract::{Description, GrantedRule, Kind},
     grant::rights::{Account, Denial},
-    queue::{Cause, Key, Priority},
+    queue::{Cause, Key, Priority, ReconcilerId},
+    reconcile::{Finalizing, StartedSelection},
 };
 use tokio::sync::watch as latest;
 
@@ -175,6 +176,30 @@ impl Host {
     pub(crate) fn holding(&self, processor: &str) -> Option<Vec<Key>> {
         let active = self.shared.registry.lock().get(processor).cloned()?;
         active.reconciler.holding(&active.version.processor)
+    }
+
+    /// Returns the on-demand reconcilers of a processor that run only if their finalizers are
+    /// claimed, and whether all are known.
+    pub(crate) fn finalizing(&self, processor: &str) -> (Vec<Finalizing>, bool) {
+        let active = self.shared.registry.lock().get(processor).cloned();
+        active.map(|active| active.reconciler.finalizing()).unwrap_or_default()
+    }
+
+    /// Returns the selections that the outcomes of each processor have started, sorted by processor.
+    pub(crate) fn started(&self) -> Vec<(Arc<str>, Vec<StartedSelection>)> {
+        let all: Vec<Arc<Active>> = self.shared.registry.lock().current().cloned().collect();
+        let started = |active: &Arc<Active>| {
+            (Arc::clone(&active.version.processor), active.reconciler.started_selections())
+        };
+        all.iter().map(started).collect()
+    }
+
+    /// Lets on-demand reconcilers run whose finalizers are claimed.
+    pub(crate) fn permit(&self, processor: &str, ids: &[ReconcilerId]) {
+        let active = self.shared.registry.lock().get(processor).cloned();
+        let Some(active) = active.filter(|active| active.reconciler.permit(ids)) else { return };
+        self.shared.follow_started(&active);
+        self.shared.notify_activity();
     }
 
     /// Removes a processor from the metrics.

@@ -13,7 +13,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use mortise_core::{
-    contract::Description,
+    contract::{Description, Selection},
     labels::{LabelSelector, Test},
 };
 use parking_lot::Mutex;
@@ -166,15 +166,16 @@ fn refused(other: &str, wanted: &HeldFinalizer) -> Fault {
 
 impl Claim {
     /// Builds the claim of a version: each finalizer that it declares, with the objects that the
-    /// finalizer may be put on.
+    /// finalizer may be put on. Those of on-demand reconcilers are claimed when they are started.
     pub(super) fn of(description: &Description) -> Self {
-        let held = description.reconcilers.iter().flat_map(|reconciler| {
-            reconciler
-                .finalizers
-                .iter()
-                .map(|finalizer| HeldFinalizer::new(finalizer, &reconciler.of))
-        });
-        Self(held.collect())
+        let always = description.reconcilers.iter().filter(|reconciler| !reconciler.on_demand);
+        let held = always.map(|reconciler| Self::on(&reconciler.finalizers, &reconciler.of));
+        held.fold(Self::default(), |all, of| all.and(&of))
+    }
+
+    /// Builds the claim of finalizers on a selection.
+    pub(super) fn on(finalizers: &[String], of: &Selection) -> Self {
+        Self(finalizers.iter().map(|finalizer| HeldFinalizer::new(finalizer, of)).collect())
     }
 
     /// Returns the union of both claims.
@@ -248,6 +249,11 @@ fn are_apart(one: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use mortise_core::{
+        contract::Reconciler,
+        fixture::{description, reconciler, v1, whole},
+    };
+
     use super::*;
 
     fn held(kind: &str, namespace: Option<&str>, labels: &str) -> HeldFinalizer {
@@ -298,6 +304,31 @@ mod tests {
         claims.forget(&first);
         assert!(changes.has_changed().unwrap());
         claims.claim(&later, &[all_rules()]).unwrap();
+    }
+
+    #[test]
+    fn finalizers_of_on_demand_reconcilers_are_claimed_for_started_kinds_only() {
+        let of = |name: &str, on_demand| Reconciler {
+            name: name.to_owned(),
+            finalizers: vec!["f".to_owned()],
+            on_demand,
+            ..reconciler(whole(v1("x.dev", "*")))
+        };
+        let always = Reconciler { of: whole(v1("x.dev", "Own")), ..of("always", false) };
+        let reconcilers = vec![always, of("objects", true)];
+        let description =
+            Description { reconcilers, ..description(whole(v1("x.dev", "Own")), Vec::new()) };
+        let claim = Claim::of(&description);
+        assert_eq!(claim.held(), [held("Own", None, "")], "nothing of any kind");
+        let started = Claim::on(&["f".to_owned()], &whole(v1("x.dev", "Rule")));
+        let both = claim.and(&started);
+        let ((first, later), claims) = (names(), Claims::new(&Guard::none()));
+        claims.claim(&first, &[held("Rule", Some("a"), "")]).unwrap();
+        let fault = claims.claim(&later, both.held()).unwrap_err();
+        assert!(fault.message.contains("`b/first` holds the finalizer `f` of Rule already"));
+        claims.forget(&first);
+        claims.claim(&later, both.held()).unwrap();
+        assert_eq!(claims.of(&later), [held("Own", None, ""), all_rules()]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod claim;
 mod end;
 mod modules;
 mod pacing;
+mod started;
 mod status;
 mod swap;
 mod versions;
@@ -18,7 +19,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use self::{claim::Stake, end::Ending, pacing::Pacing, versions::Versions};
+use self::{claim::Stake, end::Ending, pacing::Pacing, started::Starts, versions::Versions};
 use super::{
     OperatorState,
     fault::{Fault, Former},
@@ -51,6 +52,8 @@ pub(super) struct Controller {
     acting: Option<Arc<Acting>>,
     /// The claim of the processor, and the rights that the claim needs, if any.
     stake: Option<Stake>,
+    /// The claims of on-demand reconcilers.
+    starts: Starts,
     newest: latest::Receiver<Newest>,
     /// The artifacts that the spec names.
     follower: Follower,
@@ -112,6 +115,7 @@ impl Controller {
         newest: latest::Receiver<Newest>,
     ) -> Self {
         let last_status = newest.borrow().as_ref().and_then(|newest| newest.status.clone());
+        let last_status = last_status.unwrap_or_default();
         let full_name: Arc<str> = format!("{namespace}/{name}").into();
         Self {
             shared: Arc::clone(shared),
@@ -120,12 +124,13 @@ impl Controller {
             resource: Resource::new(namespace, name),
             acting: None,
             stake: None,
+            starts: Starts::new(&last_status.finalizers),
             newest,
             versions: Versions::default(),
             ending: Ending::default(),
             seen: None,
             fault: None,
-            last_status: last_status.unwrap_or_default(),
+            last_status,
             pacing: Pacing::default(),
         }
     }
@@ -149,6 +154,7 @@ impl Controller {
                 Box::pin(self.act(&newest)).await;
             }
             let proven_at = self.judge().await;
+            Box::pin(self.claim_started(&newest)).await;
             Box::pin(self.write_status(&newest)).await;
             check = match self.wake(&mut wakers, proven_at).await {
                 Woken::Gone => break,

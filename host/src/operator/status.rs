@@ -55,6 +55,8 @@ pub struct Known<'a> {
     pub lowered: Option<host::LimitMet>,
     /// The running version, if any.
     pub running: Option<Running<'a>>,
+    /// The reasons why on-demand reconcilers do not run that outcomes ask for.
+    pub not_started: &'a [String],
     /// The finalizers that no other Processor may put on these objects.
     pub finalizers: Vec<HeldFinalizer>,
     /// The state of the Processor: running, observing, suspended or ending.
@@ -331,6 +333,9 @@ fn ready(known: &Known<'_>) -> Finding {
         );
         return Finding::no(Reason::RightsMissing, message).with_rules();
     }
+    if !known.not_started.is_empty() {
+        return Finding::no(Reason::FinalizerShared, listed(known.not_started));
+    }
     works(known, running, &other)
 }
 
@@ -400,7 +405,8 @@ fn connected(known: &Known<'_>) -> Option<Finding> {
 /// Returns the kinds that the cluster does not serve: those that are reconciled, and the others.
 fn missing(running: &Running<'_>) -> (Vec<String>, Vec<String>) {
     let is_reconciled = |kind: &&Kind| {
-        running.description.reconcilers.iter().any(|reconciler| *reconciler.of.kind == **kind)
+        let mut always = running.description.reconcilers.iter().filter(|of| !of.on_demand);
+        always.any(|reconciler| *reconciler.of.kind == **kind)
     };
     let (reconciled, other): (Vec<&Kind>, Vec<&Kind>) =
         running.status.missing.iter().partition(is_reconciled);

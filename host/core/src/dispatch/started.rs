@@ -27,6 +27,8 @@ pub struct Started {
     /// The selections that the last successful outcome of each key asks for.
     asked: HashMap<Key, Box<[Arc<Selected>]>>,
     of: HashMap<ReconcilerId, OfReconciler>,
+    /// The reconcilers that may run though they need a permit, until they have ended.
+    permitted: HashSet<ReconcilerId>,
     /// The number of selections that are asked for, and of those that end.
     running: usize,
     ending: usize,
@@ -95,6 +97,7 @@ impl Started {
         self.of.retain(|id, of| {
             let stays = is_declared(id);
             if !stays {
+                self.permitted.remove(id);
                 self.ending -= of.len();
                 let bytes = of.keys().map(|of| of.bytes()).sum::<usize>();
                 self.bytes -= bytes;
@@ -227,9 +230,19 @@ impl Started {
         let dropped = before - of.len();
         self.ending -= dropped;
         if of.is_empty() {
+            self.permitted.remove(reconciler);
             self.of.remove(reconciler);
         }
         dropped > 0
+    }
+
+    /// Permits a reconciler to run. Returns whether that is new.
+    pub fn permit(&mut self, reconciler: &ReconcilerId) -> bool {
+        self.of.contains_key(reconciler) && self.permitted.insert(reconciler.clone())
+    }
+
+    pub fn is_permitted(&self, reconciler: &ReconcilerId) -> bool {
+        self.permitted.contains(reconciler)
     }
 
     /// Returns the selections of a reconciler that run, and those that end.

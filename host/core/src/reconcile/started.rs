@@ -7,11 +7,11 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{Reconciler, Removal, course::Course};
 use crate::{
-    contract::Kind,
+    contract::{Kind, Selection},
     dispatch::{Changed, Started},
     grant::{DeclaredReconciler, Selected},
     queue::{Again, Done, Key, ReconcilerId},
@@ -28,6 +28,27 @@ pub struct StartedReconciler {
     pub min_interval: u64,
     /// The selections that it runs for, without those that end.
     pub selections: Vec<Arc<Selected>>,
+}
+
+/// A selection that outcomes have started.
+#[derive(Clone, Debug)]
+pub struct StartedSelection {
+    pub of: Arc<Selected>,
+    /// True if its objects are reconciled: not if the selection ends, or waits for its finalizers.
+    pub runs: bool,
+    /// The keys whose last successful outcomes ask for it, sorted.
+    pub by: Vec<Key>,
+}
+
+/// The finalizers of an on-demand reconciler that outcomes ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finalizing {
+    pub id: ReconcilerId,
+    pub finalizers: Vec<String>,
+    /// The declared selection, of the kind that the reconciler is started for.
+    pub of: Selection,
+    /// False if the reconciler waits for [`Reconciler::permit`].
+    pub is_permitted: bool,
 }
 
 // === impl Reconciler ===
@@ -116,8 +137,9 @@ impl Reconciler {
         let started = started.lock();
         for id in started.reconcilers() {
             let (selections, ending) = started.selections(id);
+            let may_run = started.is_permitted(id) || self.needs_permit(id).is_none();
             let (selections, mut ended): (Vec<_>, Vec<_>) =
-                selections.into_iter().partition(|of| grant.may_start(of));
+                selections.into_iter().filter(|_| may_run).partition(|of| grant.may_start(of));
             ended.extend(ending);
             self.reconcilers.set(id, grant.started(id, selections.into(), ended.into()));
         }
@@ -150,8 +172,84 @@ impl Reconciler {
         started: &Started,
         id: &ReconcilerId,
     ) -> Option<DeclaredReconciler> {
-        let (selections, ending) = started.selections(id);
+        let (mut selections, ending) = started.selections(id);
+        if !started.is_permitted(id) && self.needs_permit(id).is_some() {
+            selections = Box::default();
+        }
         self.version.grant.started(id, selections, ending)
+    }
+
+    /// Returns the declaration of an on-demand reconciler that must not run before its finalizers
+    /// are claimed. Without a Processor resource there are no claims, nor are there any on objects
+    /// of other clusters.
+    fn needs_permit(&self, id: &ReconcilerId) -> Option<(&Arc<DeclaredReconciler>, Kind)> {
+        self.version.settings.name.as_ref()?;
+        let declared = self.version.grant.on_demand(id)?;
+        let kind = id.kind().filter(|kind| kind.cluster.is_empty())?;
+        (!declared.spec.finalizers.is_empty()).then_some((declared, kind))
+    }
+
+    /// Returns the on-demand reconcilers that need a permit, sorted by identity, and whether these
+    /// are all: false until each object that may start one has run.
+    pub fn finalizing(&self) -> (Vec<Finalizing>, bool) {
+        let declared = &self.version.grant.reconcilers();
+        let mut on_demand = declared.iter().filter(|of| of.spec.on_demand);
+        if on_demand.all(|of| of.spec.finalizers.is_empty()) {
+            return (Vec::new(), true);
+        }
+        let are_all = self.have_all_asked();
+        let started = self.parts.dispatch.started(&self.version.identity.processor);
+        let started = started.lock();
+        let finalizing = |id: &ReconcilerId| {
+            let (declared, kind) = self.needs_permit(id)?;
+            let of = Selection { kind: kind.into(), ..declared.spec.of.clone() };
+            let (id, finalizers) = (id.clone(), declared.spec.finalizers.clone());
+            let is_permitted = started.is_permitted(&id);
+            Some(Finalizing { id, finalizers, of, is_permitted })
+        };
+        let mut all: Vec<_> = started.reconcilers().filter_map(finalizing).collect();
+        all.sort_by(|one, other| one.id.cmp(&other.id));
+        (all, are_all)
+    }
+
+    /// Lets on-demand reconcilers run whose finalizers are claimed. Returns whether some of them
+    /// are started by that.
+    pub fn permit(&self, ids: &[ReconcilerId]) -> bool {
+        let started = self.parts.dispatch.started(&self.version.identity.processor);
+        let mut started = started.lock();
+        let mut changed = Changed::new();
+        if started.is_of(&self.token) {
+            let new = ids.iter().filter(|id| started.permit(id));
+            changed.extend(new.map(|id| (id.clone(), false)));
+        }
+        let has_changed = !changed.is_empty();
+        self.follow(&mut started, changed);
+        has_changed
+    }
+
+    /// Returns the selections that outcomes have started, those that end included.
+    pub fn started_selections(&self) -> Vec<StartedSelection> {
+        let started = self.parts.dispatch.started(&self.version.identity.processor);
+        let started = started.lock();
+        let mut askers: HashMap<&Arc<Selected>, Vec<Key>> = HashMap::new();
+        for (key, of) in started.asked().flat_map(|(key, all)| all.iter().map(move |of| (key, of)))
+        {
+            askers.entry(of).or_default().push(key.clone());
+        }
+        let selection = |id: &ReconcilerId| {
+            let running = self.reconcilers.of(id);
+            let running = running.as_ref().map_or(&[][..], |of| of.selections());
+            let (asked, ending) = started.selections(id);
+            let all = asked.into_iter().chain(ending).map(|of| {
+                let mut by = askers.get(&of).cloned().unwrap_or_default();
+                by.sort();
+                StartedSelection { runs: running.contains(&of), of, by }
+            });
+            all.collect::<Vec<_>>()
+        };
+        let mut ids: Vec<&ReconcilerId> = started.reconcilers().collect();
+        ids.sort();
+        ids.into_iter().flat_map(selection).collect()
     }
 
     /// Returns whether it is known what all objects ask for: each object of a reconciler that may

@@ -129,6 +129,8 @@ impl Controller {
         let is_shared = |fault: &Fault| fault.reason == Reason::FinalizerShared;
         let is_refused = self.fault.as_ref().is_some_and(is_shared);
         // The leader decides; a standby follows.
-        is_refused || (self.stake.is_some() && !self.shared.lease.is_held())
+        is_refused
+            || !self.starts.refused.is_empty()
+            || (self.stake.is_some() && !self.shared.lease.is_held())
     }
 }

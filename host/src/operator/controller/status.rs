@@ -68,6 +68,7 @@ impl Controller {
             away: self.follower.away(),
             lowered: self.shared.largest.lowered(&newest.spec),
             running,
+            not_started: &self.starts.refused,
             finalizers: self.shared.claims.of(&self.name),
             state,
             before: &self.last_status,

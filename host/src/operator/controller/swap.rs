@@ -103,7 +103,7 @@ impl Controller {
         let loaded = self.load(newest, (&named, modules), &recipe, pace).await?;
         let claim = Claim::of(&loaded.description);
         // The claims of the running version are added, since it may keep running.
-        let all = self.versions.running.iter().fold(claim.clone(), |all, of| all.and(&of.claim()));
+        let all = claim.clone().and(&self.claimed(Some(&loaded.description)));
         let before = self.shared.claims.of(&self.name);
         self.claim(newest, &account, all).await?;
         let served = Served { recipe, loaded, claim, origins };
@@ -217,7 +217,7 @@ impl Controller {
         removal: Option<Removal>,
     ) -> Result<(), Fault> {
         let Some(running) = &self.versions.running else { return Ok(()) };
-        let (claim, account) = (running.claim(), running.served.recipe.account.clone());
+        let (claim, account) = (self.claimed(None), running.served.recipe.account.clone());
         let claimed = self.claim(newest, &account, claim).await;
         // Another Processor holds a finalizer that this one gave up, or could not claim before:
         // this version must not run beside that one.
@@ -257,8 +257,10 @@ impl Controller {
     /// Limits the claims to those of the running version and of the one that may be restored, and
     /// the artifacts that are kept to those of the versions.
     fn keep_for_running(&self) {
-        let Some(running) = &self.versions.running else { return };
-        self.shared.claims.keep_only(&self.name, running.claim().held());
+        if self.versions.running.is_none() {
+            return;
+        }
+        self.shared.claims.keep_only(&self.name, self.claimed(None).held());
         self.keep_images();
     }
 

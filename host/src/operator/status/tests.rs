@@ -111,6 +111,7 @@ fn computed(
         away: Vec::new(),
         lowered: None,
         running: Some(running),
+        not_started: &[],
         finalizers: Vec::new(),
         state,
         before: &ProcessorStatus::default(),
@@ -295,6 +296,7 @@ fn a_processor_that_does_not_run_reports_its_fault_and_last_failure() {
         away: Vec::new(),
         lowered: None,
         running: None,
+        not_started: &[],
         finalizers: Vec::new(),
         state: State::Runs,
         before: &before,
@@ -326,6 +328,7 @@ fn the_time_of_a_condition_is_that_of_its_last_change_of_status() {
             away: Vec::new(),
             lowered: None,
             running: Some(running),
+            not_started: &[],
             finalizers: Vec::new(),
             state,
             before,
@@ -362,6 +365,7 @@ fn a_new_host_keeps_the_last_status_of_a_spec_until_its_first_runs() {
             away: Vec::new(),
             lowered: None,
             running: Some(running.clone()),
+            not_started: &[],
             finalizers: Vec::new(),
             state: State::Runs,
             before,
@@ -399,6 +403,7 @@ fn a_limit_of_the_host_is_said_once_it_is_met() {
             away: Vec::new(),
             lowered: None,
             running: Some(running.clone()),
+            not_started: &[],
             finalizers: Vec::new(),
             state: State::Runs,
             before,
@@ -420,6 +425,7 @@ fn lowered_limits_are_reported_even_if_no_version_runs() {
         away: Vec::new(),
         lowered: Some(met),
         running: None,
+        not_started: &[],
         finalizers: Vec::new(),
         state: State::Runs,
         before: &ProcessorStatus::default(),
@@ -440,6 +446,7 @@ fn an_artifact_is_named_by_its_digest_and_kept_while_it_comes_again() {
         away: Vec::new(),
         lowered: None,
         running,
+        not_started: &[],
         finalizers: Vec::new(),
         state: State::Runs,
         before,
@@ -471,4 +478,26 @@ fn an_artifact_is_named_by_its_digest_and_kept_while_it_comes_again() {
     assert_eq!(compute(&known(Some(&lasting), None, &comes)).module, runs.module);
     let ended = lasting.clone().ending_what_runs();
     assert_eq!(compute(&known(Some(&ended), None, &comes)).module, None);
+}
+
+#[test]
+fn an_on_demand_reconciler_that_does_not_run_makes_the_processor_not_ready() {
+    let (description, status) = (description(), host());
+    let why = "`objects` does not run for Rule x.dev/v1: the Processor `b/other` holds `f`";
+    let (not_started, before) = ([why.to_owned()], ProcessorStatus::default());
+    let running =
+        Running { description: &description, status: &status, images: Vec::new(), is_new: false };
+    let computed = compute(&Known {
+        generation: Some(4),
+        fault: None,
+        away: Vec::new(),
+        lowered: None,
+        running: Some(running),
+        not_started: &not_started,
+        finalizers: Vec::new(),
+        state: State::Runs,
+        before: &before,
+        now: at("2026-01-02T03:04:05.6Z"),
+    });
+    assert_eq!(said(&computed, "Ready"), ("False", "FinalizerShared", why));
 }

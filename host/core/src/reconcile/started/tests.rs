@@ -522,3 +522,32 @@ fn a_release_after_a_restart_asks_what_is_started_and_then_removes_all_finalizer
     assert_eq!(world.settle().len(), 0, "no further call");
     assert!(holders(&world).is_empty());
 }
+
+#[test]
+fn a_reconciler_with_finalizers_waits_until_they_are_claimed_and_its_permit_ends_with_it() {
+    let mut world = World::new(description(any(), &[HELD]));
+    let mut settings = Settings::in_namespace("default");
+    settings.name = Some("p".into());
+    let setup = Setup { settings, ..world.version.version.clone() };
+    let version = Arc::new(Reconciler::new(setup, world.parts.clone()));
+    version.put(Some(&world.version), || ());
+    world.version = version;
+    world.put(&object("Thing", "n1", "a"));
+    world.start("r", &["Thing:n1"]);
+    assert_eq!(world.settle(), ["rules r"]);
+    assert!(world.watched().is_empty() && world.version.started().is_empty());
+    let (finalizing, are_all) = world.version.finalizing();
+    assert!(are_all);
+    let [waiting] = &finalizing[..] else { panic!("{finalizing:?}") };
+    assert_eq!((&*waiting.of.kind, waiting.is_permitted), (&v1("g", "Thing"), false));
+    assert_eq!(waiting.finalizers, [HELD]);
+    let other = ReconcilerId::on_demand("objects", &v1("g", "Other"));
+    assert!(!world.version.permit(&[other]), "nobody asks for it");
+    assert!(world.version.permit(std::slice::from_ref(&waiting.id)));
+    assert!(!world.version.permit(std::slice::from_ref(&waiting.id)), "it runs already");
+    assert_eq!(world.settle(), ["objects a"]);
+    world.start("r", &[]);
+    assert_eq!(world.settle(), ["objects a gone", "rules r"]);
+    world.start("r", &["Thing:n1"]);
+    assert_eq!(world.settle(), ["rules r"], "it waits again");
+}
