@@ -95,10 +95,10 @@ fn outcome(input: &[u8]) {
         }));
     }
     let grant = Grant::new(&description).expect("a well-formed description");
-    let reconciler = description.reconcilers.first().expect("a reconciler");
+    let by = description.reconcilers.first().expect("a reconciler");
     let against = Against {
         grant: &grant,
-        reconciler,
+        reconciler: by,
         reconciled: &reconciled,
         kinds: &kinds,
         read: &|_| None,

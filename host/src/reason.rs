@@ -179,7 +179,7 @@ reasons! {
     FinalizerRefused [Loaded False]
         "The Processor's own finalizer cannot be set or removed. See the API server's message. The host retries.";
     FinalizerShared [Loaded False, Ready False]
-        "Another Processor holds a finalizer of the same objects. Delete one of them, or select other objects. With `Ready`: on-demand reconcilers do not run for these objects, or the ServiceAccount may not patch them.";
+        "Another Processor holds a finalizer of the same objects. Delete one of them, or select other objects. With `Ready`: on-demand reconcilers do not run for these objects, or the account may not patch them.";
     ClaimNotWritten [Loaded False]
         "The finalizers that the processor holds cannot be written into the status of the Processor. The API server's message is in the log of the host. The host retries.";
 

@@ -64,7 +64,8 @@ pub struct RunArgs {
     #[arg(long, env = "MORTISE_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8080", value_parser = value::address)]
     pub listen: SocketAddr,
     /// The address of the pages that name objects, as JSON: `/host`, `/processors`, `/keys`,
-    /// `/reports`, `/records` and `/watches`. Everyone who reaches this address can read them.
+    /// `/reports`, `/records`, `/started` and `/watches`. Everyone who reaches this address can
+    /// read them.
     #[arg(long, env = "MORTISE_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8081", value_parser = value::address)]
     pub admin: SocketAddr,
     /// A name by which clients reach --admin, such as that of a Service; may be repeated. Requests

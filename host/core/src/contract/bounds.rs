@@ -135,6 +135,8 @@ pub const FAILURE: usize = 8 * KIB;
 pub const PANIC: usize = 4 * KIB;
 /// Bytes of a function's name in a backtrace; the rest is cut.
 pub const FUNCTION: usize = 240;
+/// Owner references of one object; usual objects have one or two.
+pub const OWNERS: usize = 64;
 /// Selections that an outcome starts.
 pub const STARTS: usize = 1_024;
 /// Selections that the outcomes of a processor start together: each change of an object may be
@@ -142,8 +144,6 @@ pub const STARTS: usize = 1_024;
 pub const STARTED: usize = 4_096;
 /// Bytes of these selections, and of an entry for each object and each selection that it asks for.
 pub const STARTED_BYTES: usize = 4 * MIB;
-/// Owner references of one object; usual objects have one or two.
-pub const OWNERS: usize = 64;
 
 /// Distinct denials of one run that are reported; further ones are only counted.
 pub const DENIALS: usize = 8;

@@ -62,6 +62,7 @@ impl Check<'_> {
         }
         let of = &start.of;
         check_form(of)?;
+        self.check_cluster(&of.kind.cluster)?;
         let query = Query::new(of).map_err(|error| Fault::malformed("of", error))?;
         match declared.readable.covers(of, &query) {
             Ok(()) => {}
@@ -92,9 +93,9 @@ impl Check<'_> {
     }
 }
 
-/// Fails if a selection is not of one kind in one cluster, or is not well-formed.
+/// Fails if a selection is not of one kind, or is not well-formed.
 fn check_form(of: &Selection) -> Result<(), Fault> {
-    if !is_kind(&of.kind) || !is_cluster(&of.kind.cluster) {
+    if !is_kind(&of.kind) {
         return Err(Fault::malformed("of.kind", KIND));
     }
     if !of.fields.is_empty() {
@@ -113,13 +114,4 @@ fn check_form(of: &Selection) -> Result<(), Fault> {
         return Err(Fault::malformed("of.matching", format!("at most {FIELDS} entries")));
     }
     Ok(())
-}
-
-/// Returns whether a text can be the name of one cluster: none, or the namespace, the name and the
-/// key of a Secret.
-fn is_cluster(text: &str) -> bool {
-    text.is_empty()
-        || (text.split('/').count() == 3
-            && text.split('/').all(is_name)
-            && !text.contains([':', '@']))
 }

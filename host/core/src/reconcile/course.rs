@@ -9,7 +9,7 @@ use super::{
     report::describe,
 };
 use crate::{
-    contract::{ObjectRef, WriteFailure},
+    contract::{Action, ObjectRef, WriteFailure},
     grant::{Selected, rights::Denial},
     queue::{Cause, Done, Run},
     reads::{
@@ -71,11 +71,15 @@ impl Course {
         self.first.iter().chain(&self.second)
     }
 
-    /// Returns the selections that the outcome starts, if the run has succeeded with an outcome.
+    /// Returns the selections that the outcome starts, if there is one and its finalizers are
+    /// written. They do not wait for other writes, which may fail for as long as the API server
+    /// refuses an object.
     pub(super) fn started(&self) -> Option<&[Arc<Selected>]> {
         let first = self.first.as_ref().filter(|first| first.call.is_some())?;
-        let planned = first.answer.as_ref().ok()?;
-        matches!(self.done, Done::Success { .. }).then_some(&planned.plan.start)
+        let planned = first.answer.as_ref().ok().filter(|planned| planned.retry.is_none())?;
+        let is_finalizer = |failed: &WriteFailure| failed.action == Action::Finalize;
+        let is_held = first.stale().is_empty() && !first.failures().iter().any(is_finalizer);
+        is_held.then_some(&planned.plan.start)
     }
 
     /// Returns the refusal of the answer that ended the run, if one was refused.

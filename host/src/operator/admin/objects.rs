@@ -8,6 +8,7 @@
 //! | `/keys?processor=&state=` | the keys: `ready`, `running`, `delayed` or `failing` |
 //! | `/reports?processor=&key=&failed=true` | the last reconciles, or those of failing keys |
 //! | `/records?key=` | the run record of a key: what its last run read and wrote |
+//! | `/started?processor=` | the selections that on-demand reconcilers run for, and the keys that ask for them |
 //! | `/watches` | the watches, and the number and size of their objects |
 
 #[cfg(test)]
@@ -28,6 +29,7 @@ use axum::{
 use mortise_core::{
     contract::{bounds::text::escaped_json, display_kind},
     queue::{self, Key},
+    reconcile::StartedSelection,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -40,6 +42,8 @@ use crate::{
 
 /// The maximum number of keys in one answer.
 const MAX_KEYS: usize = 1000;
+/// The maximum number of keys that are named for one started selection.
+const MAX_ASKERS: usize = 10;
 
 /// The parts of a host that the endpoints for single objects report on.
 #[derive(Clone)]
@@ -101,6 +105,7 @@ impl Objects {
             .route("/host", get(async |State(of): State<Self>| answer(Ok(of.host()))))
             .route("/processors", get(async |State(of): State<Self>| answer(Ok(of.processors()))))
             .route("/watches", get(async |State(of): State<Self>| answer(Ok(of.watches()))))
+            .route("/started", get(async |State(of): State<Self>, query| answer(of.started(query))))
             .route("/keys", get(async |State(of): State<Self>, query| answer(of.keys(query))))
             .route("/reports", get(async |State(of): State<Self>, query| answer(of.reports(query))))
             .route("/records", get(async |State(of): State<Self>, query| answer(of.record(query))));
@@ -132,6 +137,28 @@ impl Objects {
             })
         });
         reported.collect()
+    }
+
+    fn started(&self, RawQuery(query): RawQuery) -> Answer {
+        let query = Query::of(query.as_deref(), &["processor"])?;
+        let mut all = self.host.started();
+        all.retain(|(name, _)| query.get("processor").is_none_or(|of| **name == *of));
+        let all: Vec<_> =
+            all.iter().flat_map(|(name, of)| of.iter().map(move |of| (name, of))).collect();
+        let shown = |(processor, StartedSelection { of, runs, by }): &(
+            &Arc<str>,
+            &StartedSelection,
+        )| {
+            json!({
+                "processor": processor, "reconciler": of.by.to_string(), "kind": of.of.kind,
+                "namespace": of.of.namespace, "name": of.of.name,
+                "labels": of.of.labels, "matching": of.of.matching, "runs": runs,
+                "askedForBy": by.iter().take(MAX_ASKERS).map(ToString::to_string).collect::<Vec<_>>(),
+                "moreAsk": by.len().saturating_sub(MAX_ASKERS),
+            })
+        };
+        let started: Vec<Value> = all.iter().take(MAX_KEYS).map(shown).collect();
+        Ok(json!({"started": started, "more": all.len().saturating_sub(MAX_KEYS)}))
     }
 
     fn keys(&self, RawQuery(query): RawQuery) -> Answer {

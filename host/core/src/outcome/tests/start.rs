@@ -60,11 +60,11 @@ fn a_selection_outside_of_the_declaration_is_refused_with_the_reason() {
         ("other group", of(v1("y.dev", "Thing")), "`of` is not declared"),
         ("any kind", of(v1("x.dev", "*")), "`of.kind`"),
         ("any version", of(Kind::home("x.dev", "*", "Thing")), "`of.kind`"),
-        ("every cluster", of(Kind::clone(&elsewhere(v1("x.dev", "Thing"), "*"))), "`of.kind`"),
+        ("every cluster", of(Kind::clone(&elsewhere(v1("x.dev", "Thing"), "*"))), "`cluster`"),
         (
             "undeclared cluster",
             start(Selection { kind: elsewhere(v1("x.dev", "Thing"), "a/b/c"), ..things() }),
-            "`of` is not declared",
+            "a read of Secret v1 `a/b`",
         ),
         ("without the labels", start(whole(v1("x.dev", "Thing"))), "with labels `app=x`"),
         ("bad labels", start(labelled(things(), "app=x,(")), "label selector"),

@@ -80,7 +80,8 @@ impl Fake {
         let apply: Vec<Manifest> = object["spec"].get("apply").into_iter().map(given).collect();
         let release = object["spec"]["release"] == true;
         let finalizers = release.then(Vec::new);
-        Ok(Outcome { apply, start, finalizers, requeue: Requeue::Never, ..outcome() })
+        let status = object["spec"].get("status").map(Value::to_string);
+        Ok(Outcome { apply, start, status, finalizers, requeue: Requeue::Never, ..outcome() })
     }
 }
 
@@ -382,6 +383,16 @@ fn an_outcome_that_is_not_carried_out_leaves_what_was_started() {
     world.put(&with(rule, "spec/start", others));
     world.settle();
     assert_eq!(world.watched(), ["Other n2", "Thing n2"], "the next success");
+}
+
+#[test]
+fn what_is_started_does_not_wait_for_a_refused_write() {
+    let mut world = World::new(description(any(), &[]));
+    let rule = with(object("Rule", "n", "r"), "spec/start", json!(["Thing:n1"]));
+    // The API server of the test refuses statuses.
+    world.put(&with(rule, "spec/status", json!({"state": "Ready"})));
+    assert!(world.settle().starts_with(&["rules r".to_owned()]));
+    assert_eq!(world.watched(), ["Thing n1"]);
 }
 
 #[test]

@@ -158,11 +158,11 @@ async fn a_patch_by_a_rule_with_labels_reaches_objects_that_have_them_only() {
         ..patch([&config_map("x", json!({"k": "v"})), &config_map("y", json!({"k": "v"}))])
     };
     let known = bed.cluster.resolve_all(&kinds(&outcome, &reconciled.reference)).await.unwrap();
-    let reconciler = mortise_core::fixture::reconciler(whole(v1("", "ConfigMap")));
+    let by = mortise_core::fixture::reconciler(whole(v1("", "ConfigMap")));
     let build = |outcome: &Outcome| {
         let against = Against {
             grant: &grant,
-            reconciler: &reconciler,
+            reconciler: &by,
             reconciled: &reconciled,
             kinds: &known,
             read: &|_| None,
