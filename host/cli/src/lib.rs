@@ -19,6 +19,7 @@ pub mod hooks;
 pub mod local;
 pub mod print;
 pub mod registry;
+pub mod remotes;
 
 use std::{path::Path, process::ExitCode};
 

@@ -26,7 +26,7 @@ use crate::{
     args::{LibraryFile, ModuleArgs},
     files,
     guest::{Guest, Source},
-    print,
+    print, remotes,
 };
 
 /// The field manager under which example objects are applied: kubectl's own, so that
@@ -101,7 +101,8 @@ pub async fn load_into(
 ///
 /// Fails if the component fails or refuses the configuration.
 pub async fn describe(processor: Processor, config: &str) -> anyhow::Result<Loaded> {
-    Loaded::describe(processor, config, Settings::in_namespace(NAMESPACE)).await
+    let settings = Settings { clusters: remotes::granted(), ..Settings::in_namespace(NAMESPACE) };
+    Loaded::describe(processor, config, settings).await
 }
 
 /// Loads a component with its libraries.

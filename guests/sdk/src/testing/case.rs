@@ -73,9 +73,11 @@
 //!
 //! A cluster without objects needs no folder. Kinds of the guest's CRDs are installed in each
 //! cluster; definitions that one cluster alone has are among its objects. The Secret with the
-//! kubeconfig is needed only if the processor reads it. In `expected.yaml`, `clusters` holds
-//! `objects`, `gone` and `events` of other clusters by their folders, and the name of a key of
-//! another cluster ends with ` in NAMESPACE/NAME/KEY`.
+//! kubeconfig is added, without one that could be used, unless it is among the objects. `mortise
+//! test` cannot make a cluster unreachable: such a case runs natively only.
+//!
+//! In `expected.yaml`, `clusters` holds `objects`, `gone` and `events` of other clusters by their
+//! folders, and the name of a key of another cluster ends with ` in NAMESPACE/NAME/KEY`.
 //!
 //! # Expected changes
 //!

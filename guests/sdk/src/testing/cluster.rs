@@ -16,8 +16,11 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use self::request::Served;
-use super::identity::{Identity, text};
+use super::identity::{Identity, reference_of, text};
 use crate::Kind;
+
+/// `{}` in base64.
+const NO_KUBECONFIG: &str = "e30=";
 
 /// A cluster in memory: its API, its time, and the kinds that it knows. Clones share API and time.
 #[derive(Clone)]
@@ -184,6 +187,24 @@ impl Cluster {
         self.api.load(namespace, true).map_err(|failure| failure.message().to_owned())
     }
 
+    /// Adds the Secret by which another cluster is named, unless it is there. It holds no kubeconfig
+    /// that could be used.
+    pub(super) fn add_kubeconfig(&mut self, cluster: &str) -> Result<(), String> {
+        let wrong = || format!("`{cluster}`: NAMESPACE/NAME/KEY of a Secret is expected");
+        let (namespace, rest) = cluster.split_once('/').ok_or_else(wrong)?;
+        let (name, key) = rest.split_once('/').ok_or_else(wrong)?;
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": {key: NO_KUBECONFIG},
+            "metadata": {"namespace": namespace, "name": name},
+        });
+        if self.get(&reference_of(&secret)).is_some() {
+            return Ok(());
+        }
+        self.add_namespace(&secret)?;
+        self.hidden.insert(Identity::of(&secret));
+        self.api.load(secret, true).map_err(|failure| failure.message().to_owned())
+    }
+
     /// Returns the objects as they are stored, without the API's own namespaces, definitions, and
     /// namespaces that no test gave.
     pub fn objects(&self) -> Vec<Value> {
@@ -246,7 +267,7 @@ impl fmt::Debug for Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::identity::{Pattern, reference_of};
+    use crate::testing::identity::Pattern;
 
     /// A new action does not compile in the match, and belongs into the list above it, too.
     #[test]

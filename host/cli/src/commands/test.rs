@@ -34,7 +34,7 @@ use mortise_host::{
 };
 use mortise_sdk::testing::{
     MAX_RUNS, Settled,
-    case::{self, Case, Difference, HookCase, Stage},
+    case::{self, Case, Difference, HookCase, Remote, Stage, Step},
     identity::Identity,
     title,
 };
@@ -48,6 +48,7 @@ use crate::{
     hooks::Hooks,
     local::{self, Parts},
     print::{self, BOLD, DIM, GREEN, RED},
+    remotes::Remotes,
 };
 
 /// The exit code if a case failed.
@@ -220,6 +221,11 @@ pub async fn run_case(processor: Processor, case: Case, crds: &[Value]) -> anyho
     }
     let opened = Stage::open(case, &crds, &loaded.description, webhooks);
     let mut stage = opened.map_err(anyhow::Error::msg)?;
+    let is_cut_off = |step: &Step| step.clusters.values().any(|of| of.unreachable == Some(true));
+    anyhow::ensure!(
+        !stage.case().steps.iter().any(is_cut_off),
+        "a cluster that is unreachable is simulated natively only, by `cargo test`"
+    );
     let run = CaseRun::start(&stage, loaded)?;
     let mut settled = Settled::default();
     loop {
@@ -248,6 +254,7 @@ fn webhooks(loaded: &Loaded) -> anyhow::Result<Option<Arc<dyn Webhooks>>> {
 struct CaseRun {
     host: Host,
     api: mortise_embedded_api::EmbeddedApi,
+    remotes: Remotes,
     only: Option<mortise_sdk::testing::identity::Pattern>,
     description: Arc<Description>,
 }
@@ -258,11 +265,17 @@ impl CaseRun {
         let description = Arc::clone(&loaded.description);
         let clock = stage.cluster().clone();
         let now: Clock = Arc::new(move || clock.now());
-        let options = Options { now, drive: Drive::Caller, ..Options::default() };
+        let named = |of: &Remote| {
+            let there = stage.clusters().get(&of.name).ok()?;
+            Some((of.name.clone(), there.api().clone()))
+        };
+        let remotes: Remotes = stage.case().clusters.iter().filter_map(named).collect();
+        let clusters = remotes.options();
+        let options = Options { now, drive: Drive::Caller, clusters, ..Options::default() };
         let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
         let host = Host::start(&cluster, vec![loaded], &options)?;
         host.drive().stand_still();
-        Ok(Self { host, api, only: stage.case().only.clone(), description })
+        Ok(Self { host, api, remotes, only: stage.case().only.clone(), description })
     }
 
     /// Runs keys until none is due.
@@ -295,6 +308,9 @@ impl CaseRun {
             loop {
                 progress.borrow_and_update();
                 driver.caught_up(|| self.api.objects()).await?;
+                for (name, api) in self.remotes.iter() {
+                    driver.caught_up_in(name, || api.objects()).await?;
+                }
                 if self.knows_kinds() {
                     return Ok(());
                 }
@@ -308,8 +324,9 @@ impl CaseRun {
     fn knows_kinds(&self) -> bool {
         let stores = self.host.drive().stores();
         self.host.watches().iter().all(|watch| {
-            let Kind { cluster: _, group, version, kind } = &watch.kind;
-            let served = self.api.serves(group, version, kind);
+            let Kind { cluster, group, version, kind } = &watch.kind;
+            let api = if cluster.is_empty() { Some(&self.api) } else { self.remotes.api(cluster) };
+            let served = api.is_some_and(|api| api.serves(group, version, kind));
             stores.serves(&watch.kind) == Some(served)
         })
     }

@@ -51,6 +51,7 @@ impl Stage {
         let mut clusters = Clusters::new(home);
         let kinds = description.elsewhere().kinds();
         for Remote { folder, name, objects } in &case.clusters {
+            clusters.get_mut("")?.add_kubeconfig(name)?;
             let missing = first.clusters.get(folder).and_then(|of| of.missing.clone());
             let missing = missing.unwrap_or_default();
             let mut cluster = clusters.home().beside(name, crds, &kinds, &missing)?;

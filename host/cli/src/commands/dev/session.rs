@@ -35,6 +35,7 @@ use crate::{
     guest::Guest,
     hooks::{self, Hooks},
     local,
+    remotes::Remotes,
 };
 
 /// The interval at which the processors' state is sent.
@@ -364,7 +365,10 @@ impl Work {
             seat.version = Some(version);
             processors.push(loaded);
         }
-        let host = Host::start(&self.cluster, processors, &Options::default())?;
+        let named = |remote: &Shown| (remote.name.clone(), remote.api.clone());
+        let remotes: Remotes = self.session.remotes.iter().map(named).collect();
+        let options = Options { clusters: remotes.options(), ..Options::default() };
+        let host = Host::start(&self.cluster, processors, &options)?;
         if let Some(listener) = self.session.admin.take() {
             let admin = Admin::of(&host);
             // Serving ends with the session, which drops the future.
