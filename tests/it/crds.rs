@@ -70,6 +70,7 @@ async fn the_examples_of_guests_are_accepted() {
         "api-rule",
         "external-gateway",
         "ingress-gateway-restart",
+        "kube-bind",
         "peer-authentication",
         "rate-limit",
         "secret-copy",

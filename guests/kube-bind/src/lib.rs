@@ -96,3 +96,6 @@ fn of_kind(
 }
 
 mortise_sdk::export!(KubeBind);
+
+#[cfg(test)]
+mod tests;

@@ -34,14 +34,18 @@ pub(crate) fn reconcile(
     };
     let run = Run { request, config, host, object: &object, metadata, link: &link };
     let is_leaving = metadata.is_deleted() || link.binding.metadata.is_deleted();
-    let outcome = if is_leaving { run.take_back() } else { run.synchronise() };
-    outcome.map_err(|error| match error {
-        error if is_leaving => {
+    if is_leaving {
+        return run.take_back().map_err(|error| {
             let message = format!("the object at the provider cannot be deleted now: {error}");
             Failure::from(error).event(Event::warning("WaitingForProvider", message))
-        }
-        error => error.into(),
-    })
+        });
+    }
+    match run.synchronise() {
+        // The object runs again when the provider is back, and the binding says that it is away. As
+        // with the original, the object is held from now on: there may be one at the provider.
+        Err(Error::Unavailable { .. }) => Ok(Outcome::new().finalizers([FINALIZER])),
+        outcome => Ok(outcome?),
+    }
 }
 
 /// Returns the outcome of an object that is not synchronised: it may go.
@@ -157,7 +161,11 @@ impl Run<'_> {
             return Ok(outcome);
         }
         let deletion = Deletion::new(self.reference(place, &to));
-        Ok(outcome.delete(deletion.uid(found.uid.clone().unwrap_or_default())))
+        let outcome = outcome.delete(deletion.uid(found.uid.clone().unwrap_or_default()));
+        // Without finalizers it is gone with the deletion, which comes first. Somebody else's removal
+        // of a finalizer triggers the next run; our own deletion does not.
+        let is_held = !found.finalizers.is_empty();
+        Ok(if is_held { outcome } else { outcome.finalizers::<&str>([]) })
     }
 
     fn there(&self, place: &Place, isolation: Isolation) -> Result<There, Error> {

@@ -13,6 +13,8 @@ use crate::{
     mark,
 };
 
+/// The time after which deleted definitions are looked for.
+const AGAIN: Duration = Duration::from_secs(1);
 /// The longest time for which a deleted binding waits until its export says that it is not bound.
 const MAX_WAIT: Duration = Duration::from_mins(1);
 
@@ -41,7 +43,8 @@ impl Run<'_> {
         }
         if !definitions.is_empty() {
             let outcome = definitions.into_iter().fold(outcome, delete);
-            return Ok(self.end(outcome));
+            // A definition without objects is gone at once, and own deletions trigger nothing.
+            return Ok(self.end(outcome.requeue_after(AGAIN)));
         }
         if let Some(left) = export.as_ref().and_then(|export| self.left(export)) {
             return Ok(self.end(outcome.requeue_after(left)));

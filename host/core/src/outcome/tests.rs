@@ -681,6 +681,20 @@ fn an_object_that_is_gone_holds_neither_status_nor_finalizers() {
 }
 
 #[test]
+fn a_status_is_that_of_the_reconciled_object_in_whichever_cluster_that_is() {
+    let reference = object_ref(elsewhere(rule_kind(), "a/b/c"), Some("a"), "r");
+    let there = Reconciled { reference, ..reconciled() };
+    let text = |name: &str| {
+        format!(
+            r#"{{"apiVersion":"x.dev/v1","kind":"Rule","metadata":{{"name":"{name}","namespace":"a"}},"status":{{}}}}"#
+        )
+    };
+    assert!(build_for(&status(&text("r")), &there).is_ok());
+    let error = build_for(&status(&text("other")), &there).unwrap_err().to_string();
+    assert!(error.contains("the status of another object"), "{error}");
+}
+
+#[test]
 fn an_owner_of_the_same_outcome_may_come_without_uid() {
     let mut owner = config_map();
     owner["metadata"]["name"] = json!("owner");

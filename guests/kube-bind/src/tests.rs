@@ -1,0 +1,7 @@
+//! The reconcilers over two clusters in memory.
+
+mod claims;
+mod deletion;
+mod fixture;
+mod flow_chart;
+mod provider;

@@ -1,0 +1,120 @@
+//! Shared objects, by the claims of an export.
+
+use serde_json::{Value, json};
+
+use super::fixture::{World, binding, core, export, rocket, schema, with};
+
+fn world(claims: &Value) -> World {
+    let export = with(export(), json!({"spec": {"permissionClaims": claims}}));
+    World::new([binding()], [export, schema()])
+}
+
+fn secret(namespace: &str, name: &str, value: &str) -> Value {
+    with(core("Secret", namespace, name), json!({"type": "Opaque", "data": {"k": value}}))
+}
+
+fn secrets(selector: &Value) -> Value {
+    json!([{"group": "", "resource": "secrets", "selector": selector}])
+}
+
+#[test]
+fn a_claimed_object_of_the_consumer_goes_to_the_provider_and_goes_with_its_claim() {
+    let world = world(&secrets(&json!({"namedResources": [{"name": "key", "namespace": "team"}]})));
+    world.home().apply(&secret("team", "key", "MQ=="));
+    world.home().apply(&secret("team", "other", "Mg=="));
+    world.settle();
+    let copy = world.at_provider(&secret("cn-team", "key", "")).unwrap();
+    let home = world.at_home(&secret("team", "key", "")).unwrap();
+    assert_eq!((&copy["data"], &copy["type"]), (&json!({"k": "MQ=="}), &json!("Opaque")));
+    assert_eq!(copy["metadata"]["labels"], json!({"kube-bind.io/owner": "consumer"}));
+    let marks = json!({"kube-bind.io/consumer-namespace": "team", "kube-bind.io/consumer-uid": home["metadata"]["uid"]});
+    assert_eq!(copy["metadata"]["annotations"], marks);
+    assert_eq!(home["metadata"]["labels"], json!({"kube-bind.io/owner": "consumer"}));
+    assert_eq!(world.at_provider(&secret("cn-team", "other", "")), None);
+    world.home().delete("Secret/team/key");
+    world.settle();
+    assert_eq!(world.at_provider(&secret("cn-team", "key", "")), None);
+}
+
+#[test]
+fn an_object_to_which_another_refers_goes_up_and_goes_with_the_reference() {
+    let reference = json!({"group": "golden.example.dev", "resource": "rockets", "jsonPath": {"name": "spec.secretName"}});
+    let world = world(&secrets(&json!({"references": [reference]})));
+    world.home().apply(&secret("team", "key", "MQ=="));
+    world.home().apply(&with(rocket("team"), json!({"spec": {"secretName": "key"}})));
+    world.settle();
+    assert!(world.at_provider(&secret("cn-team", "key", "")).is_some());
+    world.home().patch(&with(rocket("team"), json!({"spec": {"secretName": null}})));
+    world.settle();
+    assert_eq!(world.at_provider(&secret("cn-team", "key", "")), None);
+    assert!(world.at_home(&secret("team", "key", "")).is_some());
+}
+
+#[test]
+fn an_object_of_the_provider_comes_home_and_is_repaired_there() {
+    let world = world(&secrets(&json!({"labelSelector": {"matchLabels": {"app": "rocket"}}})));
+    let theirs = with(
+        secret("cn-team", "login", "MQ=="),
+        json!({"metadata": {"labels": {"app": "rocket"}}}),
+    );
+    world.there().apply(&theirs);
+    world.settle();
+    let copy = world.at_home(&secret("team", "login", "")).unwrap();
+    assert_eq!(
+        copy["metadata"]["labels"],
+        json!({"app": "rocket", "kube-bind.io/owner": "provider"})
+    );
+    let labels = &world.at_provider(&theirs).unwrap()["metadata"]["labels"];
+    assert_eq!(labels, &json!({"app": "rocket", "kube-bind.io/owner": "provider"}));
+    world.home().patch(&with(secret("team", "login", "Mg=="), json!({"data": {"own": "Mw=="}})));
+    world.settle();
+    assert_eq!(world.at_home(&secret("team", "login", "")).unwrap()["data"], json!({"k": "MQ=="}));
+    world.there().delete("Secret/cn-team/login");
+    world.settle();
+    assert_eq!(world.at_home(&secret("team", "login", "")), None);
+}
+
+#[test]
+fn an_object_on_both_sides_waits_for_a_label() {
+    let selector = json!({"labelSelector": {"matchLabels": {"app": "rocket"}}});
+    let world = world(&json!([{"group": "", "resource": "configmaps", "selector": selector}]));
+    let plan = |namespace: &str, by: &str| {
+        let labels = json!({"metadata": {"labels": {"app": "rocket"}}, "data": {"a": by}});
+        with(core("ConfigMap", namespace, "plan"), labels)
+    };
+    world.there().apply(&plan("cn-team", "provider"));
+    // The provider's object comes home as soon as it is alone.
+    world.home().apply(&plan("team", "consumer"));
+    world.settle();
+    assert_eq!(world.at_provider(&plan("cn-team", "")).unwrap()["data"]["a"], "provider");
+    world.home().patch(&with(
+        plan("team", "consumer"),
+        json!({"metadata": {"labels": {"kube-bind.io/owner": "consumer"}}}),
+    ));
+    world.settle();
+    assert_eq!(world.at_provider(&plan("cn-team", "")).unwrap()["data"]["a"], "consumer");
+}
+
+#[test]
+fn secrets_of_token_types_are_never_copied() {
+    let world = world(&secrets(&json!({"labelSelector": {}})));
+    let token = |namespace: &str| {
+        let account = json!({"metadata": {"annotations": {"kubernetes.io/service-account.name": "x"}}, "type": "kubernetes.io/service-account-token"});
+        with(secret(namespace, "token", "MQ=="), account)
+    };
+    world.there().apply(&token("cn-team"));
+    world.settle();
+    assert_eq!(world.at_home(&token("team")), None);
+    world.there().delete("Secret/cn-team/token");
+    world.home().apply(&token("team"));
+    world.settle();
+    assert_eq!(world.at_provider(&token("cn-team")), None);
+}
+
+#[test]
+fn a_claim_that_the_configuration_does_not_allow_is_told() {
+    let world = world(
+        &json!([{"group": "", "resource": "serviceaccounts", "selector": {"namedResources": [{"name": "x"}]}}]),
+    );
+    assert!(World::events(world.home()).contains(&"PermissionClaimRefused".to_owned()));
+}

@@ -1,0 +1,133 @@
+//! What goes when something is deleted, and in which order.
+
+use serde_json::json;
+
+use super::fixture::{PROVIDER, World, binding, definition, export, rocket, with};
+use crate::link::WITHOUT_PROVIDER;
+
+#[test]
+fn an_object_goes_when_the_one_at_the_provider_is_gone() {
+    let world = World::synchronised();
+    let held = json!({"metadata": {"finalizers": ["golden.example.dev/hold"]}});
+    world.there().patch(&with(rocket("cn-team"), held));
+    world.home().delete("Rocket/team/saturn");
+    world.settle();
+    assert!(
+        world.at_provider(&rocket("cn-team")).unwrap()["metadata"]["deletionTimestamp"].is_string()
+    );
+    assert!(world.at_home(&rocket("team")).is_some(), "the provider's finalizer is waited for");
+    world.there().patch(&with(rocket("cn-team"), json!({"metadata": {"finalizers": null}})));
+    world.settle();
+    assert_eq!(
+        (world.at_home(&rocket("team")), world.at_provider(&rocket("cn-team"))),
+        (None, None)
+    );
+}
+
+#[test]
+fn an_object_without_finalizers_goes_on_both_sides_at_once() {
+    let world = World::synchronised();
+    world.home().delete("Rocket/team/saturn");
+    world.settle();
+    assert_eq!(
+        (world.at_home(&rocket("team")), world.at_provider(&rocket("cn-team"))),
+        (None, None)
+    );
+}
+
+#[test]
+fn an_object_that_is_deleted_at_the_provider_is_made_again() {
+    let world = World::synchronised();
+    world.there().delete("Rocket/cn-team/saturn");
+    world.settle();
+    let there = world.at_provider(&rocket("cn-team")).unwrap();
+    let home = world.at_home(&rocket("team")).unwrap();
+    assert_eq!(
+        home["metadata"]["annotations"]["kube-bind.io/provider-uid"],
+        there["metadata"]["uid"]
+    );
+}
+
+#[test]
+fn a_binding_takes_all_along_but_what_is_not_its_own() {
+    let world = World::synchronised();
+    world.there().apply(&with(rocket("cn-team"), json!({"metadata": {"name": "theirs"}})));
+    world.home().delete("APIServiceBinding//rockets");
+    world.settle();
+    world.home().advance(std::time::Duration::from_secs(1));
+    world.settle();
+    assert_eq!(world.at_home(&binding()), None);
+    assert_eq!(world.at_home(&definition()), None);
+    assert_eq!(world.at_home(&rocket("team")), None);
+    assert_eq!(world.at_provider(&rocket("cn-team")), None);
+    assert!(
+        world
+            .at_provider(&with(rocket("cn-team"), json!({"metadata": {"name": "theirs"}})))
+            .is_some()
+    );
+    let conditions = World::conditions(world.at_provider(&export()));
+    assert_eq!(
+        conditions,
+        ["Connected=False/APIServiceBindingNotFound", "ConsumerInSync=False/NA"]
+    );
+}
+
+#[test]
+fn a_binding_waits_for_the_provider_unless_it_is_told_not_to() {
+    let world = World::synchronised();
+    world.home().unreachable(PROVIDER);
+    world.home().delete("APIServiceBinding//rockets");
+    world.failures();
+    assert!(world.at_home(&binding()).is_some() && world.at_home(&rocket("team")).is_some());
+    let events = World::events(world.home());
+    assert!(events.contains(&"WaitingForProvider".to_owned()), "{events:?}");
+    world
+        .home()
+        .patch(&with(binding(), json!({"metadata": {"annotations": {WITHOUT_PROVIDER: "true"}}})));
+    world.failures();
+    world.home().advance(std::time::Duration::from_secs(1));
+    world.failures();
+    assert_eq!((world.at_home(&binding()), world.at_home(&definition())), (None, None));
+    world.home().reachable(PROVIDER);
+    assert!(world.at_provider(&rocket("cn-team")).is_some());
+}
+
+#[test]
+fn only_objects_with_our_marks_are_orphans() {
+    let world = World::bound();
+    let named = |name: &str, annotations: serde_json::Value| {
+        with(rocket("cn-team"), json!({"metadata": {"name": name, "annotations": annotations}}))
+    };
+    let ours = named(
+        "ours",
+        json!({"kube-bind.io/cluster-namespace": "cn", "kube-bind.io/consumer-uid": "u"}),
+    );
+    let theirs = named(
+        "theirs",
+        json!({"kube-bind.io/cluster-namespace": "other", "kube-bind.io/consumer-uid": "u"}),
+    );
+    let nobody = named("nobody", json!({}));
+    for object in [&ours, &theirs, &nobody] {
+        world.there().apply(object);
+    }
+    world.settle();
+    assert_eq!(world.at_provider(&ours), None);
+    assert!(world.at_provider(&theirs).is_some() && world.at_provider(&nobody).is_some());
+    assert_eq!(World::events(&world.there()), ["NotOfConsumer"]);
+}
+
+#[test]
+fn an_object_of_another_consumer_is_neither_read_nor_deleted() {
+    let world = World::bound();
+    let marks = json!({"metadata": {"annotations": {"kube-bind.io/cluster-namespace": "other"}}});
+    let theirs = with(rocket("cn-team"), with(marks, json!({"status": {"result": "theirs"}})));
+    world.there().apply(&theirs);
+    world.home().apply(&rocket("team"));
+    world.settle();
+    let home = world.at_home(&rocket("team")).unwrap();
+    assert_eq!((home.get("status"), home["metadata"].get("finalizers")), (None, None));
+    assert!(World::events(world.home()).contains(&"OtherConsumer".to_owned()));
+    world.home().delete("Rocket/team/saturn");
+    world.settle();
+    assert!(world.at_provider(&rocket("cn-team")).is_some());
+}

@@ -1,0 +1,207 @@
+//! The arrows of the original's flow chart, on both clusters.
+
+use serde_json::json;
+
+use super::fixture::{
+    World, bind, binding, core, definition, export, kubeconfig, rocket, schema, with,
+};
+
+fn labelled_secret() -> serde_json::Value {
+    with(
+        kubeconfig("cn"),
+        json!({"metadata": {"labels": {"kube-bind.io/provider-kubeconfig": "true"}}}),
+    )
+}
+
+#[test]
+fn export_there_and_binding_there_and_schemas_there_starts_the_sync() {
+    let world = World::synchronised();
+    let there = world.at_provider(&rocket("cn-team")).unwrap();
+    assert_eq!(there["spec"], json!({"intent": "fly", "stages": 3}));
+    let marks = &there["metadata"]["annotations"];
+    assert_eq!(marks["kube-bind.io/cluster-namespace"], "cn");
+    assert_eq!(marks["kube-bind.io/consumer-namespace"], "team");
+    let home = world.at_home(&rocket("team")).unwrap();
+    assert_eq!(marks["kube-bind.io/consumer-uid"], home["metadata"]["uid"]);
+    assert_eq!(home["metadata"]["finalizers"], json!(["kubebind.io/syncer"]));
+    assert_eq!(
+        home["metadata"]["annotations"]["kube-bind.io/provider-uid"],
+        there["metadata"]["uid"]
+    );
+    assert_eq!(home["metadata"]["annotations"]["kube-bind.io/provider-namespace"], "cn-team");
+}
+
+#[test]
+fn export_gone_stops_the_sync() {
+    let world = World::synchronised();
+    world.there().delete("APIServiceExport/cn/rockets");
+    world.settle();
+    let conditions = World::conditions(world.at_home(&binding()));
+    assert!(
+        conditions.contains(&"Connected=False/APIServiceExportNotFound".to_owned()),
+        "{conditions:?}"
+    );
+    world.home().patch(&with(rocket("team"), json!({"spec": {"intent": "late"}})));
+    world.settle();
+    assert_eq!(world.at_provider(&rocket("cn-team")).unwrap()["spec"]["intent"], "fly");
+    // The object at home can still go, and the one at the provider is left alone.
+    world.home().delete("Rocket/team/saturn");
+    world.settle();
+    assert_eq!(world.at_home(&rocket("team")), None);
+    assert!(world.at_provider(&rocket("cn-team")).is_some());
+    world.there().apply(&export());
+    world.settle();
+    assert_eq!(world.at_provider(&rocket("cn-team")), None);
+}
+
+#[test]
+fn export_back_starts_the_sync_again() {
+    let world = World::synchronised();
+    world.there().delete("APIServiceExport/cn/rockets");
+    world.settle();
+    world.home().patch(&with(rocket("team"), json!({"spec": {"intent": "late"}})));
+    world.there().apply(&export());
+    world.settle();
+    assert_eq!(world.at_provider(&rocket("cn-team")).unwrap()["spec"]["intent"], "late");
+}
+
+#[test]
+fn binding_missing_leaves_the_export_unconnected() {
+    let world = World::new([labelled_secret()], [export(), schema()]);
+    let conditions = World::conditions(world.at_provider(&export()));
+    assert_eq!(
+        conditions,
+        ["Connected=False/APIServiceBindingNotFound", "ConsumerInSync=False/NA"]
+    );
+    assert_eq!(world.at_home(&definition()), None);
+    world.home().apply(&binding());
+    world.settle();
+    assert_eq!(
+        World::conditions(world.at_provider(&export())),
+        ["Connected=True", "ConsumerInSync=True"]
+    );
+    assert!(world.at_home(&definition()).is_some());
+}
+
+#[test]
+fn schema_missing_makes_no_definition_and_stops_the_sync() {
+    let world = World::new([binding()], [export()]);
+    let failed = "Connected=False/BoundSchemaFetchFailed".to_owned();
+    assert!(World::conditions(world.at_home(&binding())).contains(&failed));
+    assert_eq!(world.at_home(&definition()), None);
+    let unknown = ["Connected=True", "ConsumerInSync=False/Unknown"];
+    assert_eq!(World::conditions(world.at_provider(&export())), unknown);
+
+    let world = World::synchronised();
+    world.there().delete("BoundSchema/cn/*");
+    world.settle();
+    let conditions = World::conditions(world.at_home(&binding()));
+    assert!(conditions.contains(&failed), "{conditions:?}");
+    world.home().patch(&with(rocket("team"), json!({"spec": {"intent": "lost"}})));
+    world.settle();
+    assert_eq!(world.at_provider(&rocket("cn-team")).unwrap()["spec"]["intent"], "fly");
+    world.there().apply(&schema());
+    world.settle();
+    assert_eq!(world.at_provider(&rocket("cn-team")).unwrap()["spec"]["intent"], "lost");
+}
+
+#[test]
+fn binding_connected_and_in_sync_is_told_on_all_four() {
+    let world = World::bound();
+    let found = world.at_home(&binding()).unwrap();
+    assert_eq!(found["status"]["providerPrettyName"], "Golden");
+    let bound = json!([{"group": "golden.example.dev", "resource": "rockets"}]);
+    assert_eq!(found["status"]["boundSchemas"], bound);
+    assert_eq!(
+        World::conditions(Some(found)),
+        [
+            "Ready=True",
+            "Connected=True",
+            "Heartbeating=True",
+            "InformersSynced=True",
+            "SchemaInSync=True",
+            "SecretValid=True"
+        ]
+    );
+    assert_eq!(
+        World::conditions(world.at_provider(&export())),
+        ["Connected=True", "ConsumerInSync=True"]
+    );
+    let schema = world.at_provider(&schema()).unwrap();
+    assert_eq!(schema["status"]["storedVersions"], json!(["v1"]));
+    assert_eq!(
+        World::conditions(Some(schema)),
+        ["Ready=True", "Established=True", "NamesAccepted=True"]
+    );
+    let cluster_binding = world.at_provider(&bind("ClusterBinding", "cn", "cluster")).unwrap();
+    let status = &cluster_binding["status"];
+    assert_eq!(status["heartbeatInterval"], "5m0s");
+    assert_eq!(
+        status["consumerSecretRef"],
+        json!({"name": "kubeconfig-a", "namespace": "kube-bind"})
+    );
+    assert_eq!(
+        World::conditions(Some(cluster_binding.clone())),
+        ["Ready=True", "SecretValid=True", "ValidVersion=True"]
+    );
+}
+
+#[test]
+fn conditions_of_the_definition_are_those_of_the_schema_with_their_summary() {
+    let taken = with(
+        definition(),
+        json!({
+            "metadata": {"name": "missiles.golden.example.dev"},
+            "spec": {"names": {"plural": "missiles", "singular": "missile"}},
+        }),
+    );
+    let world = World::new([taken, binding()], [export(), schema()]);
+    let conditions = World::conditions(world.at_provider(&schema()));
+    assert_eq!(
+        conditions,
+        [
+            "Ready=False/NotAccepted",
+            "Established=False/NotAccepted",
+            "NamesAccepted=False/ListKindConflict"
+        ]
+    );
+}
+
+#[test]
+fn status_comes_back_whole_and_goes_with_its_source() {
+    let world = World::synchronised();
+    world.there().patch(&with(rocket("cn-team"), json!({"status": {"result": "flown"}})));
+    world.settle();
+    assert_eq!(world.at_home(&rocket("team")).unwrap()["status"], json!({"result": "flown"}));
+    world.home().patch(&with(rocket("team"), json!({"status": {"result": "forged"}})));
+    world.settle();
+    assert_eq!(world.at_home(&rocket("team")).unwrap()["status"], json!({"result": "flown"}));
+}
+
+#[test]
+fn a_field_that_is_taken_out_goes_and_labels_stay_as_at_creation() {
+    let world = World::synchronised();
+    let change = json!({"metadata": {"labels": {"color": "red"}}, "spec": {"intent": "land", "stages": null}});
+    world.home().patch(&with(rocket("team"), change));
+    world.there().patch(&with(rocket("cn-team"), json!({"spec": {"secretName": "theirs"}})));
+    world.settle();
+    let there = world.at_provider(&rocket("cn-team")).unwrap();
+    assert_eq!(there["spec"], json!({"intent": "land", "secretName": "theirs"}));
+    assert_eq!(there["metadata"].get("labels"), None);
+}
+
+#[test]
+fn an_object_waits_for_its_namespace_at_the_provider() {
+    let world = World::bound();
+    world.home().apply(&core("Namespace", "", "crew"));
+    world.home().apply(&rocket("crew"));
+    world.settle();
+    let asked = bind("APIServiceNamespace", "cn", "crew");
+    let found = world.at_provider(&asked).unwrap();
+    assert_eq!(found["metadata"]["ownerReferences"][0]["kind"], "APIServiceExport");
+    assert_eq!(world.at_home(&rocket("crew")).unwrap()["metadata"].get("finalizers"), None);
+    world.there().apply(&core("Namespace", "", "somewhere"));
+    world.there().patch(&with(asked, json!({"status": {"namespace": "somewhere"}})));
+    world.settle();
+    assert!(world.at_provider(&rocket("somewhere")).is_some());
+}

@@ -1,0 +1,140 @@
+//! Providers that are away, and objects of theirs besides exports.
+
+use serde_json::json;
+
+use super::fixture::{
+    PROVIDER, World, bind, binding, core, definition, export, kubeconfig, rocket, schema, with,
+};
+
+#[test]
+fn a_provider_that_is_away_is_told_and_taken_up_again() {
+    let world = World::synchronised();
+    world.home().unreachable(PROVIDER);
+    world.home().patch(&with(rocket("team"), json!({"spec": {"intent": "wait"}})));
+    world.failures();
+    world.home().advance(std::time::Duration::from_secs(10));
+    world.failures();
+    let conditions = World::conditions(world.at_home(&binding()));
+    assert!(
+        conditions.contains(&"InformersSynced=False/InformerSyncTimeout".to_owned()),
+        "{conditions:?}"
+    );
+    assert!(conditions.contains(&"Ready=False/InformerSyncTimeout".to_owned()), "{conditions:?}");
+    world.home().reachable(PROVIDER);
+    world.home().advance(std::time::Duration::from_mins(1));
+    world.settle();
+    assert_eq!(world.at_provider(&rocket("cn-team")).unwrap()["spec"]["intent"], "wait");
+    assert_eq!(World::conditions(world.at_home(&binding()))[0], "Ready=True");
+}
+
+#[test]
+fn the_heartbeat_is_sent_twice_in_its_interval() {
+    let world = World::bound();
+    let last = || {
+        let found = world.at_provider(&bind("ClusterBinding", "cn", "cluster")).unwrap();
+        found["status"]["lastHeartbeatTime"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(last(), "2026-01-01T00:00:00Z");
+    world.home().advance(std::time::Duration::from_secs(149));
+    world.settle();
+    assert_eq!(last(), "2026-01-01T00:00:00Z");
+    world.home().advance(std::time::Duration::from_secs(1));
+    world.settle();
+    assert_eq!(last(), "2026-01-01T00:02:30Z");
+}
+
+#[test]
+fn a_kubeconfig_that_the_provider_hands_out_comes_home() {
+    let world = World::bound();
+    let mut handed_out = with(kubeconfig("cn"), json!({"data": {"extra": "eA=="}}));
+    handed_out["metadata"] = json!({"name": "kubeconfig", "namespace": "cn"});
+    world.there().apply(&handed_out);
+    world.settle();
+    let home = world.at_home(&kubeconfig("cn")).unwrap();
+    assert_eq!(home["data"], handed_out["data"]);
+    world.there().delete("Secret/cn/kubeconfig");
+    world.settle();
+    let conditions = World::conditions(world.at_provider(&bind("ClusterBinding", "cn", "cluster")));
+    assert_eq!(conditions[1], "SecretValid=False/ProviderSecretNotFound");
+}
+
+#[test]
+fn namespaces_follow_their_owner() {
+    let world = World::bound();
+    let given = with(
+        bind("APIServiceNamespace", "cn", "given"),
+        json!({"metadata": {"labels": {"kube-bind.io/owner": "provider"}}, "spec": {}}),
+    );
+    let lost = with(bind("APIServiceNamespace", "cn", "lost"), json!({"spec": {}}));
+    world.there().apply(&given);
+    world.there().apply(&lost);
+    world.settle();
+    let namespace = world.at_home(&core("Namespace", "", "given")).unwrap();
+    assert_eq!(namespace["metadata"]["labels"]["kube-bind.io/owner"], "provider");
+    assert!(world.at_provider(&given).is_some());
+    assert_eq!(world.at_provider(&lost), None);
+}
+
+#[test]
+fn a_definition_of_somebody_else_is_left_alone() {
+    let world = World::new([definition(), binding()], [export(), schema()]);
+    let conditions = World::conditions(world.at_home(&binding()));
+    assert!(
+        conditions.contains(&"Connected=False/ForeignCustomResourceDefinition".to_owned()),
+        "{conditions:?}"
+    );
+    world.home().apply(&rocket("team"));
+    world.settle();
+    assert_eq!(world.at_provider(&rocket("cn-team")), None);
+}
+
+#[test]
+fn a_definition_that_the_api_server_refuses_is_told() {
+    let world = World::bound();
+    let invalid = json!({"type": "object", "properties": {"spec": {"type": "thing"}}});
+    let mut other = schema();
+    other["spec"]["versions"][0]["schema"] = invalid;
+    world.there().apply(&other);
+    assert_eq!(world.failures().len(), 1);
+    let binding = world.at_home(&binding()).unwrap();
+    let connected = &binding["status"]["conditions"][1];
+    assert_eq!(connected["reason"], "CustomResourceDefinitionUpdateFailed");
+    let message = connected["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("CustomResourceDefinition rockets cannot be updated: "),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_group_that_is_not_configured_is_refused() {
+    let other = |mut object: serde_json::Value| {
+        object["spec"]["group"] = "mortise.dev".into();
+        object["metadata"]["name"] = "rockets.mortise.dev".into();
+        object
+    };
+    let mut export = export();
+    export["spec"]["resources"][0]["group"] = "mortise.dev".into();
+    let world = World::new([binding()], [export, other(schema())]);
+    let binding = world.at_home(&binding()).unwrap();
+    let message = binding["status"]["conditions"][1]["message"].as_str().unwrap();
+    assert!(message.contains(r#"the API group "mortise.dev" may not be bound"#), "{message}");
+}
+
+#[test]
+fn a_bundle_has_a_binding_for_each_export() {
+    let mut bundle = binding();
+    bundle["kind"] = "APIServiceBindingBundle".into();
+    bundle["metadata"]["name"] = "all".into();
+    let world = World::new([bundle.clone()], [export(), schema()]);
+    let found = world.at_home(&binding()).unwrap();
+    assert_eq!(found["metadata"]["ownerReferences"][0]["name"], "all");
+    assert_eq!(
+        World::conditions(world.at_home(&bundle)),
+        ["Ready=True", "SecretValid=True", "Synced=True"]
+    );
+    assert_eq!(World::conditions(Some(found))[0], "Ready=True");
+    world.there().delete("APIServiceExport/cn/rockets");
+    world.settle();
+    assert_eq!(world.at_home(&binding()), None);
+}
