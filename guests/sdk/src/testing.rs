@@ -169,8 +169,9 @@ impl Stub {
         Self { cluster: Arc::default(), state: Arc::new(Mutex::new(state)), journal }
     }
 
-    /// Creates a stub whose reconciles run against these clusters.
-    pub(crate) fn over(clusters: Clusters) -> Self {
+    /// Creates a stub whose reconciles run against clusters that exist already. Several stubs over the
+    /// same clusters are hosts that run one after the other.
+    pub fn over(clusters: Clusters) -> Self {
         let stub = Self::new();
         stub.state.lock().clusters = Some(clusters);
         stub

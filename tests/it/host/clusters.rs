@@ -68,6 +68,10 @@ async fn started(provider: &EmbeddedApi, kubeconfig: &str) -> (Scene, Host) {
     let script = json!({"reads": [read], "returns": returns});
     scene.load(&scripted("play", &script.to_string()));
     scene.load(&secret(kubeconfig));
+    // The host knows its fields in the other cluster by the uid of this one.
+    let system =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}});
+    scene.load(&system);
     provider.load(object(CONFIG_MAP, "source", &json!({"data": {"a": "1"}})), true).unwrap();
     let servers = vec![SERVER.to_owned()];
     let granted = [ClusterGrant { servers, namespace: Some(NAMESPACE.to_owned()) }];

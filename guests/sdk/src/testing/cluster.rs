@@ -125,6 +125,12 @@ impl Cluster {
         &self.name
     }
 
+    /// Returns the same cluster under another name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Self {
+        Self { name: name.into(), ..self.clone() }
+    }
+
     /// Returns the API, for clients.
     pub fn api(&self) -> &EmbeddedApi {
         &self.api

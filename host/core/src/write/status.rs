@@ -101,8 +101,8 @@ impl Run<'_> {
             let version = resource_version(&object).unwrap_or_default();
             let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
             let manager = &self.managers_in(&of.kind.cluster).status;
-            let path = addressed(resource, of, "status", manager, false);
-            let patch = Outgoing::new(Method::JsonPatch, path, Some(json!([test, change])));
+            let to = addressed(resource, of, "status", manager, false);
+            let patch = Outgoing::new(Method::JsonPatch, to, Some(json!([test, change])));
             match self.send(patch, of).await {
                 Ok(answer) => {
                     let mut sent = named(of, uid(&answer.body));
