@@ -3,12 +3,13 @@
 mod api_gateway;
 mod gateway;
 mod istio;
+mod kube_bind;
 
 pub(crate) use api_gateway::{applied, statuses};
 pub(crate) use gateway::made as made_by_gateways;
 pub(crate) use istio::operators;
 
 /// The originals whose cases the tests here compare.
-const COVERED: [&str; 2] = ["api-gateway", "istio"];
+const COVERED: [&str; 3] = ["api-gateway", "istio", "kube-bind"];
 /// The folder of cases for the embedded API's own tests.
 const SCENARIOS: &str = "kubernetes-api";

@@ -1,0 +1,165 @@
+//! Recorded scenarios of the consumer side of kube-bind, compared with `kube-bind`.
+//!
+//! Each scenario runs on two APIs in memory, with the processor as a native function and with
+//! driven time. After each step both clusters must be as the original left its own, but for the
+//! intended differences. The state is compared, not the way there: what a step waits for only says
+//! how long to wait.
+
+mod backend;
+mod differences;
+mod format;
+mod names;
+mod run;
+mod stage;
+mod state;
+
+use mortise_sdk::testing::{Settled, Stub};
+use mortise_tests::goldens::{self, Tally};
+use serde_json::Value;
+
+use self::{differences::Differences, format::Scenario};
+
+/// The original whose consumer side `kube-bind` replaces.
+const ORIGINAL: &str = "kube-bind";
+/// The first word of the names of all scenarios.
+const GROUPS: [&str; 15] = [
+    "bundle",
+    "claims",
+    "connected",
+    "crd",
+    "delete",
+    "isolation",
+    "konnector",
+    "kubeconfig",
+    "multi",
+    "namespace",
+    "provider",
+    "ready",
+    "schema",
+    "stop",
+    "sync",
+];
+/// The configuration of the processor: the original binds and claims everything.
+const CONFIG: &str =
+    r#"{"groups": ["*"], "claims": [{"resources": ["configmaps", "secrets", "serviceaccounts"]}]}"#;
+
+fn settle(stub: &Stub) -> Settled {
+    stub.settle::<kube_bind::KubeBind>(CONFIG)
+}
+
+/// Returns the scenarios, and the definitions of the original's kinds.
+fn recorded() -> (Vec<Scenario>, Vec<Value>) {
+    let folder = goldens::root().join(ORIGINAL);
+    (format::scenarios(&folder).unwrap(), stage::definitions(&folder).unwrap())
+}
+
+/// Runs the scenarios that are meant; a folder of other scenarios may have none.
+fn check(is_meant: impl Fn(&Scenario) -> bool) {
+    let (scenarios, definitions) = recorded();
+    let intended = Differences::read();
+    let mut tally = Tally::default();
+    let mut count = 0;
+    for scenario in scenarios.iter().filter(|scenario| is_meant(scenario)) {
+        count += 1;
+        let run::Report { differences, reasons } =
+            run::run(scenario, &definitions, settle, &intended);
+        let (name, part) = (&scenario.name, "states of both clusters");
+        if differences.is_empty() {
+            println!("{name}: as recorded, {} intended differences", reasons.len());
+            let reasons: Vec<String> = reasons.into_iter().collect();
+            tally.compare(name, part, (&Value::Null, &reasons), &Value::Null);
+        } else {
+            println!("{name}: differs");
+            tally.failed(name, part, &differences.join("\n"));
+        }
+    }
+    if count > 0 {
+        println!("{}", tally.report());
+        tally.check().unwrap();
+    }
+}
+
+fn check_group(group: &str) {
+    assert!(GROUPS.contains(&group), "{group}");
+    check(|scenario| scenario.group() == group);
+}
+
+#[test]
+fn kube_bind_bundle_ends_as_recorded() {
+    check_group("bundle");
+}
+
+#[test]
+fn kube_bind_claims_ends_as_recorded() {
+    check_group("claims");
+}
+
+#[test]
+fn kube_bind_connected_ends_as_recorded() {
+    check_group("connected");
+}
+
+#[test]
+fn kube_bind_crd_ends_as_recorded() {
+    check_group("crd");
+}
+
+#[test]
+fn kube_bind_delete_ends_as_recorded() {
+    check_group("delete");
+}
+
+#[test]
+fn kube_bind_isolation_ends_as_recorded() {
+    check_group("isolation");
+}
+
+#[test]
+fn kube_bind_konnector_ends_as_recorded() {
+    check_group("konnector");
+}
+
+#[test]
+fn kube_bind_kubeconfig_ends_as_recorded() {
+    check_group("kubeconfig");
+}
+
+#[test]
+fn kube_bind_multi_ends_as_recorded() {
+    check_group("multi");
+}
+
+#[test]
+fn kube_bind_namespace_ends_as_recorded() {
+    check_group("namespace");
+}
+
+#[test]
+fn kube_bind_provider_ends_as_recorded() {
+    check_group("provider");
+}
+
+#[test]
+fn kube_bind_ready_ends_as_recorded() {
+    check_group("ready");
+}
+
+#[test]
+fn kube_bind_schema_ends_as_recorded() {
+    check_group("schema");
+}
+
+#[test]
+fn kube_bind_stop_ends_as_recorded() {
+    check_group("stop");
+}
+
+#[test]
+fn kube_bind_sync_ends_as_recorded() {
+    check_group("sync");
+}
+
+#[test]
+fn kube_bind_scenarios_of_other_groups_end_as_recorded() {
+    check(|scenario| !GROUPS.contains(&scenario.group()));
+}

@@ -1,0 +1,152 @@
+//! The rules by which ours differs from the original on purpose. What a rule expects is computed
+//! here, for all scenarios alike; why ours differs is in `tests/goldens-differ-kube-bind.yaml`, by
+//! the rule's name.
+
+mod rules;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use serde_json::Value;
+
+use self::rules::RULES;
+use super::{
+    format::Step,
+    state::{Key, State},
+};
+
+/// The rule that is applied after all others.
+const AT_ONCE: &str = "noticed-at-once";
+
+/// What a rule may look at.
+pub(super) struct Facts<'a> {
+    /// The state of ours.
+    pub(super) actual: &'a State,
+    /// The state of ours after the step before.
+    pub(super) before: &'a State,
+    /// The last form of each object that the record no longer has.
+    pub(super) removed: &'a State,
+    /// The objects that actions have deleted.
+    pub(super) deleted: &'a BTreeSet<Key>,
+    /// The former specs of each object at home.
+    pub(super) former: &'a BTreeMap<Key, Vec<Value>>,
+    /// The names of the clusters with a good kubeconfig that cannot be reached.
+    pub(super) unreachable: &'a BTreeSet<String>,
+    /// True if the processor runs.
+    pub(super) is_running: bool,
+    /// The steps that follow.
+    pub(super) later: &'a [Step],
+}
+
+impl Facts<'_> {
+    /// Returns whether ours has an object.
+    fn is_there(&self, key: &Key) -> bool {
+        self.actual.contains_key(key)
+    }
+}
+
+/// The reasons of all rules, by name.
+pub(super) struct Differences(BTreeMap<String, String>);
+
+// === impl Differences ===
+
+impl Differences {
+    pub(super) fn read() -> Self {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens-differ-kube-bind.yaml");
+        let reasons: BTreeMap<String, String> =
+            serde_saphyr::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        let mut known: Vec<&str> = RULES.iter().map(|(name, _)| *name).chain([AT_ONCE]).collect();
+        known.sort_unstable();
+        let named: Vec<&str> = reasons.keys().map(String::as_str).collect();
+        assert_eq!(named, known, "each rule has a reason in the file");
+        Self(reasons)
+    }
+
+    /// Returns no rules.
+    pub(super) fn none() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// Returns the state that is expected of ours, and the reasons why it differs from the record.
+    pub(super) fn apply(&self, facts: &Facts<'_>, record: &State) -> (State, BTreeSet<String>) {
+        let (mut expected, mut reasons) = self.apply_rules(facts, record);
+        if let Some(reason) = self.0.get(AT_ONCE)
+            && self.notice(facts, record, &mut expected)
+        {
+            // What was noticed has consequences, to which the rules apply.
+            let (after, more) = self.apply_rules(facts, &expected);
+            reasons.extend(more);
+            reasons.insert(reason.clone());
+            expected = after;
+        }
+        (expected, reasons)
+    }
+
+    fn apply_rules(&self, facts: &Facts<'_>, record: &State) -> (State, BTreeSet<String>) {
+        let (mut expected, mut reasons) = (record.clone(), BTreeSet::new());
+        for (rule, change) in RULES {
+            let Some(reason) = self.0.get(rule) else { continue };
+            let before = expected.clone();
+            change(facts, &mut expected);
+            if before != expected {
+                reasons.insert(reason.clone());
+            }
+        }
+        (expected, reasons)
+    }
+
+    /// Where a part of an object is as the original only comes to have it in a later step, when
+    /// something else makes the original look: ours is expected to have it already. Returns whether
+    /// that is anywhere.
+    fn notice(&self, facts: &Facts<'_>, record: &State, expected: &mut State) -> bool {
+        let mut keys: BTreeSet<Key> = expected.keys().chain(facts.actual.keys()).cloned().collect();
+        keys.retain(|key| expected.get(key) != facts.actual.get(key));
+        let mut is_anywhere = false;
+        for key in keys {
+            let actual = facts.actual.get(&key);
+            let futures = futures(&key, record, facts.later);
+            let futures: Vec<Option<Value>> = futures
+                .iter()
+                .map(|future| self.apply_rules(facts, future).0.remove(&key))
+                .collect();
+            let fits = match (actual, expected.get(&key)) {
+                (Some(actual), Some(expected)) => fields(actual, expected).all(|field| {
+                    let is_so = |one: &Value| one.get(field) == actual.get(field);
+                    is_so(expected) || futures.iter().flatten().any(is_so)
+                }),
+                (actual, _) => futures.iter().any(|future| future.as_ref() == actual),
+            };
+            if fits {
+                match actual {
+                    Some(object) => expected.insert(key, object.clone()),
+                    None => expected.remove(&key),
+                };
+                is_anywhere = true;
+            }
+        }
+        is_anywhere
+    }
+}
+
+/// Returns the top-level fields of two objects.
+fn fields<'a>(one: &'a Value, other: &'a Value) -> impl Iterator<Item = &'a String> {
+    let fields = [one, other].into_iter().filter_map(Value::as_object);
+    fields.flat_map(serde_json::Map::keys)
+}
+
+/// Returns the state with one object as it is after each of the later steps that change it.
+fn futures(key: &Key, record: &State, later: &[Step]) -> Vec<State> {
+    let mut state = record.clone();
+    let mut futures = Vec::new();
+    for step in later {
+        let changes = step.after.iter().filter(|after| after.key() == *key);
+        let is_changed = changes.map(|after| after.apply(&mut state)).fold(false, |_, _| true);
+        let is_gone = step.gone.contains(key) && state.remove(key).is_some();
+        if is_changed || is_gone {
+            futures.push(state.clone());
+        }
+    }
+    futures
+}

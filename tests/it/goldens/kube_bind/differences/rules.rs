@@ -1,0 +1,372 @@
+//! The rules, each for all scenarios alike.
+
+use mortise_sdk::ClusterName;
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        format::Side,
+        state::{GROUP, Key, State, conditions_mut, text},
+    },
+    Facts,
+};
+
+/// The finalizer on objects of bound kinds.
+const SYNCER: &str = "kubebind.io/syncer";
+/// The finalizers of ours on bindings begin so.
+const OWN: &str = "kube-bind.mortise.dev/";
+/// The reasons of bindings whose definitions are not those of the provider.
+const OUT_OF_SYNC: [&str; 4] = [
+    "BoundSchemaFetchFailed",
+    "CustomResourceDefinitionCreateFailed",
+    "CustomResourceDefinitionUpdateFailed",
+    "ForeignCustomResourceDefinition",
+];
+const CLUSTER_NAMESPACE: &str = "/metadata/annotations/kube-bind.io~1cluster-namespace";
+const CONSUMER_UID: &str = "/metadata/annotations/kube-bind.io~1consumer-uid";
+
+/// A rule: changes the state of the record to what is expected of ours.
+type Rule = fn(&Facts<'_>, &mut State);
+
+pub(super) const RULES: [(&str, Rule); 11] = [
+    ("objects-of-others-stay", objects_of_others_stay),
+    ("provider-is-waited-for", provider_is_waited_for),
+    ("bindings-end-in-order", bindings_end_in_order),
+    ("bindings-have-a-finalizer", bindings_have_a_finalizer),
+    ("connected-says-what-is", connected_says_what_is),
+    ("fields-taken-out-go", fields_taken_out_go),
+    ("late-bindings-are-told-all", late_bindings_are_told_all),
+    ("no-sync-without-a-schema", no_sync_without_a_schema),
+    ("schema-in-sync-says-what-is", schema_in_sync_says_what_is),
+    ("termination-may-go-unseen", termination_may_go_unseen),
+    ("unreachable-providers-are-told", unreachable_providers_are_told),
+];
+
+/// Objects at the provider that the processor has not made stay when they have no counterpart.
+fn objects_of_others_stay(facts: &Facts<'_>, expected: &mut State) {
+    for (key, object) in facts.removed {
+        let is_of_others = key.side == Side::P && key.is_custom() && !is_marked(object, expected);
+        let is_collected = object.pointer("/metadata/ownerReferences").is_some();
+        if is_of_others && !is_collected && !facts.deleted.contains(key) && has_place(key, expected)
+        {
+            expected.insert(key.clone(), object.clone());
+        }
+    }
+}
+
+/// An object at home keeps its finalizer until the one at the provider is gone.
+fn provider_is_waited_for(facts: &Facts<'_>, expected: &mut State) {
+    let is_held =
+        |key: &Key, object: &Value| key.side == Side::P && key.is_custom() && is_deleting(object);
+    let held: Vec<Key> = expected
+        .iter()
+        .filter(|(key, object)| is_held(key, object))
+        .filter_map(|(_, object)| source_of(object))
+        .collect();
+    for key in held {
+        let last = expected.get(&key).filter(|object| is_deleting(object));
+        if let Some(object) = last.or_else(|| facts.removed.get(&key)) {
+            let mut object = object.clone();
+            object["metadata"]["deletionTimestamp"] = "TIME".into();
+            add_finalizer(&mut object, SYNCER);
+            expected.insert(key, object);
+        }
+    }
+}
+
+/// A deleted binding takes its objects at the provider, its objects at home and its definitions
+/// with it, in this order, and waits for the processor if that does not run.
+fn bindings_end_in_order(facts: &Facts<'_>, expected: &mut State) {
+    let ended = facts.removed.iter().filter(|(key, _)| key.is(Side::C, GROUP, "APIServiceBinding"));
+    for (binding, last) in ended {
+        let owned = of_binding(binding, expected);
+        if facts.is_running {
+            // Without the export, nothing is written to the provider.
+            let is_export =
+                |key: &Key| key.is(Side::P, GROUP, "APIServiceExport") && key.name == binding.name;
+            let copies =
+                if expected.keys().any(is_export) { copies(&owned, expected) } else { Vec::new() };
+            let of_ours: Vec<Key> = owned.into_iter().chain(copies).collect();
+            expected.retain(|key, _| !of_ours.contains(key));
+            continue;
+        }
+        let mut waiting = facts.before.get(binding).unwrap_or(last).clone();
+        waiting["metadata"]["deletionTimestamp"] = "TIME".into();
+        expected.insert(binding.clone(), waiting);
+        for key in owned {
+            if let Some(object) = facts.before.get(&key) {
+                expected.insert(key, object.clone());
+            }
+        }
+    }
+}
+
+/// Bindings have a finalizer, so that they can end in order.
+fn bindings_have_a_finalizer(facts: &Facts<'_>, expected: &mut State) {
+    for (key, object) in bindings_mut(expected) {
+        let finalizers =
+            facts.actual.get(key).and_then(|held| held.pointer("/metadata/finalizers"));
+        for finalizer in finalizers.and_then(Value::as_array).into_iter().flatten() {
+            if let Some(name) = finalizer.as_str().filter(|name| name.starts_with(OWN)) {
+                add_finalizer(object, name);
+            }
+        }
+    }
+}
+
+/// The condition of an export without a binding says that there is none.
+fn connected_says_what_is(_: &Facts<'_>, expected: &mut State) {
+    let bound: Vec<String> = bindings_mut(expected).map(|(key, _)| key.name.clone()).collect();
+    let exports = expected.iter_mut().filter(|(key, _)| key.is(Side::P, GROUP, "APIServiceExport"));
+    for (_, export) in exports.filter(|(key, _)| !bound.contains(&key.name)) {
+        for condition in conditions_mut(export).filter(|condition| condition["type"] == "Connected")
+        {
+            *condition = json!({
+                "type": "Connected", "status": "False", "severity": "Info",
+                "reason": "APIServiceBindingNotFound", "message": "No APIServiceBinding exists.",
+            });
+        }
+    }
+}
+
+/// A binding that joins a connection has all of its conditions at once.
+fn late_bindings_are_told_all(_: &Facts<'_>, expected: &mut State) {
+    let has_heartbeat = expected.iter().any(|(key, object)| {
+        key.is(Side::P, GROUP, "ClusterBinding")
+            && object.pointer("/status/lastHeartbeatTime").is_some()
+    });
+    for (_, binding) in bindings_mut(expected) {
+        if condition(binding, "Connected").is_none() {
+            continue;
+        }
+        add_condition(binding, "InformersSynced");
+        if has_heartbeat {
+            add_condition(binding, "Heartbeating");
+        }
+    }
+}
+
+/// Nothing is written to the provider for a kind whose schema is gone.
+fn no_sync_without_a_schema(facts: &Facts<'_>, expected: &mut State) {
+    let gone = facts.removed.iter().filter(|(key, _)| key.is(Side::P, GROUP, "BoundSchema"));
+    for (_, schema) in gone {
+        let (group, kind) = (text(schema, "/spec/group"), text(schema, "/spec/names/kind"));
+        let copies = expected.iter_mut().filter(|(key, _)| key.is(Side::P, group, kind));
+        for (key, object) in copies {
+            if let Some(spec) = facts.before.get(key).and_then(|object| object.get("spec")) {
+                object["spec"] = spec.clone();
+            }
+        }
+    }
+}
+
+/// A binding whose definitions are not those of the provider is not in sync, and says why; nor is
+/// its export.
+fn schema_in_sync_says_what_is(_: &Facts<'_>, expected: &mut State) {
+    let mut found = Vec::new();
+    for (key, binding) in bindings_mut(expected) {
+        let is_out_of_sync = |condition: &&Value| {
+            condition["status"] == "False" && OUT_OF_SYNC.contains(&text(condition, "/reason"))
+        };
+        let Some(connected) = condition(binding, "Connected").filter(is_out_of_sync).cloned()
+        else {
+            continue;
+        };
+        if let Some(in_sync) = conditions_mut(binding).find(|of| of["type"] == "SchemaInSync") {
+            *in_sync = named(&connected, "SchemaInSync");
+            found.push((key.name.clone(), connected));
+        }
+    }
+    for (name, connected) in found {
+        let exports = expected
+            .iter_mut()
+            .filter(|(key, _)| key.is(Side::P, GROUP, "APIServiceExport") && key.name == name);
+        let conditions = exports.flat_map(|(_, export)| conditions_mut(export));
+        for condition in conditions.filter(|condition| condition["type"] == "ConsumerInSync") {
+            *condition = named(&connected, "ConsumerInSync");
+        }
+    }
+}
+
+/// Returns a condition as one of another type.
+fn named(condition: &Value, name: &str) -> Value {
+    let mut named = condition.clone();
+    named["type"] = name.into();
+    named
+}
+
+/// A definition that is gone at once is never seen in its termination.
+fn termination_may_go_unseen(facts: &Facts<'_>, expected: &mut State) {
+    let schemas = expected.iter_mut().filter(|(key, _)| key.is(Side::P, GROUP, "BoundSchema"));
+    for (key, schema) in schemas {
+        let is_seen =
+            facts.actual.get(key).is_some_and(|held| condition(held, "Terminating").is_some());
+        let conditions = schema.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+        if let (false, Some(conditions)) = (is_seen, conditions) {
+            conditions.retain(|condition| condition["type"] != "Terminating");
+        }
+    }
+}
+
+/// A field that was taken out of spec at home goes at the provider, unless somebody there has set
+/// it to another value.
+fn fields_taken_out_go(facts: &Facts<'_>, expected: &mut State) {
+    let copies: Vec<(Key, Key)> = expected
+        .iter()
+        .filter(|(key, _)| key.side == Side::P)
+        .filter_map(|(key, object)| Some((key.clone(), source_of(object)?)))
+        .collect();
+    for (copy, source) in copies {
+        let Some(former) = facts.former.get(&source) else { continue };
+        let now = expected.get(&source).and_then(|source| source.get("spec")).cloned();
+        let fields = expected.get_mut(&copy).and_then(Value::as_object_mut);
+        let Some(fields) = fields.filter(|_| now.is_some() || facts.is_there(&source)) else {
+            continue;
+        };
+        if let Some(spec) = fields.get_mut("spec") {
+            take_out(spec, now.as_ref(), &former.iter().collect::<Vec<_>>());
+        }
+        fields.retain(|key, value| {
+            key != "spec" || value.as_object().is_none_or(|spec| !spec.is_empty())
+        });
+    }
+}
+
+/// Takes out the fields that are not there `now`, and have a value that they had at home.
+fn take_out(value: &mut Value, now: Option<&Value>, former: &[&Value]) {
+    let Some(fields) = value.as_object_mut() else { return };
+    fields.retain(|key, value| {
+        let now = now.and_then(|now| now.get(key));
+        let former: Vec<&Value> = former.iter().filter_map(|former| former.get(key)).collect();
+        if value.is_object() {
+            take_out(value, now, &former);
+            return value.as_object().is_some_and(|fields| !fields.is_empty());
+        }
+        now.is_some() || !former.contains(&&*value)
+    });
+}
+
+/// The conditions of a binding say that its provider cannot be reached, and why.
+fn unreachable_providers_are_told(facts: &Facts<'_>, expected: &mut State) {
+    for (key, binding) in bindings_mut(expected) {
+        let [namespace, name, of] = ["namespace", "name", "key"]
+            .map(|field| text(binding, &format!("/spec/kubeconfigSecretRef/{field}")));
+        if !facts.unreachable.contains(&*ClusterName::secret(namespace, name, of)) {
+            continue;
+        }
+        let message = |of: &str| {
+            let held = facts.actual.get(key).and_then(|held| condition(held, of));
+            held.and_then(|held| held.get("message")).cloned().unwrap_or_default()
+        };
+        let away = |of: &str| {
+            json!({
+                "type": of, "status": "False", "severity": "Error", "reason": "InformerSyncTimeout", "message": message(of),
+            })
+        };
+        add_condition(binding, "InformersSynced");
+        for condition in conditions_mut(binding) {
+            match text(condition, "/type") {
+                "Heartbeating" => {
+                    *condition = json!({
+                        "type": "Heartbeating", "status": "False", "severity": "Warning",
+                        "reason": "ClusterBindingUpdateFailed", "message": message("Heartbeating"),
+                    });
+                }
+                of @ ("InformersSynced" | "Ready") => *condition = away(of),
+                _ => {}
+            }
+        }
+    }
+}
+
+// === objects ===
+
+fn bindings_mut(state: &mut State) -> impl Iterator<Item = (&Key, &mut Value)> {
+    state.iter_mut().filter(|(key, _)| key.is(Side::C, GROUP, "APIServiceBinding"))
+}
+
+fn is_deleting(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some()
+}
+
+/// Returns whether an object at the provider is marked as made for an object at home.
+fn is_marked(object: &Value, state: &State) -> bool {
+    let namespace = text(object, CLUSTER_NAMESPACE);
+    let is_ours =
+        |key: &Key| key.is(Side::P, GROUP, "APIServiceExport") && key.namespace == namespace;
+    state.keys().any(is_ours) && !text(object, CONSUMER_UID).is_empty()
+}
+
+/// Returns whether the namespace of an object is there.
+fn has_place(key: &Key, state: &State) -> bool {
+    let is_place = |place: &Key| place.is(key.side, "", "Namespace") && place.name == key.namespace;
+    key.namespace.is_empty() || state.keys().any(is_place)
+}
+
+/// Returns the object at home that an object at the provider was made for, by the mark.
+fn source_of(object: &Value) -> Option<Key> {
+    let group = text(object, "/apiVersion").split_once('/')?.0.to_owned();
+    let mark = text(object, CONSUMER_UID).strip_prefix("${UID C ")?.strip_suffix('}')?;
+    let (kind, name) = mark.split_once(' ')?;
+    let name = name.split_once(' ').map_or(name, |(name, _)| name);
+    let (namespace, name) = name.split_once('/').unwrap_or(("", name));
+    let [kind, namespace, name] = [kind, namespace, name].map(str::to_owned);
+    Some(Key { side: Side::C, group, kind, namespace, name })
+}
+
+/// Returns the definitions of a binding and all objects of their kinds at home.
+fn of_binding(binding: &Key, state: &State) -> Vec<Key> {
+    let is_owned = |definition: &Value| {
+        let owners = definition.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        owners.into_iter().flatten().any(|owner| {
+            owner["kind"] == "APIServiceBinding" && owner["name"] == binding.name.as_str()
+        })
+    };
+    let definitions = state.iter().filter(|(key, object)| key.is_definition() && is_owned(object));
+    let mut keys = Vec::new();
+    for (definition, object) in definitions {
+        let (group, kind) = (text(object, "/spec/group"), text(object, "/spec/names/kind"));
+        keys.push(definition.clone());
+        keys.extend(state.keys().filter(|key| key.is(Side::C, group, kind)).cloned());
+    }
+    keys
+}
+
+/// Returns the objects at the provider that were made for these objects at home.
+fn copies(owned: &[Key], state: &State) -> Vec<Key> {
+    let is_copy = |(key, object): &(&Key, &Value)| {
+        key.side == Side::P && source_of(object).is_some_and(|source| owned.contains(&source))
+    };
+    state.iter().filter(is_copy).map(|(key, _)| key.clone()).collect()
+}
+
+fn add_finalizer(object: &mut Value, name: &str) {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let finalizers = metadata.map(|metadata| metadata.entry("finalizers").or_insert(json!([])));
+    if let Some(finalizers) = finalizers.and_then(Value::as_array_mut)
+        && !finalizers.iter().any(|held| held == name)
+    {
+        finalizers.push(name.into());
+    }
+}
+
+fn condition<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    conditions?.iter().find(|condition| condition["type"] == name)
+}
+
+/// Adds a condition that is True, in the order of conditions, unless it is there.
+fn add_condition(object: &mut Value, name: &str) {
+    if condition(object, name).is_some() {
+        return;
+    }
+    let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    if let Some(conditions) = conditions {
+        let order = |condition: &Value| {
+            let name = text(condition, "/type").to_owned();
+            (name != "Ready", name)
+        };
+        conditions.push(json!({"type": name, "status": "True"}));
+        conditions.sort_by_key(order);
+    }
+}

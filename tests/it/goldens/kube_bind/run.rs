@@ -1,0 +1,383 @@
+//! Runs a scenario, and compares the clusters after each step with the record.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use super::{
+    differences::{Differences, Facts},
+    format::{Action, After, Scenario, Side, Step},
+    stage::{Settle, Stage},
+    state::{Key, State, change, differences, merged, recorded},
+};
+
+/// The result of a scenario.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    /// The first step that differs from the record: each difference with object and field.
+    pub(super) differences: Vec<String>,
+    /// The reasons of the differences that are intended.
+    pub(super) reasons: BTreeSet<String>,
+}
+
+/// The state according to the record.
+#[derive(Debug, Default)]
+struct Record {
+    state: State,
+    /// The last form of each object that the record no longer has.
+    removed: State,
+    /// The objects that actions have deleted.
+    deleted: BTreeSet<Key>,
+    /// The state of ours after the step before.
+    before: State,
+    /// The former specs of each object at home.
+    former: BTreeMap<Key, Vec<Value>>,
+}
+
+/// Runs a scenario to the first step that differs from the record.
+pub(super) fn run(
+    scenario: &Scenario,
+    crds: &[Value],
+    settle: Settle,
+    intended: &Differences,
+) -> Report {
+    let mut report = Report::default();
+    let mut stage = match Stage::new(scenario, crds, settle) {
+        Ok(stage) => stage,
+        Err(error) => {
+            report.differences.push(format!("{error:#}"));
+            return report;
+        }
+    };
+    let mut record = Record::default();
+    for index in 0..scenario.steps.len() {
+        let mut run = || run_step(&mut stage, &mut record, scenario, index);
+        // A panic of the processor ends its scenario only.
+        let outcome = match catch_unwind(AssertUnwindSafe(&mut run)) {
+            Ok(outcome) => outcome.map_err(|error| format!("{error:#}")),
+            Err(panic) => Err(panic_text(panic.as_ref())),
+        };
+        let differences = match outcome {
+            Ok(unmet) => compare(
+                &stage,
+                &mut record,
+                &scenario.steps[index + 1..],
+                intended,
+                &mut report,
+                unmet,
+            ),
+            Err(error) => vec![error],
+        };
+        if !differences.is_empty() {
+            let of = format!("step {} of {}", index + 1, scenario.steps.len());
+            let failures = stage.failures.iter().map(|failure| format!("failed run: {failure}"));
+            report.differences = differences
+                .into_iter()
+                .chain(failures)
+                .map(|text| format!("{of}: {text}"))
+                .collect();
+            break;
+        }
+    }
+    report
+}
+
+/// Returns the conditions that did not come to hold.
+fn run_step(
+    stage: &mut Stage,
+    record: &mut Record,
+    scenario: &Scenario,
+    index: usize,
+) -> anyhow::Result<Vec<String>> {
+    let step = &scenario.steps[index];
+    for action in &step.actions {
+        let before = stage.state();
+        let changed = stage.act(action).with_context(|| format!("{action:?}"))?;
+        if let Action::Delete(side, of) = action {
+            record.deleted.insert(of.key(*side));
+        }
+        if let Some(key) = changed {
+            record.answered(key, &before, &stage.state());
+        }
+    }
+    let unmet = stage.reach(&step.until, step.within)?;
+    stage.calm_down(step.quiet)?;
+    record.apply(step)?;
+    Ok(unmet)
+}
+
+/// Returns the differences between the clusters and the record. Conditions that did not come to
+/// hold are told only together with a difference: the state is what counts.
+fn compare(
+    stage: &Stage,
+    record: &mut Record,
+    later: &[Step],
+    intended: &Differences,
+    report: &mut Report,
+    unmet: Vec<String>,
+) -> Vec<String> {
+    let actual = stage.state();
+    let Record { state, removed, deleted, before, former } = record;
+    let (is_running, unreachable) = (stage.is_running(), &stage.unreachable());
+    let facts =
+        Facts { actual: &actual, before, removed, deleted, former, unreachable, is_running, later };
+    let (expected, reasons) = intended.apply(&facts, state);
+    report.reasons.extend(reasons);
+    let found = differences(&expected, &actual);
+    record.learn(actual);
+    if found.is_empty() {
+        return found;
+    }
+    let unmet = unmet.into_iter().map(|unmet| format!("waited in vain: {unmet}"));
+    unmet.chain(found).collect()
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("panicked: {}", text.unwrap_or("without a text"))
+}
+
+// === impl Record ===
+
+impl Record {
+    /// Takes over what an action has made of the state of ours: an object that it has created, or
+    /// its change of an object. The status of a definition is the work of others.
+    fn answered(&mut self, key: Key, before: &State, after: &State) {
+        let Some(object) = after.get(&key) else { return };
+        let object = match (before.get(&key), self.state.get(&key)) {
+            (Some(former), Some(recorded)) => {
+                let mut change = change(former, object);
+                if let Some(fields) = change.as_object_mut().filter(|_| key.is_definition()) {
+                    fields.remove("status");
+                }
+                merged(recorded, &change)
+            }
+            _ => object.clone(),
+        };
+        self.removed.remove(&key);
+        self.state.insert(key, object);
+    }
+
+    /// Learns the state of ours after a step.
+    fn learn(&mut self, actual: State) {
+        for (key, object) in actual.iter().filter(|(key, _)| key.side == Side::C && key.is_custom())
+        {
+            let former = self.former.entry(key.clone()).or_default();
+            former.extend(object.get("spec").filter(|spec| former.last() != Some(spec)).cloned());
+        }
+        self.before = actual;
+    }
+
+    /// Applies the recorded consequences of a step.
+    fn apply(&mut self, step: &Step) -> anyhow::Result<()> {
+        for after in &step.after {
+            after.apply(&mut self.state)?;
+            self.removed.remove(&after.key());
+        }
+        for key in &step.gone {
+            let last = self.state.remove(key).with_context(|| format!("{key} was not there"))?;
+            self.removed.insert(key.clone(), last);
+        }
+        Ok(())
+    }
+}
+
+// === impl After ===
+
+impl After {
+    pub(super) fn key(&self) -> Key {
+        match self {
+            Self::New(side, object) | Self::Changed(side, _, object) => Key::of(*side, object),
+        }
+    }
+
+    /// Changes a state as the record says.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the record changes an object that is not there.
+    pub(super) fn apply(&self, state: &mut State) -> anyhow::Result<()> {
+        let key = self.key();
+        match self {
+            Self::New(_, object) => {
+                state.insert(key, recorded(object.clone()));
+            }
+            Self::Changed(_, fields, object) => {
+                let held = state.get_mut(&key).and_then(Value::as_object_mut);
+                let held = held.with_context(|| format!("{key} has changed, but was not there"))?;
+                let recorded = recorded(object.clone());
+                for field in fields {
+                    match recorded.get(field).filter(|value| !value.is_null()) {
+                        Some(value) => held.insert(field.clone(), value.clone()),
+                        None => held.remove(field),
+                    };
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_sdk::testing::{Settled, Stub};
+    use mortise_tests::goldens;
+    use serde_json::json;
+
+    use super::{
+        super::{ORIGINAL, format::Named, stage::definitions},
+        *,
+    };
+
+    const OBJECTS: &str = "
+team: {apiVersion: v1, kind: Namespace, metadata: {name: team}}
+room: {apiVersion: v1, kind: Namespace, metadata: {name: room}}
+asked: {apiVersion: kube-bind.io/v1alpha2, kind: APIServiceNamespace, metadata: {name: team, namespace: room}, spec: {}}
+";
+    const MADE: &str = "{cluster: C, new: {apiVersion: v1, kind: ConfigMap, metadata: {name: made, namespace: team}, data: {a: b}}}";
+
+    fn nothing(_: &Stub) -> Settled {
+        Settled::default()
+    }
+
+    /// A processor that makes one object, ten seconds after its start.
+    fn late(stub: &Stub) -> Settled {
+        const START: u64 = 1_767_225_600_000;
+        let made = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made", "namespace": "team"}, "data": {"a": "b"}});
+        if stub.host().now() >= START + 10_000 {
+            stub.apply(&made);
+        }
+        Settled::default()
+    }
+
+    fn fails(_: &Stub) -> Settled {
+        panic!("a fault")
+    }
+
+    fn run_text(text: &str, settle: Settle) -> Vec<String> {
+        let named = Named::read(OBJECTS).unwrap();
+        let scenario = Scenario::parse("test", &format!("about: a test\n{text}"), &named).unwrap();
+        let crds = definitions(&goldens::root().join(ORIGINAL)).unwrap();
+        run(&scenario, &crds, settle, &Differences::none()).differences
+    }
+
+    #[test]
+    fn a_scenario_differs_by_step_object_and_field() {
+        let step = |rest: &str| {
+            format!("steps: [{{do: [{{create: C, use: team}}, {{konnector: start}}], {rest}}}]")
+        };
+        let until = "until: [{C: {kind: ConfigMap, namespace: team, name: made}}]";
+        let cases: [(String, Settle, &[&str]); 9] = [
+            (step(&format!("{until}, after: [{MADE}]")), late, &[]),
+            (step("after: []"), nothing, &[]),
+            (
+                step(&format!("{until}, after: [{MADE}]")),
+                nothing,
+                &[
+                    "waited in vain: C ConfigMap team/made is not there",
+                    "C ConfigMap team/made: is not there",
+                ],
+            ),
+            (
+                step(&format!("{until}, withinSeconds: 5, after: [{MADE}]")),
+                late,
+                &[
+                    "waited in vain: C ConfigMap team/made is not there",
+                    "C ConfigMap team/made: is not there",
+                ],
+            ),
+            (step("quietSeconds: 9, after: []"), late, &[]),
+            (step("quietSeconds: 12, after: []"), late, &["C ConfigMap team/made: is there"]),
+            (
+                step(&format!("{until}, after: [{}]", MADE.replace("a: b", "a: c"))),
+                late,
+                &["C ConfigMap team/made /data/a: expected \"c\", found \"b\""],
+            ),
+            (
+                step("gone: [{cluster: C, kind: Namespace, name: team}]"),
+                nothing,
+                &["C Namespace team: is there"],
+            ),
+            (step("after: []"), fails, &["panicked: a fault"]),
+        ];
+        for (text, settle, expected) in cases {
+            let found = run_text(&text, settle);
+            assert_eq!(found.len(), expected.len(), "{text}: {found:#?}");
+            for (found, expected) in found.iter().zip(expected) {
+                let expected = format!("step 1 of 1: {expected}");
+                assert!(found.starts_with(&expected), "{text}: {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_action_makes_is_expected_in_the_next_steps() {
+        let text = |gone: &str| {
+            format!(
+                "steps: [{{do: [{{create: C, use: team}}]}}, {{do: [{{patch: C, of: {{apiVersion: v1, kind: Namespace, name: team}}, \
+                 merge: {{metadata: {{labels: {{a: b}}}}}}}}]}}, {{do: [{{delete: C, of: {{apiVersion: v1, kind: Namespace, name: team}}}}], {gone}}}]"
+            )
+        };
+        let gone = "gone: [{cluster: C, kind: Namespace, name: team}]";
+        assert_eq!(run_text(&text(gone), nothing), Vec::<String>::new());
+        let found = run_text(&text("after: []"), nothing);
+        assert_eq!(found, ["step 3 of 3: C Namespace team: is not there"]);
+    }
+
+    /// A processor that adds a label at once.
+    fn labels(stub: &Stub) -> Settled {
+        stub.patch(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"c": "d"}}}));
+        Settled::default()
+    }
+
+    #[test]
+    fn a_fault_does_not_hide_behind_an_action_on_the_same_object() {
+        let patch = "{patch: C, of: {apiVersion: v1, kind: Namespace, name: team}, merge: {metadata: {annotations: {a: b}}}}";
+        let text = format!(
+            "steps: [{{do: [{{create: C, use: team}}, {{konnector: start}}, {{sleep: 1}}, {patch}]}}]"
+        );
+        let found = run_text(&text, labels);
+        let expected =
+            "step 1 of 1: C Namespace team /metadata/labels: expected null, found {\"c\":\"d\"}";
+        assert_eq!(found, [expected]);
+    }
+
+    #[test]
+    fn a_processor_that_is_stopped_does_nothing() {
+        let start = "{create: C, use: team}, {konnector: start}, {konnector: stop}, {sleep: 20}";
+        let found = run_text(&format!("steps: [{{do: [{start}]}}]"), late);
+        assert_eq!(found, Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_backend_makes_namespaces_and_takes_them_away() {
+        let asked = "{apiVersion: kube-bind.io/v1alpha2, kind: APIServiceNamespace, namespace: room, name: team}";
+        let made = "{cluster: P, new: {apiVersion: v1, kind: Namespace, metadata: {name: room-team, annotations: {kube-bind.io/api-service-namespace: room/team}}}}, \
+             {cluster: P, changed: [status], object: {apiVersion: kube-bind.io/v1alpha2, kind: APIServiceNamespace, metadata: {name: team, namespace: room}, status: {namespace: room-team}}}";
+        let gone = "{cluster: P, kind: Namespace, name: room-team}, {cluster: P, group: kube-bind.io, kind: APIServiceNamespace, namespace: room, name: team}";
+        let text = format!(
+            "steps: [{{do: [{{create: P, use: room}}, {{create: P, use: asked}}], after: [{made}]}}, \
+             {{do: [{{delete: P, of: {asked}}}], gone: [{gone}]}}]"
+        );
+        assert_eq!(
+            run_text(&format!("backend: [namespaces]\n{text}"), nothing),
+            Vec::<String>::new()
+        );
+        let found = run_text(&text, nothing);
+        let [namespace, status] = &found[..] else { panic!("{found:#?}") };
+        assert!(namespace.ends_with("P Namespace room-team: is not there"), "{namespace}");
+        assert!(status.contains("APIServiceNamespace room/team /status: expected"), "{status}");
+    }
+
+    #[test]
+    fn an_action_that_is_refused_is_told() {
+        let found = run_text("steps: [{do: [{create: C, use: asked}]}]", nothing);
+        assert!(found[0].starts_with("step 1 of 1: Create(C, "), "{found:#?}");
+        assert!(found[0].contains("is not served"), "{found:#?}");
+    }
+}
