@@ -35,7 +35,7 @@ use serde_json::Value;
 use crate::{
     contract::{
         self, EventType, Kind, ObjectRef, Outcome, Propagation, Requeue, SameObject,
-        bounds::text::{is_cluster, is_kind, is_name},
+        bounds::text::{CLUSTER_FORM, KIND_FORM, NAME_FORM, is_cluster, is_kind, is_name},
         display_ref,
     },
     grant::{Grant, Selected, Writable},
@@ -537,7 +537,7 @@ impl Check<'_> {
     /// Checks that a cluster is named as it must be, and may be used.
     fn check_cluster(&self, cluster: &str) -> Result<(), Fault> {
         if !is_cluster(cluster) {
-            return Err(Fault::malformed("cluster", CLUSTER));
+            return Err(Fault::malformed("cluster", CLUSTER_FORM));
         }
         Ok(self.against.grant.may_connect(cluster)?)
     }
@@ -551,11 +551,11 @@ impl Check<'_> {
             [("namespace", of.namespace.as_deref()), ("name", Some(of.name.as_str()))]
         {
             if text.is_some_and(|text| !is_name(text)) {
-                return Err(refuse(Fault::malformed(field, NAME)));
+                return Err(refuse(Fault::malformed(field, NAME_FORM)));
             }
         }
         if !is_kind(&of.kind) {
-            return Err(refuse(Fault::malformed("kind", KIND)));
+            return Err(refuse(Fault::malformed("kind", KIND_FORM)));
         }
         match self.kinds.get(&of.kind) {
             Some(resource) if resource.namespaced && of.namespace.is_none() => Err(refuse(
@@ -568,10 +568,3 @@ impl Check<'_> {
         }
     }
 }
-
-/// The accepted form of a cluster, of a name and of a kind, for messages.
-const CLUSTER: &str = "a cluster is \"\", the one that the host runs in, or `namespace/name/key` of a Secret with a kubeconfig";
-const NAME: &str =
-    "a name has 1 to 253 bytes, is neither `.` nor `..`, and holds no `/` and no `%`";
-const KIND: &str = "a kind is named as Kubernetes names it: a group that is a DNS subdomain or \"\", a version and a kind of at most 63 \
-                    letters, digits and `-`";

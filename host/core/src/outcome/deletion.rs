@@ -92,8 +92,11 @@ impl Check<'_> {
         }
         let name = of.name.as_ref().filter(|name| !super::is_name(name));
         if name.is_some() || !super::is_kind(&of.kind) {
-            let (field, accepted) =
-                if name.is_some() { ("name", super::NAME) } else { ("kind", super::KIND) };
+            let (field, accepted) = if name.is_some() {
+                ("name", super::NAME_FORM)
+            } else {
+                ("kind", super::KIND_FORM)
+            };
             return Err(Fault::malformed(field, accepted));
         }
         for (field, count) in [("fields", of.fields.len()), ("matching", of.matching.len())] {

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use super::{Check, Fault, Finalizers, Invalid, KIND, NAME, is_kind, is_name};
+use super::{Check, Fault, Finalizers, Invalid, KIND_FORM, NAME_FORM, is_kind, is_name};
 use crate::{
     contract::{
         Selection, Start,
@@ -96,7 +96,7 @@ impl Check<'_> {
 /// Fails if a selection is not of one kind, or is not well-formed.
 fn check_form(of: &Selection) -> Result<(), Fault> {
     if !is_kind(&of.kind) {
-        return Err(Fault::malformed("of.kind", KIND));
+        return Err(Fault::malformed("of.kind", KIND_FORM));
     }
     if !of.fields.is_empty() {
         return Err(Fault::malformed("of.fields", "empty: the declared fields are read"));
@@ -105,7 +105,7 @@ fn check_form(of: &Selection) -> Result<(), Fault> {
         return Err(Fault::malformed("of.namespace", "a DNS label, or none"));
     }
     if of.name.as_ref().is_some_and(|name| !is_name(name)) {
-        return Err(Fault::malformed("of.name", NAME));
+        return Err(Fault::malformed("of.name", NAME_FORM));
     }
     if of.labels.len() > SELECTOR {
         return Err(Fault::malformed("of.labels", format!("at most {SELECTOR} bytes")));

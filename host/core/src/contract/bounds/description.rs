@@ -70,9 +70,7 @@ fn check_selection(place: &str, of: &Selection) -> Result<(), String> {
     check_kind(place, &of.kind)?;
     check_namespace(place, of)?;
     if let Some(name) = of.name.as_ref().filter(|text| !text::is_name(text)) {
-        let accepted =
-            "a name has 1 to 253 bytes, is neither `.` nor `..`, and holds no `/` and no `%`";
-        return Err(wrong(&format!("{place}.name"), name, accepted));
+        return Err(wrong(&format!("{place}.name"), name, text::NAME_FORM));
     }
     check_labels(place, of)?;
     check_paths(&format!("{place}.fields"), of.fields.iter())?;

@@ -3,14 +3,9 @@
 use super::{ENTRY, FIELDS, PAGE_TOKEN, PATH, READ_ARGUMENTS, text};
 use crate::contract::{Kind, ObjectRef, Selection};
 
-/// Accepted forms, as error messages show them.
-const KIND: &str = "a kind is named as Kubernetes names it: a group that is a DNS subdomain or \"\", a version and a kind of at most 63 \
-                    letters, digits and `-`";
-const CLUSTER: &str = "a cluster is \"\", the one that the host runs in, or `namespace/name/key` of a Secret with a kubeconfig";
+/// The accepted form of a namespace, as error messages show it.
 const NAMESPACE: &str = "a namespace is a DNS label of at most 63 lower-case letters, digits and `-`; for objects without namespace, and \
                          for all namespaces, it is none";
-const OBJECT: &str =
-    "a name has 1 to 253 bytes, is neither `.` nor `..`, and holds no `/` and no `%`";
 
 /// Returns the bytes of the arguments of a `get`.
 pub fn get_size(of: &ObjectRef, fields: &[String]) -> usize {
@@ -77,7 +72,7 @@ fn check_size(size: usize) -> Result<(), String> {
 
 fn check_kind(kind: &Kind) -> Result<(), String> {
     if !text::is_cluster(&kind.cluster) {
-        return Err(format!("cluster {}: {CLUSTER}", text::quoted(&kind.cluster)));
+        return Err(format!("cluster {}: {}", text::quoted(&kind.cluster), text::CLUSTER_FORM));
     }
     let shown = || {
         let [group, version, kind] =
@@ -90,7 +85,7 @@ fn check_kind(kind: &Kind) -> Result<(), String> {
             shown()
         ));
     }
-    if text::is_kind(kind) { Ok(()) } else { Err(format!("{KIND}: {}", shown())) }
+    if text::is_kind(kind) { Ok(()) } else { Err(format!("{}: {}", text::KIND_FORM, shown())) }
 }
 
 fn check_place(namespace: Option<&str>, name: Option<&str>) -> Result<(), String> {
@@ -98,7 +93,7 @@ fn check_place(namespace: Option<&str>, name: Option<&str>) -> Result<(), String
         return Err(format!("namespace {}: {NAMESPACE}", text::quoted(namespace)));
     }
     match name.filter(|name| !text::is_name(name)) {
-        Some(name) => Err(format!("name {}: {OBJECT}", text::quoted(name))),
+        Some(name) => Err(format!("name {}: {}", text::quoted(name), text::NAME_FORM)),
         None => Ok(()),
     }
 }

@@ -5,6 +5,13 @@ use std::{borrow::Cow, fmt::Write as _};
 
 use crate::contract::Kind;
 
+/// Accepted forms, as error messages show them.
+pub const CLUSTER_FORM: &str = "a cluster is \"\", the one that the host runs in, or `namespace/name/key` of a Secret with a kubeconfig";
+pub const KIND_FORM: &str = "a kind is named as Kubernetes names it: a group that is a DNS subdomain or \"\", a version and a kind of at most 63 \
+                        letters, digits and `-`";
+pub const NAME_FORM: &str =
+    "a name has 1 to 253 bytes, is neither `.` nor `..`, and holds no `/` and no `%`";
+
 /// Kubernetes' bound on the names of objects and on DNS subdomains.
 const MAX_SUBDOMAIN_BYTES: usize = 253;
 /// Kubernetes' bound on a DNS label.
