@@ -9,18 +9,12 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use mortise_core::{
-    api::{Method, Outgoing},
-    grant::rights::Account,
-};
+use mortise_core::grant::rights::{Account, Question};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
 use tokio::sync::watch as latest;
 
-use super::Access;
+use super::{Access, SELF_REVIEWS, reviewed};
 use crate::cluster::Cluster;
-
-pub(super) const SELF_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// The host's right to act as one account, as the API server answered last. Renewed with the rights
 /// of accounts, until it is dropped.
@@ -87,22 +81,9 @@ impl Acting {
     }
 
     async fn answer(&self) -> Option<bool> {
-        let Account { namespace, name } = &self.account;
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "metadata": {},
-            "spec": {"resourceAttributes": {
-                "group": "", "resource": "serviceaccounts", "verb": "impersonate",
-                "namespace": namespace, "name": name,
-            }},
-        });
-        let asked = Outgoing::new(Method::Post, SELF_REVIEWS.to_owned(), Some(review));
-        match self.own.send(&asked).await {
-            Ok(answer) => {
-                let allowed = answer.body.pointer("/status/allowed").and_then(Value::as_bool);
-                Some(allowed.unwrap_or_default())
-            }
+        let question = Question::impersonate(&self.account);
+        match reviewed(&self.own, SELF_REVIEWS, question.self_review(), &question.cluster).await {
+            Ok(allowed) => Some(allowed),
             Err(refusal) => {
                 tracing::warn!(account = %self.account, %refusal, "could not ask whether this host may act as an account");
                 None

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use mortise_core::{
     contract::Kind,
-    grant::rights::{Account, GET, Permit, Question, Read, ReadTarget},
+    grant::rights::{Account, GET, LIST, Permit, Question, Read, ReadTarget},
     reads::record::Digest,
     resource::Resource,
+    store::Scope,
 };
 use tokio::time::Instant;
 
@@ -127,6 +128,16 @@ impl Answers {
         }
         self.settle();
         renewed
+    }
+
+    /// Returns whether a scope may be watched, which includes a list; `None` if that is not known.
+    pub(super) fn may_watch(&self, resource: &Resource, scope: &Scope) -> Option<bool> {
+        let (namespace, name) = (scope.namespace.as_deref(), scope.name.as_deref());
+        match LIST.map(|verb| self.may(resource, verb, namespace, name)) {
+            [Ok(Ok(())), Ok(Ok(()))] => Some(true),
+            [Ok(Err(_)), _] | [_, Ok(Err(_))] => Some(false),
+            _ => None,
+        }
     }
 
     /// Returns whether a verb is allowed, by a right to this scope or to a wider one; the inner

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use mortise_core::{
-    api::{Method, Outgoing, Refusal, Unavailable},
+    api::Unavailable,
     contract::Kind,
-    grant::rights::{LIST, Permit, Question, ReadTarget},
+    grant::rights::{Permit, Question, ReadTarget},
     store::Scope,
 };
 use parking_lot::RwLock;
-use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    acting::SELF_REVIEWS,
+    SELF_REVIEWS,
     answers::{Answer, Answered, Answers, rungs},
+    reviewed,
 };
 use crate::cluster::Cluster;
 
@@ -80,14 +80,7 @@ impl Elsewhere {
     /// Returns whether a scope may be watched; `None` if that is not known.
     pub(super) fn may_watch(&self, kind: &Kind, scope: &Scope) -> Option<bool> {
         let resource = self.cluster.known(kind)?;
-        let answers = self.answers.read();
-        let (namespace, name) = (scope.namespace.as_deref(), scope.name.as_deref());
-        let may = LIST.map(|verb| answers.may(&resource, verb, namespace, name));
-        match may {
-            [Ok(Ok(())), Ok(Ok(()))] => Some(true),
-            [Ok(Err(_)), _] | [_, Ok(Err(_))] => Some(false),
-            _ => None,
-        }
+        self.answers.read().may_watch(&resource, scope)
     }
 
     /// Asks again for the rights whose answers are too old. Returns whether an answer has changed.
@@ -121,7 +114,7 @@ impl Elsewhere {
 
     async fn answers_to(&self, questions: Vec<Question>) -> Vec<(Question, Answered)> {
         let asked = questions.into_iter().map(async |question| {
-            let answer = match self.review(&question).await {
+            let answer = match reviewed(&self.cluster, SELF_REVIEWS, question.self_review(), &question.cluster).await {
                 Ok(true) => Answer::Allowed,
                 Ok(false) => Answer::Denied,
                 Err(refusal) => {
@@ -132,26 +125,5 @@ impl Elsewhere {
             (question, Answered::now(answer))
         });
         stream::iter(asked).buffer_unordered(MAX_IN_FLIGHT).collect().await
-    }
-
-    async fn review(&self, of: &Question) -> Result<bool, Refusal> {
-        let (resource, subresource) = of.resource.split_once('/').unwrap_or((&of.resource, ""));
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "metadata": {},
-            "spec": {"resourceAttributes": {
-                "group": &*of.group,
-                "resource": resource,
-                "subresource": subresource,
-                "verb": &*of.verb,
-                "namespace": of.namespace.as_deref().unwrap_or_default(),
-                "name": of.name.as_deref().unwrap_or_default(),
-            }},
-        });
-        let asked = Outgoing::new(Method::Post, SELF_REVIEWS.to_owned(), Some(review));
-        let answer = self.cluster.send(&asked.to(&of.cluster)).await?;
-        let allowed = answer.body.pointer("/status/allowed").and_then(Value::as_bool);
-        Ok(allowed.unwrap_or_default())
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use futures::{FutureExt as _, StreamExt as _, TryFutureExt as _, future::BoxFuture, stream};
 use mortise_core::{
-    api::{Method, Outgoing, Refusal, Unavailable},
+    api::{Outgoing, Refusal, Unavailable},
     contract::{Description, GrantedRule, Kind, ObjectRef},
     grant::{
         Selected, effective,
@@ -26,16 +26,15 @@ use tokio::{
 };
 
 use super::{
-    Acting,
-    acting::SELF_REVIEWS,
+    Acting, REVIEWS, SELF_REVIEWS,
     answers::{Answer, Answered, Answers, Fresh, Renewed, Stale, rungs},
+    reviewed,
 };
 use crate::cluster::{
     Cluster,
     clusters::{Link, Problem, Remotes, unusable},
 };
 
-const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// The maximum number of questions in flight, of all processors: many declarations need many
 /// questions.
 pub(super) const MAX_IN_FLIGHT: usize = 16;
@@ -373,10 +372,7 @@ impl Rights {
                 spec.retain(|key, _| key.ends_with("Attributes"));
             }
         }
-        let request = Outgoing::new(Method::Post, path.to_owned(), Some(review)).to(cluster);
-        let answer = asker.send(&request).await?;
-        let allowed = answer.body.pointer("/status/allowed").and_then(Value::as_bool);
-        Ok(allowed.unwrap_or_default())
+        reviewed(asker, path, review, cluster).await
     }
 
     /// Asks the stale questions again, and the needed ones that were never asked. If the API server
@@ -546,14 +542,7 @@ impl rights::Rights for Rights {
             return Some(false);
         }
         let resource = self.own.known(kind)?;
-        let answers = self.answers.read();
-        let (namespace, name) = (scope.namespace.as_deref(), scope.name.as_deref());
-        let may = |verb| answers.may(&resource, verb, namespace, name);
-        match LIST.map(may) {
-            [Ok(Ok(())), Ok(Ok(()))] => Some(true),
-            [Ok(Err(_)), _] | [_, Ok(Err(_))] => Some(false),
-            _ => None,
-        }
+        self.answers.read().may_watch(&resource, scope)
     }
 
     fn relies_on(&self, refused: &Question) {

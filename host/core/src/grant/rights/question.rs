@@ -80,7 +80,6 @@ impl Question {
     /// Returns the `SubjectAccessReview` that asks the question. The API server derives no groups
     /// from the user of a review, so the account's groups are sent along.
     pub fn review(&self, account: &Account) -> Value {
-        let (resource, subresource) = self.resource.split_once('/').unwrap_or((&self.resource, ""));
         json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
@@ -88,15 +87,30 @@ impl Question {
             "spec": {
                 "user": account.user(),
                 "groups": account.groups(),
-                "resourceAttributes": {
-                    "group": &*self.group,
-                    "resource": resource,
-                    "subresource": subresource,
-                    "verb": &*self.verb,
-                    "namespace": self.namespace.as_deref().unwrap_or_default(),
-                    "name": self.name.as_deref().unwrap_or_default(),
-                },
+                "resourceAttributes": self.attributes(),
             },
+        })
+    }
+
+    /// Returns the `SelfSubjectAccessReview` by which a user asks the question about itself.
+    pub fn self_review(&self) -> Value {
+        json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "metadata": {},
+            "spec": {"resourceAttributes": self.attributes()},
+        })
+    }
+
+    fn attributes(&self) -> Value {
+        let (resource, subresource) = self.resource.split_once('/').unwrap_or((&self.resource, ""));
+        json!({
+            "group": &*self.group,
+            "resource": resource,
+            "subresource": subresource,
+            "verb": &*self.verb,
+            "namespace": self.namespace.as_deref().unwrap_or_default(),
+            "name": self.name.as_deref().unwrap_or_default(),
         })
     }
 }
