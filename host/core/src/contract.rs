@@ -293,6 +293,12 @@ impl Kind {
         Self { cluster: Arc::default(), group, version, kind }
     }
 
+    /// Returns whether the cluster, the group or the name is `*`, as in a declaration: the kind
+    /// stands for several ones.
+    pub fn has_wildcard(&self) -> bool {
+        [&*self.cluster, &self.group, &self.kind].contains(&"*")
+    }
+
     /// Returns whether both are the same kind of a cluster in any version: Kubernetes' `GroupKind`.
     pub fn is_same(&self, other: &Self) -> bool {
         (&self.group, &self.kind, &self.cluster) == (&other.group, &other.kind, &other.cluster)
@@ -388,8 +394,7 @@ impl Description {
         let written = writes.iter().map(|rule| &rule.of.kind);
         let mut kinds: Vec<Kind> = Vec::new();
         for kind in reconciled.chain(read).chain(written) {
-            let is_any = kind.kind == "*" || kind.group == "*" || &*kind.cluster == "*";
-            if !is_any && !kinds.contains(&**kind) {
+            if !kind.has_wildcard() && !kinds.contains(&**kind) {
                 kinds.push(Kind::clone(kind));
             }
         }

@@ -37,7 +37,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-use self::{declared::ANY, reads::Lists, writes::Rule};
+use self::{reads::Lists, writes::Rule};
 use crate::{
     contract::{Description, Kind},
     store::{Scope, Wanted},
@@ -123,7 +123,7 @@ impl Grant {
     }
 
     fn want(&mut self, kind: &Kind, (scope, wanted): (Scope, Wanted)) {
-        if kind.kind != ANY && kind.group != ANY && &*kind.cluster != ANY {
+        if !kind.has_wildcard() {
             self.wanted.push((kind.clone(), scope, wanted));
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Grant, Invalid, Readable,
-    declared::{ANY, matches_kind},
+    declared::matches_kind,
     malformed,
     reads::watched,
     selected::{Selected, Selections, merged},
@@ -47,8 +47,7 @@ pub struct DeclaredReconciler {
 impl DeclaredReconciler {
     pub(super) fn parse(place: &str, spec: &contract::Reconciler) -> Result<Self, Invalid> {
         let kind = &spec.of.kind;
-        let is_any = kind.kind == ANY || kind.group == ANY || &*kind.cluster == ANY;
-        if is_any && !spec.on_demand {
+        if kind.has_wildcard() && !spec.on_demand {
             return Err(malformed(
                 format!("{place}.of.kind"),
                 &display_kind(kind),
