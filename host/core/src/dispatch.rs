@@ -273,8 +273,15 @@ impl Dispatch {
         })
     }
 
-    /// Returns the selections that the outcomes of a processor have started.
-    pub fn started(&self, processor: &Arc<str>) -> Arc<Mutex<Started>> {
+    /// Returns the selections that the outcomes of a processor have started. Those that the last
+    /// runs of a removed processor start are dropped with what is returned here.
+    pub fn started(&self, processor: &str) -> Arc<Mutex<Started>> {
+        self.started.lock().get(processor).cloned().unwrap_or_default()
+    }
+
+    /// Returns the selections that the outcomes of a processor start from now on, with those that
+    /// they have started.
+    pub fn starting(&self, processor: &Arc<str>) -> Arc<Mutex<Started>> {
         Arc::clone(self.started.lock().entry(Arc::clone(processor)).or_default())
     }
 
@@ -417,6 +424,17 @@ mod tests {
     fn is_notified(dispatch: &Dispatch) -> bool {
         let mut context = Context::from_waker(std::task::Waker::noop());
         pin!(dispatch.behind.notified()).poll(&mut context).is_ready()
+    }
+
+    #[test]
+    fn nothing_that_was_started_is_kept_for_a_removed_processor() {
+        let dispatch = Dispatch::new(&Stores::new());
+        let held = dispatch.starting(&"p".into());
+        assert!(Arc::ptr_eq(&held, &dispatch.started("p")));
+        dispatch.remove("p");
+        // A last run that ends later.
+        assert!(!Arc::ptr_eq(&held, &dispatch.started("p")));
+        assert!(dispatch.started.lock().is_empty());
     }
 
     #[test]

@@ -217,7 +217,7 @@ impl Reconciler {
     /// Activates the version, in place of `former` if there is one; see [`Dispatch::set`].
     pub fn put<T>(&self, former: Option<&Self>, swap: impl FnOnce() -> T) -> T {
         let processor = &self.version.identity.processor;
-        let started = self.parts.dispatch.started(processor);
+        let started = self.parts.dispatch.starting(processor);
         let mut started = started.lock();
         let mut changed = self.adopt(&mut started);
         let (gone, cause) = match former {
