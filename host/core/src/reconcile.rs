@@ -352,7 +352,7 @@ impl Reconciler {
             reconciled,
             take_over: &settings.take_over,
             rights: self.version.rights.as_deref(),
-            whole_status: self.reconciler(key).is_some_and(|of| of.spec.whole_status),
+            whole_status: false,
         }
     }
 

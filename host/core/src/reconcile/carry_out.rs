@@ -211,7 +211,8 @@ impl Reconciler {
     }
 
     pub(super) async fn write(&self, plan: &Plan, turn: &mut Turn<'_>) -> Carried {
-        let context = self.context(turn.key, turn.reconciled);
+        let whole_status = turn.declared.spec.whole_status;
+        let context = write::Context { whole_status, ..self.context(turn.key, turn.reconciled) };
         if self.version.settings.mode == Mode::Observe {
             let withheld = self.parts.writer.dry_run(plan, &context);
             return Carried { withheld, ..Carried::default() };

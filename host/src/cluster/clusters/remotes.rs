@@ -205,8 +205,12 @@ impl Routes {
 
 impl Api for Routes {
     fn pinned(&self) -> Option<Arc<dyn Api>> {
-        let pinned = Some(self.remotes.clusters.moves());
-        Some(Arc::new(Self { pinned, ..self.clone() }))
+        // Without grants no other cluster is used, and none moves.
+        let has_grants = !self.remotes.granted.is_empty();
+        has_grants.then(|| {
+            let pinned = Some(self.remotes.clusters.moves());
+            Arc::new(Self { pinned, ..self.clone() }) as Arc<dyn Api>
+        })
     }
 
     fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>> {
