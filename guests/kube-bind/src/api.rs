@@ -153,7 +153,7 @@ pub struct ServiceNamespace {
     /// Standard object's metadata.
     #[schemars(skip)]
     pub metadata: Metadata,
-    /// Nothing: the name says it all.
+    /// Always empty.
     pub spec: Empty,
     /// The namespace in the provider's cluster.
     pub status: ServiceNamespaceStatus,

@@ -27,7 +27,7 @@ pub enum Claimable {
 }
 
 impl Claimable {
-    /// All resources that can be claimed.
+    /// The resources that can be claimed.
     pub const ALL: [Self; 3] = [Self::ConfigMaps, Self::Secrets, Self::ServiceAccounts];
 
     /// Returns the resource in the plural.

@@ -32,7 +32,7 @@ pub enum Part {
     Labels,
     /// The annotations.
     Annotations,
-    /// All other top-level fields, such as `data`.
+    /// Top-level fields besides `spec` and `status`, such as `data`.
     Payload,
 }
 

@@ -84,9 +84,9 @@ struct Run<'a> {
 
 /// The place of the object at the provider.
 enum There {
-    /// It has none yet: the provider has no namespace for it.
+    /// No place yet: the provider has no namespace for the object.
     NoNamespace { is_asked_for: bool },
-    /// It can have none.
+    /// No place ever, for this reason.
     Never(String),
     /// This one.
     At(Name),

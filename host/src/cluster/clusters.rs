@@ -99,7 +99,7 @@ struct State {
     identity: Home,
     options: Options,
     lease: Guard,
-    /// Those of all versions, the newest last.
+    /// The grants of all versions, the newest last.
     all: Mutex<Vec<Weak<Remotes>>>,
     open: Mutex<BTreeMap<Arc<str>, Arc<Slot>>>,
     /// Counts the moves of all clusters.

@@ -83,7 +83,7 @@ pub struct ProcessorStatus {
 pub struct ClustersStatus {
     /// The number of clusters that are open for it.
     pub used: usize,
-    /// Those that it cannot use now.
+    /// The clusters that it cannot use now, with the reasons.
     pub problems: Vec<(Arc<str>, Problem)>,
 }
 

@@ -36,9 +36,9 @@ pub struct Condition {
 pub enum Severity {
     /// A person must act.
     Error,
-    /// Something is not as it should be.
+    /// A fault that does not stop the rest.
     Warning,
-    /// Something is not there yet.
+    /// A state that is expected to pass.
     Info,
 }
 

@@ -35,7 +35,7 @@ pub struct ExportSpec {
     /// Objects of built-in kinds that both sides share.
     #[schemars(transform = schema::claims_immutable)]
     pub permission_claims: Vec<PermissionClaim>,
-    /// Where the consumer may watch: `Cluster`, or `Namespaced` for single namespaces.
+    /// The scope of the consumer's watches: `Cluster`, or `Namespaced` for single namespaces.
     #[schemars(extend("enum" = ["Cluster", "Namespaced"]), transform = schema::scope_immutable)]
     pub informer_scope: String,
     /// The former name of `isolation`.
@@ -106,7 +106,7 @@ pub struct ExportRequestSpec {
     /// Namespaces that shall be there from the beginning.
     #[schemars(transform = schema::namespaces_immutable)]
     pub namespaces: Vec<NamespaceName>,
-    /// What becomes of the schemas when the provider changes its own.
+    /// The policy for the schemas when the provider changes its own.
     #[schemars(
         extend("enum" = ["Never", "Always"], "default" = "Never"),
         transform = schema::policy_immutable
@@ -127,10 +127,10 @@ pub struct NamespaceName {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ExportRequestStatus {
-    /// Where the request is.
+    /// The phase of the request.
     #[schemars(extend("enum" = ["Pending", "Failed", "Succeeded"], "default" = "Pending"))]
     pub phase: String,
-    /// Why the request has failed.
+    /// The reason why the request has failed.
     pub terminal_message: String,
     /// The state in detail.
     pub conditions: Vec<Condition>,
@@ -154,7 +154,7 @@ pub struct BoundSchema {
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["group", "informerScope", "names", "scope", "versions"]))]
 pub struct BoundSchemaSpec {
-    /// Where the consumer may watch: `Cluster`, or `Namespaced` for single namespaces.
+    /// The scope of the consumer's watches: `Cluster`, or `Namespaced` for single namespaces.
     #[schemars(extend("allOf" = [{"enum": ["Cluster", "Namespaced"]}, {"enum": ["Cluster", "Namespaced"]}]))]
     pub informer_scope: String,
     /// The API group.

@@ -1,4 +1,4 @@
-//! What goes when something is deleted, and in which order.
+//! Deletions: the objects that go, and their order.
 
 use serde_json::json;
 

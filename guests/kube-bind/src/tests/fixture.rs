@@ -126,7 +126,7 @@ pub(super) fn service_namespace() -> Value {
     with(namespace, json!({"spec": {}, "status": {"namespace": "cn-team"}}))
 }
 
-/// What every provider has.
+/// The objects that every provider has.
 fn provider() -> Vec<Value> {
     let spec = json!({"kubeconfigSecretRef": {"name": "kubeconfig", "key": "kubeconfig"}, "providerPrettyName": "Golden"});
     vec![

@@ -1,4 +1,4 @@
-//! One cluster by its name: the watch of its Secret, and its connection while there is one.
+//! The slot of a cluster: the watch of its Secret, and its connection while there is one.
 
 use std::{
     pin::Pin,
@@ -64,7 +64,7 @@ struct Found {
     kubeconfig: Option<Vec<u8>>,
 }
 
-/// What the watch of a Secret has shown.
+/// The state of a Secret, as its watch has shown it.
 #[derive(Default)]
 struct Seen {
     listing: Found,
@@ -72,7 +72,7 @@ struct Seen {
     found: Option<Found>,
 }
 
-/// What a slot does besides watching its Secret: connecting, and keeping the connection.
+/// The work of a slot besides the watch of its Secret: connecting, and keeping the connection.
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 // === impl Slot ===
