@@ -7,7 +7,7 @@ mod tests;
 use std::{net::SocketAddr, path::PathBuf, str::FromStr};
 
 use clap::{Parser, Subcommand, ValueEnum};
-use mortise_core::grant::rights::Account;
+use mortise_core::{contract::bounds::text::cluster_secret, grant::rights::Account};
 use mortise_host::{
     args::{ChildArgs, GlobalArgs, RegistryArgs, RunArgs, help as host_help, value},
     operator::limits_of_call,
@@ -564,19 +564,15 @@ impl FromStr for ClusterFolder {
 impl ClusterFolder {
     /// Returns a cluster; `None` if its name is not one, or a part is empty.
     pub fn new(name: &str, objects: PathBuf, namespace: Option<&str>) -> Option<Self> {
+        cluster_secret(name)?;
         let namespace = namespace.unwrap_or("default").to_owned();
-        let cluster = Self { name: name.to_owned(), objects, namespace };
-        let is_given = !cluster.objects.as_os_str().is_empty() && !cluster.namespace.is_empty();
-        let (namespace, secret, key) = cluster.secret()?;
-        let is_named = [namespace, secret, key].iter().all(|part| !part.is_empty());
-        (is_given && is_named && !key.contains('/')).then_some(cluster)
+        let is_given = !objects.as_os_str().is_empty() && !namespace.is_empty();
+        is_given.then(|| Self { name: name.to_owned(), objects, namespace })
     }
 
     /// Returns the namespace and the name of the Secret, and the key of the kubeconfig in it.
     pub fn secret(&self) -> Option<(&str, &str, &str)> {
-        let (namespace, rest) = self.name.split_once('/')?;
-        let (name, key) = rest.split_once('/')?;
-        Some((namespace, name, key))
+        cluster_secret(&self.name)
     }
 }
 
