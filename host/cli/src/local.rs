@@ -280,11 +280,7 @@ pub fn serve_untyped(
     let mut untyped: Vec<Kind> = Vec::new();
     for kind in description.at_home().kinds() {
         let plural = plural(&kind);
-        if kind.kind == "*"
-            || kind.group == "*"
-            || missing(&kind)
-            || api.serves(&kind.group, &kind.version, &kind.kind)
-        {
+        if missing(&kind) || api.serves(&kind.group, &kind.version, &kind.kind) {
             continue;
         }
         api.serve_untyped(&kind.group, &kind.version, &kind.kind, &plural, true);
