@@ -27,7 +27,7 @@ mod started;
 
 pub use started::{Changed, Exceeded, Started, Token};
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use foldhash::{HashMap, HashSet};
 use parking_lot::{Mutex, RwLock};
@@ -43,6 +43,9 @@ use crate::{
 
 /// The steps of one processor before the next one has its turn: about a millisecond.
 const SLICE: usize = 1 << 16;
+/// The time that the pump waits for a lock: about as long as an unfair lock passes over waiting
+/// threads.
+const PATIENCE: Duration = Duration::from_micros(500);
 
 /// The stores, the triggers and the queue of a host.
 #[derive(Debug)]
@@ -144,11 +147,12 @@ impl Dispatch {
         }
     }
 
-    /// Works off a slice of the events of a processor, unless its triggers are locked. Returns the
+    /// Works off a slice of the events of a processor, unless its triggers stay locked. Returns the
     /// steps that were done.
     fn turn(&self, of: &Mutex<Triggers>) -> usize {
-        // Whoever holds the lock notifies `behind` afterwards.
-        let Some(mut triggers) = of.try_lock() else { return 0 };
+        // Whoever holds the lock notifies `behind` afterwards. A thread that takes it again and again
+        // (one that reads the status in a loop) hands it over only to one that waits.
+        let Some(mut triggers) = of.try_lock_for(PATIENCE) else { return 0 };
         let before = triggers.work();
         if self.work_off(&mut triggers) {
             self.behind.notify_one();

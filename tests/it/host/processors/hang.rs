@@ -63,8 +63,11 @@ impl Place {
         timeout(TIMEOUT, is_reached).await.unwrap_or_else(|_| panic!("never {count} runs"));
     }
 
-    fn has_no_failure(&self) -> bool {
-        self.reports.borrow().iter().all(|report| report.failure.is_none())
+    fn has_no_failure(&self) {
+        let reports = self.reports.borrow();
+        let failures: Vec<_> =
+            reports.iter().filter_map(|report| report.failure.as_ref()).collect();
+        assert!(failures.is_empty(), "{failures:?}");
     }
 
     fn is_unharmed(&self) {
@@ -110,7 +113,7 @@ async fn a_processor_that_is_released_goes_though_its_calls_never_end() {
         place.until_object(CONFIG_MAP, &format!("h{number}"), what, |found| !is_held(found)).await;
     }
     place.until_idle().await;
-    assert!(place.has_no_failure());
+    place.has_no_failure();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -120,7 +123,7 @@ async fn calls_are_cancelled_when_the_account_withdraws_its_consent() {
     place.change("v1/ServiceAccount", "puppet", consent).await;
     place.reason("hostile", "Ready", "AccountDoesNotConsent").await;
     place.until_idle().await;
-    assert!(place.has_no_failure());
+    place.has_no_failure();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
