@@ -57,7 +57,9 @@ impl Place {
         let name = format!("{NAMESPACE}/hostile");
         let is_reached = async {
             while self.host.status_of(&name).is_some_and(|status| status.running != count) {
-                tokio::task::yield_now().await;
+                // As often as a task of the runtime gets a thread: what reads the status in a loop
+                // keeps its locks from the host.
+                tokio::spawn(async {}).await.unwrap();
             }
         };
         timeout(TIMEOUT, is_reached).await.unwrap_or_else(|_| panic!("never {count} runs"));
@@ -167,9 +169,14 @@ async fn calls_that_wait_for_a_slot_are_told_and_others_have_one() {
     place.largest.concurrency = CONCURRENCY;
     place.restart().await;
     place.hangs(MAX_SLOTS_PER_PROCESSOR + 10, &json!({})).await;
-    let (status, message) = place.reason("hostile", "Limited", "WaitsForSlot").await;
-    assert_eq!(status, "True");
-    assert!(message.starts_with("10 calls wait for a slot, the first for "), "{message}");
+    // The first status may have been written before all of them waited.
+    let all_wait = place.until("hostile", "ten calls wait", |processor| {
+        condition(processor, "Limited").is_some_and(|condition| {
+            condition.reason == "WaitsForSlot"
+                && condition.message.starts_with("10 calls wait for a slot, the first for ")
+        })
+    });
+    assert_eq!(condition(&all_wait.await, "Limited").unwrap().status, "True");
     let waiting = Admin::of(&place.host).waiting;
     assert_eq!(waiting(), [(format!("{NAMESPACE}/hostile").into(), 10)]);
 
