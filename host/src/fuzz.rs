@@ -202,6 +202,7 @@ fn empty() -> Description {
         reads: Vec::new(),
         writes: Vec::new(),
         grants: Vec::new(),
+        outbound: Vec::new(),
         config_schema: None,
     }
 }

@@ -58,6 +58,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use mortise_core::{
     contract::{Description, Failure, Outcome, Request, bounds},
     error_chain,
+    outbound::Sending,
     reads::record::Asked,
     reconcile,
 };
@@ -345,13 +346,13 @@ impl Processor {
             Some(Err(source)) => Err(self.error(limits, &store, source)),
             None => Err(self.cancelled()),
         };
-        let State { reading, log, asked: asked_for, memory, .. } = store.into_data();
+        let State { reading, sending, log, asked: asked_for, memory, .. } = store.into_data();
         let (log, log_dropped) = log.lock().finish();
         let (reads, read_bytes) = reading.used(&self.shared.limits);
         let view = reading.finish().expect("a call has a view");
         Called {
             outcome,
-            outside: Outside { view },
+            outside: Outside { view, sending },
             log,
             log_dropped,
             asked: asked_for,
@@ -405,8 +406,12 @@ impl Processor {
         let ProcessorState { engine, linked, .. } = &*self.shared;
         let turn = engine.turns().begin(caller.turn_of, start);
         let charge = engine.budget().charge(&self.tenant);
-        let reading = Reading::new(outside, limits);
-        let state = State::new(reading, moment, limits, (start, turn, charge), caller);
+        let (view, sending) = match outside {
+            Ok(Outside { view, sending }) => (Ok(view), sending),
+            Err(reason) => (Err(reason), Sending::default()),
+        };
+        let outside = (Reading::new(view, limits), sending);
+        let state = State::new(outside, moment, limits, (start, turn, charge), caller);
         let mut store = Store::new(&engine.lane(linked.size).engine, state);
         store.limiter(|state| state);
         store.set_hostcall_fuel(returned);

@@ -70,6 +70,7 @@ fn request(name: &str) -> Request {
         config: String::new(),
         attempt: 0,
         failed_writes: Vec::new(),
+        note: None,
     }
 }
 

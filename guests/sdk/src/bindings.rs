@@ -10,5 +10,5 @@ wit_bindgen::generate!({
     export_macro_name: "export_component",
     default_bindings_module: "mortise_sdk::bindings",
     additional_derives: [PartialEq, serde::Serialize, serde::Deserialize],
-    additional_derives_ignore: ["verbs"],
+    additional_derives_ignore: ["verbs", "methods"],
 });

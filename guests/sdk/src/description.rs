@@ -20,6 +20,7 @@ impl Description {
             reads: Vec::new(),
             writes: Vec::new(),
             grants: Vec::new(),
+            outbound: Vec::new(),
             config_schema: None,
         }
     }

@@ -37,6 +37,7 @@ pub mod crd;
 mod description;
 pub mod duration;
 mod error;
+mod flags;
 mod hooks;
 mod host;
 pub mod kubernetes;
@@ -52,7 +53,6 @@ pub mod status;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 pub mod time;
-mod verbs;
 
 pub use bindings::admitter::exports::mortise::host::admission::{
     Answer, Denial, Hook, Operation, Otherwise, Review, Verdict,
@@ -61,8 +61,9 @@ pub use bindings::converter::exports::mortise::host::conversion::{
     Converted, Request as Conversion,
 };
 pub use bindings::exports::mortise::host::reconciliation::{
-    Action, Deletion, Description, Event, EventType, Failure, GrantedRule, Manifest, Mode, Outcome,
-    Propagation, Reconciler, Request, Requeue, Retry, Start, Verbs, WriteFailure, WriteRule,
+    Action, Deletion, Description, Event, EventType, Failure, GrantedRule, Manifest, Methods, Mode,
+    OutboundRule, Outcome, Propagation, Reconciler, Request, Requeue, Retry, Start, Verbs,
+    WriteFailure, WriteRule,
 };
 pub use bindings::mortise::host::log::Level;
 pub use bindings::mortise::host::types::{Kind, ObjectRef, Selection};

@@ -31,6 +31,7 @@ impl Outcome {
             requeue: Requeue::ByDefault,
             finalizers: None,
             start: Vec::new(),
+            note: None,
         }
     }
 
@@ -257,7 +258,8 @@ impl Event {
 impl Failure {
     /// Creates a failure that the host retries with exponential back-off.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), status: None, events: Vec::new(), retry: Retry::BackOff }
+        let (message, events) = (message.into(), Vec::new());
+        Self { message, status: None, events, retry: Retry::BackOff, note: None }
     }
 
     /// Sets the status that is written along with the failure.

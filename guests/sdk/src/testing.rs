@@ -134,6 +134,7 @@ pub fn request(reference: ObjectRef) -> Request {
         config: String::new(),
         attempt: 0,
         failed_writes: Vec::new(),
+        note: None,
     }
 }
 
@@ -409,7 +410,13 @@ impl Stub {
         let state = self.state.lock();
         let view = state.view(kind).map_err(ReadError::Invalid)?;
         let (view, journal) = (RefCell::new(view), Arc::clone(&self.journal));
-        Ok(Imports { view, journal, page: state.page, now: state.now() })
+        Ok(Imports {
+            view,
+            sending: RefCell::default(),
+            journal,
+            page: state.page,
+            now: state.now(),
+        })
     }
 }
 

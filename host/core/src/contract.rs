@@ -130,6 +130,29 @@ pub struct GrantedRule {
     pub non_resource_urls: Vec<String>,
 }
 
+bitflags::bitflags! {
+    /// HTTP methods that a processor may use on a system outside.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Methods: u8 {
+        const GET = 1;
+        const HEAD = 1 << 1;
+        const POST = 1 << 2;
+        const PUT = 1 << 3;
+        const PATCH = 1 << 4;
+        const DELETE = 1 << 5;
+    }
+}
+
+/// A system outside of the cluster that a processor may call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OutboundRule {
+    pub origin: String,
+    pub methods: Methods,
+    pub credentials: Vec<Selection>,
+    /// In milliseconds.
+    pub pause: u64,
+}
+
 /// A processor's self-description: name, reconcilers and declared rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
@@ -139,6 +162,7 @@ pub struct Description {
     pub reads: Vec<Selection>,
     pub writes: Vec<WriteRule>,
     pub grants: Vec<GrantedRule>,
+    pub outbound: Vec<OutboundRule>,
     pub config_schema: Option<String>,
 }
 
@@ -175,6 +199,7 @@ pub struct Request {
     pub config: String,
     pub attempt: u32,
     pub failed_writes: Vec<WriteFailure>,
+    pub note: Option<String>,
 }
 
 /// The way in which a manifest is applied.
@@ -259,6 +284,7 @@ pub struct Outcome {
     pub requeue: Requeue,
     pub finalizers: Option<Vec<String>>,
     pub start: Vec<Start>,
+    pub note: Option<String>,
 }
 
 /// The time of the next run after a failure.
@@ -278,6 +304,7 @@ pub struct Failure {
     pub status: Option<String>,
     pub events: Vec<Event>,
     pub retry: Retry,
+    pub note: Option<String>,
 }
 
 // === impl Kind ===
@@ -353,6 +380,7 @@ impl Description {
             version: _,
             // Rights that are handed out, not used: see `grant::granted`.
             grants: _,
+            outbound: _,
             config_schema: _,
         } = self;
         (reconcilers, reads, writes)

@@ -124,6 +124,7 @@ pub fn outcome() -> Outcome {
         requeue: Requeue::ByDefault,
         finalizers: None,
         start: Vec::new(),
+        note: None,
     }
 }
 
@@ -169,6 +170,7 @@ pub fn description(of: Selection, reads: Vec<Selection>) -> Description {
         reads,
         writes: Vec::new(),
         grants: Vec::new(),
+        outbound: Vec::new(),
         config_schema: None,
     }
 }

@@ -34,6 +34,7 @@ pub mod fixture;
 pub mod grant;
 pub mod key;
 pub mod labels;
+pub mod outbound;
 pub mod outcome;
 pub mod path;
 pub mod queue;

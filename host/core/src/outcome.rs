@@ -229,6 +229,7 @@ impl Plan {
             requeue,
             finalizers,
             start,
+            note: _,
         } = outcome;
         let mut kinds = against.kinds.clone();
         let heads = manifest::heads(outcome, &against.limits)?;
@@ -348,6 +349,7 @@ pub fn kinds(outcome: &Outcome, reconciled: &ObjectRef) -> HashSet<Kind> {
         requeue: _,
         finalizers: _,
         start: _,
+        note: _,
     } = outcome;
     let manifests = apply.iter().chain(patch);
     let manifests = manifests.filter_map(|manifest| {
@@ -385,6 +387,7 @@ impl Limits {
             finalizers: _,
             // Bounded in number and in texts where they are checked.
             start: _,
+            note: _,
         } = outcome;
         let lists = [apply.len(), patch.len(), evict.len(), delete.len(), prune.len()];
         self.check_count(lists.iter().sum::<usize>() + events.len())?;

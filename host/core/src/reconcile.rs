@@ -429,6 +429,7 @@ impl Reconciler {
             config: self.version.config.to_string(),
             attempt,
             failed_writes: Vec::new(),
+            note: None,
         }
     }
 
@@ -460,7 +461,7 @@ impl Reconciler {
 
     async fn call(&self, view: View, request: &Request, occasion: Occasion) -> (Answered, Reads) {
         let moment = self.moment();
-        let input = Input { outside: Outside { view }, request, moment, occasion };
+        let input = Input { outside: view.into(), request, moment, occasion };
         let Called { outcome, outside, usage } = self.version.call.call(input).await;
         let basis = self.basis(moment.now_ms);
         (Answered { answer: outcome, basis, usage }, outside.view.finish())

@@ -105,6 +105,7 @@ pub(super) fn outcome(text: &str) -> Outcome {
         requeue: Requeue::ByDefault,
         finalizers: None,
         start: Vec::new(),
+        note: None,
     };
     for line in text.lines() {
         let mut words = line.split('\t');

@@ -163,6 +163,7 @@ impl Host {
             name: String::new(),
             version: String::new(),
             grants: Vec::new(),
+            outbound: Vec::new(),
             config_schema: None,
             reconcilers: Vec::new(),
             reads: Vec::new(),

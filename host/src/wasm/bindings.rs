@@ -14,6 +14,7 @@ wasmtime::component::bindgen!({
     imports: {
         "mortise:host/cluster.get": async | trappable,
         "mortise:host/cluster.list": async | trappable,
+        "mortise:host/outbound.send": async | trappable,
         default: trappable,
     },
     exports: { default: async },

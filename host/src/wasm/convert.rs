@@ -2,7 +2,7 @@
 
 use super::bindings::{
     exports::mortise::host::{admission, conversion, reconciliation as guest},
-    mortise::host::{cluster, log, types},
+    mortise::host::{cluster, log, outbound, types},
 };
 
 mortise_core::contract_conversions!();
@@ -11,6 +11,12 @@ mortise_core::hook_conversions!();
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_method_of_the_contract_is_converted() {
+        let converted = METHODS.iter().fold(guest::Methods::empty(), |all, (one, _)| all | *one);
+        assert_eq!(converted, guest::Methods::all());
+    }
 
     #[test]
     fn every_verb_of_the_contract_is_converted() {
@@ -76,6 +82,7 @@ mod tests {
             requeue: guest::Requeue::After(7),
             finalizers: Some(vec![text("finalizer")]),
             start: vec![guest::Start { reconciler: text("start"), of: places("start").0 }],
+            note: Some(text("note")),
         }
     }
 
@@ -142,6 +149,7 @@ mod tests {
                 message: text("message"),
                 conflicting_managers: vec![text("manager")],
             }],
+            note: Some(text("note")),
         };
         let expected = guest::Request {
             reconciler: text("reconciler"),
@@ -157,6 +165,7 @@ mod tests {
                 message: text("message"),
                 conflicting_managers: vec![text("manager")],
             }],
+            note: Some(text("note")),
         };
         assert_eq!(guest::Request::from(request), expected);
     }

@@ -163,7 +163,7 @@ impl Processor {
         ends: Instant,
     ) -> Hooked<Answer> {
         let hooked = self
-            .hooked(Ok(Outside { view }), moment, ends, async |store| {
+            .hooked(Ok(view.into()), moment, ends, async |store| {
                 self.admission(store).await?.call_admit(store, &of.into()).await
             })
             .await;

@@ -3,6 +3,7 @@
 mod clock;
 mod cluster;
 mod log;
+mod outbound;
 #[cfg(test)]
 mod tests;
 

@@ -15,7 +15,7 @@ mod value;
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use futures::FutureExt as _;
-use mortise_core::{contract::bounds::LIBRARY_ANSWER, reconcile::Fault};
+use mortise_core::{contract::bounds::LIBRARY_ANSWER, outbound::Sending, reconcile::Fault};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use wasmtime::{
@@ -167,8 +167,8 @@ impl Library {
         // Constant, so that answers depend on the arguments only.
         let moment = Moment { now_ms: 0, seed: 0 };
         let closed = "a library depends on its arguments only; its caller reads and hands over";
-        let reading = Reading::new(Err(closed), limits);
-        let state = State::new(reading, moment, limits, (start, turn, charge), caller.clone());
+        let outside = (Reading::new(Err(closed), limits), Sending::closed(closed));
+        let state = State::new(outside, moment, limits, (start, turn, charge), caller.clone());
         let mut store = Store::new(&engine.lane(Size::Big).engine, state);
         store.limiter(|state| state);
         store.set_hostcall_fuel(LIBRARY_ANSWER);

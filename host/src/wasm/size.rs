@@ -42,6 +42,7 @@ fn outcome_size(outcome: &Outcome) -> usize {
         requeue: _,
         finalizers,
         start,
+        note,
     } = outcome;
     let manifests = apply.iter().chain(patch).map(manifest_size);
     let deletions = evict.iter().chain(delete).map(deletion_size);
@@ -53,13 +54,15 @@ fn outcome_size(outcome: &Outcome) -> usize {
         + events.iter().map(event_size).sum::<usize>()
         + finalizers.as_deref().map_or(0, texts_size)
         + start.sum::<usize>()
+        + note.as_ref().map_or(0, String::len)
 }
 
 fn failure_size(failure: &Failure) -> usize {
-    let Failure { message, status, events, retry: _ } = failure;
+    let Failure { message, status, events, retry: _, note } = failure;
     message.len()
         + status.as_ref().map_or(0, String::len)
         + events.iter().map(event_size).sum::<usize>()
+        + note.as_ref().map_or(0, String::len)
 }
 
 fn manifest_size(manifest: &Manifest) -> usize {

@@ -7,6 +7,7 @@ use std::{
 
 use mortise_core::{
     contract::bounds::{COMPONENT_INSTANCES, RESOURCES, TABLE_ELEMENTS},
+    outbound::Sending,
     reads::record::Asked,
 };
 use parking_lot::Mutex;
@@ -48,6 +49,7 @@ pub(super) enum Exceeded {
 /// The data of a call's store.
 pub(super) struct State {
     pub(super) reading: Reading,
+    pub(super) sending: Sending,
     pub(super) log: Arc<Mutex<Log>>,
     pub(super) now: Duration,
     pub(super) asked: Asked,
@@ -72,7 +74,7 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(
-        reading: Reading,
+        (reading, sending): (Reading, Sending),
         moment: Moment,
         limits: &Limits,
         (start, turn, charge): (Instant, Turn, Charge),
@@ -82,6 +84,7 @@ impl State {
         table.set_max_capacity(RESOURCES);
         Self {
             reading,
+            sending,
             log: Arc::new(Mutex::new(Log::new(limits.log_lines, limits.log_bytes))),
             now: Duration::from_millis(moment.now_ms),
             asked: Asked::default(),
@@ -109,10 +112,10 @@ impl State {
         let tenant = Tenant::new("a/p", &ends, &Arc::new(Answers::new(0)), &budget);
         let charge = budget.charge(&tenant);
         let turn = Arc::new(Turns::new(1)).begin(tenant.id(), now);
-        let reading = Reading::new(Ok(super::Outside { view }), &limits);
+        let outside = (Reading::new(Ok(view), &limits), Sending::default());
         let (slot_of, turn_of) = (tenant.id(), tenant.id());
         let caller = Caller { tenant, slot_of, turn_of, ends };
-        Self::new(reading, Moment { now_ms: 0, seed: 0 }, &limits, (now, turn, charge), caller)
+        Self::new(outside, Moment { now_ms: 0, seed: 0 }, &limits, (now, turn, charge), caller)
     }
 
     /// Returns the time left until the call's deadline.

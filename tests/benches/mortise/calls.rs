@@ -153,6 +153,7 @@ impl Callee {
             config: loaded.config.to_string(),
             attempt: 0,
             failed_writes: Vec::new(),
+            note: None,
         };
         let grant = Arc::new(Grant::new(&loaded.description)?);
         Ok(Self { loaded, stores, grant, request })

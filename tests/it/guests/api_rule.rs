@@ -86,6 +86,7 @@ impl Setting {
             config: String::new(),
             attempt: 0,
             failed_writes: Vec::new(),
+            note: None,
         };
         let moment = Moment { now_ms: NOW_MS, seed: 1 };
         self.processor.call(Input::new(view, &request, moment)).await

@@ -99,7 +99,7 @@ async fn every_word_of_an_outcome_arrives() {
     let start = json!({"reconciler": "k", "of": selection_json()});
     let outcome = json!({
         "apply": [manifest], "patch": [manifest], "evict": [deletion], "delete": [deletion], "prune": [selection_json()],
-        "status": "s", "events": [event], "requeue": {"After": 5}, "finalizers": ["example.com/f"], "start": [start],
+        "status": "s", "events": [event], "requeue": {"After": 5}, "finalizers": ["example.com/f"], "start": [start], "note": "n",
     });
     let called = perform(&json!({"returns": {"outcome": outcome}})).await;
     let manifest = Manifest {
@@ -126,6 +126,7 @@ async fn every_word_of_an_outcome_arrives() {
         requeue: Requeue::After(5),
         finalizers: Some(vec!["example.com/f".into()]),
         start: vec![Start { reconciler: "k".into(), of: selection() }],
+        note: Some("n".into()),
     };
     assert_eq!(called.outcome.unwrap().unwrap(), expected);
 }
@@ -137,13 +138,14 @@ fn event_on(on: Option<ObjectRef>) -> Event {
 #[tokio::test]
 async fn every_word_of_a_failure_arrives() {
     let event = json!({"on": null, "event_type": "Warning", "reason": "r", "message": "m"});
-    let failure = json!({"message": "no", "status": "s", "events": [event], "retry": {"After": 7}});
+    let failure = json!({"message": "no", "status": "s", "events": [event], "retry": {"After": 7}, "note": null});
     let called = perform(&json!({"returns": {"failure": failure}})).await;
     let expected = Failure {
         message: "no".into(),
         status: Some("s".into()),
         events: vec![event_on(None)],
         retry: Retry::After(7),
+        note: None,
     };
     assert_eq!(called.outcome.unwrap().unwrap_err(), expected);
 }

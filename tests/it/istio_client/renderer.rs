@@ -72,6 +72,7 @@ impl Renderer {
             config: serde_json::to_string(case).unwrap(),
             attempt: 0,
             failed_writes: Vec::new(),
+            note: None,
         };
         let moment = Moment { now_ms: 0, seed: 0 };
         let called = self.0.call(Input::new(View::default(), &request, moment)).await;

@@ -4,7 +4,7 @@ use crate::bindings::{
     admitter::exports::mortise::host::admission,
     converter::exports::mortise::host::conversion,
     exports::mortise::host::reconciliation as guest,
-    mortise::host::{cluster, log, types},
+    mortise::host::{cluster, log, outbound, types},
 };
 
 mortise_core::contract_conversions!();

@@ -6,6 +6,7 @@ use futures::future::{self, BoxFuture};
 use mortise_core::{
     contract::{self, bounds},
     digest::ModuleDigest,
+    outbound::Sending,
     outcome,
     reads::View,
     reconcile::{Call, Called, Input, Outside, Usage},
@@ -44,6 +45,7 @@ pub(super) struct Native<P> {
 /// The imports of one call, answered from its view.
 pub(super) struct Imports {
     pub(super) view: RefCell<View>,
+    pub(super) sending: RefCell<Sending>,
     pub(super) journal: Arc<Mutex<Journal>>,
     /// The most objects of a page.
     pub(super) page: u32,
@@ -63,9 +65,10 @@ impl<P: Processor> Call for Native<P> {
     }
 
     fn call<'a>(&'a self, input: Input<'a>) -> BoxFuture<'a, Called> {
-        let Input { outside: Outside { view }, request, moment, .. } = input;
+        let Input { outside: Outside { view, sending }, request, moment, .. } = input;
         let imports = Rc::new(Imports {
             view: RefCell::new(view),
+            sending: RefCell::new(sending),
             journal: Arc::clone(&self.journal),
             page: self.page,
             now: moment.now_ms,
@@ -75,7 +78,7 @@ impl<P: Processor> Call for Native<P> {
         self.journal.lock().outcome.get_or_insert_with(|| answer.clone());
         let called = Called {
             outcome: Ok(answer.map(Into::into).map_err(Into::into)),
-            outside: Outside { view: imports.view.take() },
+            outside: Outside { view: imports.view.take(), sending: imports.sending.take() },
             usage: Usage::default(),
         };
         Box::pin(future::ready(called))

@@ -208,6 +208,7 @@ impl Callee {
             config: self.loaded.config.to_string(),
             attempt: 0,
             failed_writes: Vec::new(),
+            note: None,
         })
     }
 

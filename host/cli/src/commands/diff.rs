@@ -217,6 +217,7 @@ mod tests {
             reads: Vec::new(),
             writes: Vec::new(),
             grants: vec![grant],
+            outbound: Vec::new(),
             config_schema: None,
         };
         let inspection = Inspection {

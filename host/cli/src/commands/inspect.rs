@@ -348,8 +348,16 @@ impl Inspection {
     ///
     /// Fails if the file cannot be read, or if the configuration's schema is not JSON.
     pub fn of(loaded: &Loaded, file: &Path) -> anyhow::Result<Self> {
-        let Description { name, version, reconcilers, reads, writes, grants, config_schema } =
-            &*loaded.description;
+        let Description {
+            name,
+            version,
+            reconcilers,
+            reads,
+            writes,
+            grants,
+            outbound: _,
+            config_schema,
+        } = &*loaded.description;
         let names = loaded.processor.names();
         let size = std::fs::metadata(file)
             .with_context(|| format!("cannot read the module `{}`", file.display()))?

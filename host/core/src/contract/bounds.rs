@@ -104,6 +104,10 @@ pub const READS: usize = 256;
 pub const WRITES: usize = 256;
 /// Granted rules of a description.
 pub const GRANTS: usize = 256;
+/// Outbound rules of a description.
+pub const OUTBOUND: usize = 32;
+/// Credentials of an outbound rule.
+pub const OUTBOUND_CREDENTIALS: usize = 16;
 /// Entries of one list of a granted rule.
 pub const GRANT_ENTRIES: usize = 128;
 /// Bytes of a text of a granted rule: the longest name of an object has 253.

@@ -3,17 +3,19 @@
 /// Implements the conversions to [`contract`](crate::contract) and back for the types that wasmtime
 /// or wit-bindgen generates from wit/.
 ///
-/// `guest`, `types`, `cluster` and `log` must name the generated modules where the macro is used.
-/// Each conversion names every field, so that a change of wit/ does not compile until it is handled
-/// here.
+/// `guest`, `types`, `cluster`, `log` and `outbound` must name the generated modules where the macro
+/// is used. Each conversion names every field, so that a change of wit/ does not compile until it is
+/// handled here.
 #[macro_export]
 macro_rules! contract_conversions {
     () => {
         use $crate::contract::{
             Action, Deletion, Description, Event, EventType, Failure, GrantedRule, Kind, Level,
-            Manifest, Mode, ObjectRef, Outcome, Page, Propagation, ReadError, Reconciler, Request,
-            Requeue, Retry, Selection, Start, Verbs, WriteFailure, WriteRule,
+            Manifest, Methods, Mode, ObjectRef, OutboundRule, Outcome, Page, Propagation,
+            ReadError, Reconciler, Request, Requeue, Retry, Selection, Start, Verbs, WriteFailure,
+            WriteRule,
         };
+        use $crate::outbound as calls;
 
         fn all<A, B: From<A>>(of: Vec<A>) -> Vec<B> {
             of.into_iter().map(B::from).collect()
@@ -121,6 +123,63 @@ macro_rules! contract_conversions {
             }
         }
 
+        /// The methods of wit/, and their counterparts; see [`VERBS`].
+        const METHODS: [(guest::Methods, Methods); 6] = [
+            (guest::Methods::GET, Methods::GET),
+            (guest::Methods::HEAD, Methods::HEAD),
+            (guest::Methods::POST, Methods::POST),
+            (guest::Methods::PUT, Methods::PUT),
+            (guest::Methods::PATCH, Methods::PATCH),
+            (guest::Methods::DELETE, Methods::DELETE),
+        ];
+        const _: () = assert!(METHODS.len() == Methods::all().bits().count_ones() as usize);
+
+        impl From<guest::Methods> for Methods {
+            fn from(methods: guest::Methods) -> Self {
+                let held = METHODS.into_iter().filter(|(theirs, _)| methods & *theirs == *theirs);
+                held.map(|(_, ours)| ours).collect()
+            }
+        }
+
+        impl From<guest::OutboundRule> for OutboundRule {
+            fn from(of: guest::OutboundRule) -> Self {
+                let guest::OutboundRule { origin, methods, credentials, pause } = of;
+                Self { origin, methods: methods.into(), credentials: all(credentials), pause }
+            }
+        }
+
+        impl From<outbound::Call> for calls::Call {
+            fn from(of: outbound::Call) -> Self {
+                let outbound::Call { method, url, headers, body, credential, timeout } = of;
+                let (method, credential) = (method.into(), credential.map(Into::into));
+                Self { method, url, headers, body, credential, timeout }
+            }
+        }
+
+        impl From<outbound::Method> for calls::Method {
+            fn from(method: outbound::Method) -> Self {
+                match method {
+                    outbound::Method::Get => Self::Get,
+                    outbound::Method::Head => Self::Head,
+                    outbound::Method::Post => Self::Post,
+                    outbound::Method::Put => Self::Put,
+                    outbound::Method::Patch => Self::Patch,
+                    outbound::Method::Delete => Self::Delete,
+                }
+            }
+        }
+
+        impl From<outbound::Credential> for calls::Credential {
+            fn from(outbound::Credential { of, at, scheme }: outbound::Credential) -> Self {
+                let scheme = match scheme {
+                    outbound::Scheme::Bearer => calls::Scheme::Bearer,
+                    outbound::Scheme::Basic(user) => calls::Scheme::Basic(user),
+                    outbound::Scheme::Header(name) => calls::Scheme::Header(name),
+                };
+                Self { of: of.into(), at, scheme }
+            }
+        }
+
         impl From<guest::Description> for Description {
             fn from(of: guest::Description) -> Self {
                 let guest::Description {
@@ -130,11 +189,12 @@ macro_rules! contract_conversions {
                     reads,
                     writes,
                     grants,
+                    outbound,
                     config_schema,
                 } = of;
                 let (reconcilers, reads, writes) = (all(reconcilers), all(reads), all(writes));
-                let grants = all(grants);
-                Self { name, version, reconcilers, reads, writes, grants, config_schema }
+                let (grants, outbound) = (all(grants), all(outbound));
+                Self { name, version, reconcilers, reads, writes, grants, outbound, config_schema }
             }
         }
 
@@ -215,6 +275,7 @@ macro_rules! contract_conversions {
                     requeue,
                     finalizers,
                     start,
+                    note,
                 } = of;
                 Self {
                     apply: all(apply),
@@ -227,6 +288,7 @@ macro_rules! contract_conversions {
                     requeue: requeue.into(),
                     finalizers,
                     start: all(start),
+                    note,
                 }
             }
         }
@@ -242,8 +304,9 @@ macro_rules! contract_conversions {
         }
 
         impl From<guest::Failure> for Failure {
-            fn from(guest::Failure { message, status, events, retry }: guest::Failure) -> Self {
-                Self { message, status, events: all(events), retry: retry.into() }
+            fn from(of: guest::Failure) -> Self {
+                let guest::Failure { message, status, events, retry, note } = of;
+                Self { message, status, events: all(events), retry: retry.into(), note }
             }
         }
 
@@ -299,7 +362,7 @@ macro_rules! contract_conversions {
 
         impl From<Request> for guest::Request {
             fn from(of: Request) -> Self {
-                let Request { reconciler, ref_, object, config, attempt, failed_writes } = of;
+                let Request { reconciler, ref_, object, config, attempt, failed_writes, note } = of;
                 Self {
                     reconciler,
                     ref_: ref_.into(),
@@ -307,6 +370,38 @@ macro_rules! contract_conversions {
                     config,
                     attempt,
                     failed_writes: all(failed_writes),
+                    note,
+                }
+            }
+        }
+
+        impl From<calls::Answer> for outbound::Answer {
+            fn from(calls::Answer { status, headers, body }: calls::Answer) -> Self {
+                Self { status, headers, body }
+            }
+        }
+
+        impl From<calls::CredentialFault> for outbound::CredentialFault {
+            fn from(fault: calls::CredentialFault) -> Self {
+                match fault {
+                    calls::CredentialFault::NoObject => Self::NoObject,
+                    calls::CredentialFault::NoValue => Self::NoValue,
+                    calls::CredentialFault::NotText => Self::NotText,
+                }
+            }
+        }
+
+        impl From<calls::CallError> for outbound::CallError {
+            fn from(error: calls::CallError) -> Self {
+                match error {
+                    calls::CallError::Denied(message) => Self::Denied(message),
+                    calls::CallError::NotHeld => Self::NotHeld,
+                    calls::CallError::Credential(fault) => Self::Credential(fault.into()),
+                    calls::CallError::Paused(milliseconds) => Self::Paused(milliseconds),
+                    calls::CallError::NotSent(message) => Self::NotSent(message),
+                    calls::CallError::NoAnswer(message) => Self::NoAnswer(message),
+                    calls::CallError::TooLarge => Self::TooLarge,
+                    calls::CallError::Invalid(message) => Self::Invalid(message),
                 }
             }
         }

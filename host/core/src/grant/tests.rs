@@ -17,6 +17,7 @@ fn description(writes: Vec<WriteRule>) -> Description {
         reads: vec![],
         writes,
         grants: Vec::new(),
+        outbound: Vec::new(),
         config_schema: None,
     }
 }

@@ -68,6 +68,7 @@ fn grant() -> Grant {
             write_rule(whole(v1("new.dev", "*")), Verbs::CREATE | Verbs::UPDATE, &[]),
         ],
         grants: Vec::new(),
+        outbound: Vec::new(),
         config_schema: None,
     };
     Grant::new(&description).unwrap()

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use crate::{
     contract::{Failure, Level, Outcome, Request},
     digest::ModuleDigest,
+    outbound::Sending,
     reads::{View, record::Asked},
 };
 
@@ -34,11 +35,14 @@ pub struct Input<'a> {
     pub occasion: Occasion,
 }
 
-/// The outside of a call: the objects that it may read, with the record of its reads.
+/// The outside of a call: the objects that it may read, with the record of its reads, and the calls
+/// that it may make.
 #[derive(Debug, Default)]
 pub struct Outside {
     /// The cluster's objects that the call may read.
     pub view: View,
+    /// The calls to systems outside of the cluster.
+    pub sending: Sending,
 }
 
 /// The occasion of a call.
@@ -135,12 +139,20 @@ pub enum Source {
     Error,
 }
 
+// === impl Outside ===
+
+impl From<View> for Outside {
+    /// An outside of reads alone.
+    fn from(view: View) -> Self {
+        Self { view, sending: Sending::default() }
+    }
+}
+
 // === impl Input ===
 
 impl<'a> Input<'a> {
     /// Creates the input of a run.
     pub fn new(view: View, request: &'a Request, moment: Moment) -> Self {
-        let outside = Outside { view };
-        Self { outside, request, moment, occasion: Occasion::Run }
+        Self { outside: view.into(), request, moment, occasion: Occasion::Run }
     }
 }

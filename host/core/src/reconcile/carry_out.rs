@@ -254,7 +254,13 @@ impl Reconciler {
             reason: FAILED.to_owned(),
             message: shortened(&message),
         };
-        let failure = Failure { message, status: None, events: vec![event], retry: Retry::BackOff };
+        let failure = Failure {
+            message,
+            status: None,
+            events: vec![event],
+            retry: Retry::BackOff,
+            note: None,
+        };
         let (mut carried, no_event) = match self.plan_of_failure(&failure, turn).await {
             Ok(plan) => {
                 let carried = self.write(&plan, turn).await;

@@ -192,6 +192,7 @@ impl Rights {
             name: _,
             version: _,
             grants: _,
+            outbound: _,
             config_schema: _,
         } = &mut description;
         reconcilers.retain(|reconciler| served.contains_key(&reconciler.of.kind));

@@ -74,6 +74,7 @@ fn description(secrets: Selection) -> Description {
         reads: vec![whole(elsewhere(v1("", "ConfigMap"), "*")), secrets],
         writes: Vec::new(),
         grants: Vec::new(),
+        outbound: Vec::new(),
         config_schema: None,
     }
 }

@@ -353,6 +353,7 @@ fn grant() -> Grant {
         reads: vec![],
         writes: vec![write_rule(whole(any), verbs, &[])],
         grants: Vec::new(),
+        outbound: Vec::new(),
         config_schema: None,
     };
     Grant::new(&description).unwrap()

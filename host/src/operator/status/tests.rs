@@ -40,6 +40,7 @@ fn description() -> Description {
         reads: Vec::new(),
         writes: Vec::new(),
         grants: Vec::new(),
+        outbound: Vec::new(),
         config_schema: None,
     }
 }

@@ -9,7 +9,6 @@ use mortise_core::{
     },
     grant::rights::ReadTarget,
     reads::{Pace, View},
-    reconcile::Outside,
 };
 
 use crate::wasm::{
@@ -34,11 +33,11 @@ pub(in crate::wasm) struct Reading {
 // === impl Reading ===
 
 impl Reading {
-    /// Creates the state of a call's reads. Without an outside, every read is denied for the given
+    /// Creates the state of a call's reads. Without a view, every read is denied for the given
     /// reason.
-    pub(in crate::wasm) fn new(outside: Result<Outside, &'static str>, limits: &Limits) -> Self {
+    pub(in crate::wasm) fn new(view: Result<View, &'static str>, limits: &Limits) -> Self {
         Self {
-            view: outside.map(|outside| outside.view),
+            view,
             reads_left: limits.reads,
             bytes_left: limits.read_bytes,
             arguments_left: bounds::CALL_ARGUMENTS,
@@ -51,6 +50,11 @@ impl Reading {
         let mut view = self.view.ok()?;
         view.asked_with(asked);
         Some(view)
+    }
+
+    /// Returns the view; `None` if the call has none.
+    pub(super) fn view(&mut self) -> Option<&mut View> {
+        self.view.as_mut().ok()
     }
 
     /// Returns the number of reads, and the bytes of their arguments and answers, counted against
@@ -217,7 +221,7 @@ mod tests {
     use super::*;
 
     fn reading(limits: &Limits) -> Reading {
-        Reading::new(Ok(Outside::default()), limits)
+        Reading::new(Ok(View::default()), limits)
     }
 
     #[test]

@@ -14,6 +14,7 @@ fn outcome() -> Outcome {
         requeue: Requeue::ByDefault,
         finalizers: None,
         start: Vec::new(),
+        note: None,
     }
 }
 
@@ -59,6 +60,7 @@ fn a_failure_counts_too() {
         status: Some("45".into()),
         events: Vec::new(),
         retry: Retry::BackOff,
+        note: None,
     };
     assert_eq!(refusal(5, &Err(failure.clone())), None);
     assert!(refusal(4, &Err(failure)).unwrap().contains("it has 5 bytes"));

@@ -41,5 +41,5 @@ pub(crate) fn fail(play: &Play) -> Failure {
 }
 
 pub(crate) fn failure(message: String, retry: Retry) -> Failure {
-    Failure { message, status: None, events: Vec::new(), retry }
+    Failure { message, status: None, events: Vec::new(), retry, note: None }
 }

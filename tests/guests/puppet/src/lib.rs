@@ -159,5 +159,5 @@ fn discard(read: &Read, host: &impl Ask) {
 }
 
 fn failure(message: String) -> Failure {
-    Failure { message, status: None, events: Vec::new(), retry: Retry::OnChange }
+    Failure { message, status: None, events: Vec::new(), retry: Retry::OnChange, note: None }
 }

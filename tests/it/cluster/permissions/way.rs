@@ -63,8 +63,8 @@ pub(super) enum Through {
 }
 
 pub(super) fn all() -> Vec<Way> {
-    // A new field of an outcome needs a new way, unless it needs no right, as `requeue`, and
-    // `start`, with which every outcome is refused.
+    // A new field of an outcome needs a new way, unless it needs no right, as `requeue` and
+    // `note`, and `start`, with which every outcome is refused.
     let Outcome {
         apply: _,
         patch: _,
@@ -76,6 +76,7 @@ pub(super) fn all() -> Vec<Way> {
         requeue: _,
         finalizers: _,
         start: _,
+        note: _,
     } = Outcome::new();
     reads().into_iter().chain(applies()).chain(removals()).chain(prunes()).chain(own()).collect()
 }

@@ -2,9 +2,10 @@
 
 use super::{
     DESCRIPTION, ENTRY, FIELDS, FINALIZERS, GRANT_ENTRIES, GRANT_TEXT, GRANTED_RIGHTS, GRANTS,
-    NAME, PATH, READS, RECONCILERS, SELECTOR, VERSION, WRITES, read::selection_size, text,
+    NAME, OUTBOUND, OUTBOUND_CREDENTIALS, PATH, READS, RECONCILERS, SELECTOR, VERSION, WRITES,
+    read::selection_size, text,
 };
-use crate::contract::{Description, GrantedRule, Kind, Reconciler, Selection};
+use crate::contract::{Description, GrantedRule, Kind, OutboundRule, Reconciler, Selection};
 
 /// The wildcard for any kind, group or resource.
 const WILDCARD: &str = "*";
@@ -12,7 +13,8 @@ const WILDCARD: &str = "*";
 /// Refuses a description with more entries, or longer texts, than the host keeps. The message names
 /// the place and the bound.
 pub fn check(of: &Description) -> Result<(), String> {
-    let Description { name, version, reconcilers, reads, writes, grants, config_schema } = of;
+    let Description { name, version, reconcilers, reads, writes, grants, outbound, config_schema } =
+        of;
     if !text::is_label(name) {
         return Err(wrong("name", name, &label()));
     }
@@ -37,6 +39,7 @@ pub fn check(of: &Description) -> Result<(), String> {
         check_paths(&format!("writes[{index}].fields"), rule.fields.iter())?;
     }
     check_grants(grants)?;
+    check_outbound(outbound)?;
     let size = size(of);
     if size > DESCRIPTION {
         let schema = config_schema.as_ref().map_or(0, String::len);
@@ -58,6 +61,18 @@ fn check_reconciler(place: &str, of: &Reconciler) -> Result<(), String> {
         return Err(wrong(&format!("{place}.finalizers"), bad, accepted));
     }
     check_selection(&format!("{place}.of"), &of.of)
+}
+
+fn check_outbound(rules: &[OutboundRule]) -> Result<(), String> {
+    check_count("outbound", rules.len(), OUTBOUND)?;
+    for (index, rule) in rules.iter().enumerate() {
+        let place = format!("outbound[{index}].credentials");
+        check_count(&place, rule.credentials.len(), OUTBOUND_CREDENTIALS)?;
+        for (index, of) in rule.credentials.iter().enumerate() {
+            check_selection(&format!("{place}[{index}]"), of)?;
+        }
+    }
+    Ok(())
 }
 
 fn check_selection(place: &str, of: &Selection) -> Result<(), String> {
@@ -214,7 +229,12 @@ pub(super) fn label() -> String {
 }
 
 fn size(of: &Description) -> usize {
-    let Description { name, version, reconcilers, reads, writes, grants, config_schema } = of;
+    let Description { name, version, reconcilers, reads, writes, grants, outbound, config_schema } =
+        of;
+    let outbound = outbound.iter().map(|rule| {
+        let credentials = rule.credentials.iter().map(|of| ENTRY + selection_size(of));
+        ENTRY + rule.origin.len() + credentials.sum::<usize>()
+    });
     let reconcilers = reconcilers.iter().map(|of_one| {
         let finalizers = of_one.finalizers.iter().map(|name| ENTRY + name.len());
         ENTRY + of_one.name.len() + selection_size(&of_one.of) + finalizers.sum::<usize>()
@@ -237,5 +257,6 @@ fn size(of: &Description) -> usize {
     });
     let texts = name.len() + version.len() + config_schema.as_ref().map_or(0, String::len);
     let declared = reads.sum::<usize>() + writes.sum::<usize>() + grants.sum::<usize>();
+    let declared = declared + outbound.sum::<usize>();
     texts + reconcilers.sum::<usize>() + declared
 }

@@ -45,6 +45,7 @@ fn description(
         reads,
         writes: writes.collect(),
         grants: Vec::new(),
+        outbound: Vec::new(),
         config_schema: None,
     }
 }

@@ -28,6 +28,7 @@ fn wide_grant() -> Grant {
         reads: Vec::new(),
         writes: vec![write_rule(whole(v1("", "ConfigMap")), all, &[])],
         grants: Vec::new(),
+        outbound: Vec::new(),
         config_schema: None,
     };
     Grant::new(&description).unwrap()
@@ -131,6 +132,7 @@ fn lists_of_a_manifest_and_events_of_a_failure_are_bounded_in_number() {
         status: None,
         events: vec![event; 100_000],
         retry: contract::Retry::BackOff,
+        note: None,
     };
     let (reconciled, kinds, grant) = (reconciled(), known_kinds(), wide_grant());
     let against = Against {

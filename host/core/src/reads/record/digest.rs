@@ -143,13 +143,24 @@ pub fn of_returned(returned: &Result<Outcome, contract::Failure>, secret: bool) 
         Err(failure) => return Digest::of(secret, [format!("{failure:?}").as_bytes()]),
     };
     // Names each field, so that a new one does not compile until it is handled.
-    let Outcome { apply, patch, evict, delete, prune, status, events, requeue, finalizers, start } =
-        outcome;
+    let Outcome {
+        apply,
+        patch,
+        evict,
+        delete,
+        prune,
+        status,
+        events,
+        requeue,
+        finalizers,
+        start,
+        note,
+    } = outcome;
     let manifests = || apply.iter().chain(patch);
     let ways: Vec<_> = manifests()
         .map(|Manifest { cluster, object: _, mode, leave, absent }| (cluster, mode, leave, absent))
         .collect();
-    let lists = (apply.len(), evict, delete, prune, events, requeue, finalizers, start);
+    let lists = (apply.len(), evict, delete, prune, events, requeue, finalizers, start, note);
     let rest = format!("{ways:?} {lists:?} {}", status.is_some());
     let objects = manifests().map(|manifest| manifest.object.as_bytes());
     let status = status.as_deref().unwrap_or_default().as_bytes();

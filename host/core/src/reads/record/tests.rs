@@ -203,6 +203,7 @@ fn a_returned_value_is_digested_with_the_key_if_it_may_hold_a_secret() {
             status: None,
             events: Vec::new(),
             retry: Retry::BackOff,
+            note: None,
         })
     };
     let of = |message: &str, secret| of_returned(&failure(message), secret);

@@ -72,8 +72,9 @@ impl Fake {
         let gone = if object.is_null() { " gone" } else { "" };
         self.calls.lock().push(format!("{} {}{gone}", request.reconciler, request.ref_.name));
         if object["spec"]["fails"] == true {
-            let (message, status, events) = ("no".to_owned(), None, Vec::new());
-            return Err(Failure { message, status, events, retry: Retry::OnChange });
+            let (message, events) = ("no".to_owned(), Vec::new());
+            let retry = Retry::OnChange;
+            return Err(Failure { message, status: None, events, retry, note: None });
         }
         let start = object["spec"]["start"].as_array().into_iter().flatten();
         let start = start.map(|of| start_of(of.as_str().unwrap())).collect();

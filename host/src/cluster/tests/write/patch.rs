@@ -149,6 +149,7 @@ async fn a_patch_by_a_rule_with_labels_reaches_objects_that_have_them_only() {
         reads: vec![],
         writes: rules,
         grants: Vec::new(),
+        outbound: Vec::new(),
         config_schema: None,
     };
     let grant = Grant::new(&description).unwrap();
