@@ -48,6 +48,7 @@ use crate::{
     contract::{Description, ObjectRef, ReadError, Request, Selection},
     dispatch::{Dispatch, Token},
     grant::{self, DeclaredReconciler, Grant, Limited, rights::Rights},
+    outbound::{Egress, Outbound},
     outcome::Reconciled,
     queue::{Again, Cause, Done, Key, Run},
     reads::{
@@ -96,6 +97,10 @@ pub struct Setup {
     pub api: Arc<dyn Api>,
     /// The rights of the processor's account; `None` if its rights are the host's own.
     pub rights: Option<Arc<dyn Rights>>,
+    /// The client that sends calls to systems outside of the cluster; `None`: there are none.
+    pub outbound: Option<Arc<dyn Outbound>>,
+    /// The origins that the Processor grants, within those that the host allows.
+    pub egress: Vec<Arc<Egress>>,
 }
 
 /// The parts that a reconciler shares with the reconcilers of other processors.
@@ -150,7 +155,9 @@ impl Reconciler {
             rate: _,
             removal: _,
         } = &version.settings;
-        let settings = format!("{:?}", (namespace, name, account, mode, take_over, clusters));
+        let egress = &version.egress;
+        let settings =
+            format!("{:?}", (namespace, name, account, mode, take_over, clusters, egress));
         let basis = Basis {
             module: version.call.digests().into(),
             config: Digest::of(false, [version.config.as_bytes()]),

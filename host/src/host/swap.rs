@@ -156,6 +156,8 @@ impl Host {
             grant,
             api: Arc::new(Routes::new(cluster, &remotes, rights.as_ref())),
             rights: rights.clone().map(|rights| rights as Arc<dyn rights::Rights>),
+            outbound: None,
+            egress: Vec::new(),
         };
         let reconciler = Reconciler::new(setup, shared.parts.clone());
         let active = Active {

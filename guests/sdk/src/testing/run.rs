@@ -288,6 +288,8 @@ impl Driver {
             grant: Arc::new(grant),
             api: Arc::new(self.clusters.clone()),
             rights: None,
+            outbound: None,
+            egress: Vec::new(),
         };
         let reconciler = Reconciler::new(setup, self.parts.clone());
         for (kind, scope, wanted) in wanted {

@@ -319,6 +319,8 @@ fn loaded(
         grant: Arc::new(grant),
         api: Arc::clone(fake) as Arc<dyn Api>,
         rights: None,
+        outbound: None,
+        egress: Vec::new(),
     };
     Reconciler::new(setup, parts.clone())
 }
