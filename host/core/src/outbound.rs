@@ -3,6 +3,11 @@
 //! The rules are here and need no network. [`Sending`] lets a call through or refuses it, and what
 //! it lets through is sent by an [`Outbound`]: the host's client, or a test's answers.
 
+mod origin;
+mod url;
+
+pub use origin::Origin;
+
 use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;

@@ -96,6 +96,27 @@ pub const LIBRARY_ANSWER: usize = 8 * MIB;
 /// Bytes of a function's type in a message; the rest is cut.
 pub const FUNCTION_TYPE: usize = KIB;
 
+/// Calls to systems outside of the cluster in one call of a processor, refused ones too.
+pub const CALLS: usize = 64;
+/// Bytes of the URL of a call.
+pub const URL: usize = 8 * KIB;
+/// Headers of a call, and bytes of their names and values.
+pub const CALL_HEADERS: usize = 64;
+pub const CALL_HEADER_BYTES: usize = 16 * KIB;
+/// Bytes of the body of a call.
+pub const CALL_BODY: usize = MIB;
+/// Bytes of the value of a credential.
+pub const CREDENTIAL: usize = 16 * KIB;
+/// Bytes of the text of a call's error; the rest is cut.
+pub const CALL_ERROR: usize = KIB;
+/// Bytes of a call's URL in a run record; the rest is cut.
+pub const RECORDED_URL: usize = 256;
+
+/// Bytes of a note.
+pub const NOTE: usize = KIB;
+/// Bytes of all notes of a host together; the oldest are dropped.
+pub const NOTES: usize = 64 * MIB;
+
 /// Reconcilers of a description: each has its own keys and watch.
 pub const RECONCILERS: usize = 64;
 /// Declared reads: each may need a watch and access reviews.
@@ -108,6 +129,8 @@ pub const GRANTS: usize = 256;
 pub const OUTBOUND: usize = 32;
 /// Credentials of an outbound rule.
 pub const OUTBOUND_CREDENTIALS: usize = 16;
+/// Bytes of the origin of an outbound rule.
+pub const ORIGIN: usize = 300;
 /// Entries of one list of a granted rule.
 pub const GRANT_ENTRIES: usize = 128;
 /// Bytes of a text of a granted rule: the longest name of an object has 253.
