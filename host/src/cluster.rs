@@ -311,6 +311,10 @@ impl Cluster {
 struct OtherCluster(String);
 
 impl Api for Cluster {
+    fn is_leading(&self) -> bool {
+        self.lease.is_held()
+    }
+
     fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>> {
         self.send(outgoing).boxed()
     }

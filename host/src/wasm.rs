@@ -459,7 +459,7 @@ impl From<Called> for reconcile::Called {
             message: error_chain::whole(&error),
             backtrace: error.backtrace().map(ToString::to_string),
         });
-        let usage = reconcile::Usage { log, log_dropped, asked, memory, waited };
+        let usage = reconcile::Usage { log, log_dropped, asked, memory, waited, calls: Vec::new() };
         Self { outcome, outside, usage }
     }
 }

@@ -97,6 +97,9 @@ pub trait Api: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns whether writes are sent now: this host holds its Lease, or needs none.
+    fn is_leading(&self) -> bool;
+
     /// Sends a request. A request that the server is too busy to answer is tried again.
     fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>>;
 

@@ -8,8 +8,12 @@ pub mod bounds;
 mod convert;
 mod display;
 pub mod hooks;
+mod note;
+pub mod origin;
+pub mod outbound;
 
 pub use display::{api_version, display_kind, display_kind_in_any_version, display_ref};
+pub use note::Note;
 
 use std::{
     borrow::Borrow,
@@ -199,7 +203,7 @@ pub struct Request {
     pub config: String,
     pub attempt: u32,
     pub failed_writes: Vec<WriteFailure>,
-    pub note: Option<String>,
+    pub note: Option<Note>,
 }
 
 /// The way in which a manifest is applied.
@@ -284,7 +288,7 @@ pub struct Outcome {
     pub requeue: Requeue,
     pub finalizers: Option<Vec<String>>,
     pub start: Vec<Start>,
-    pub note: Option<String>,
+    pub note: Option<Note>,
 }
 
 /// The time of the next run after a failure.
@@ -304,7 +308,7 @@ pub struct Failure {
     pub status: Option<String>,
     pub events: Vec<Event>,
     pub retry: Retry,
-    pub note: Option<String>,
+    pub note: Option<Note>,
 }
 
 // === impl Kind ===
@@ -380,6 +384,7 @@ impl Description {
             version: _,
             // Rights that are handed out, not used: see `grant::granted`.
             grants: _,
+            // Its selections are not read by the processor: see `credentials`.
             outbound: _,
             config_schema: _,
         } = self;
@@ -399,6 +404,12 @@ impl Description {
         Self { grants, ..self.within(|cluster| !cluster.is_empty()) }
     }
 
+    /// Returns the selections of objects that hold credentials for calls to the outside. The host
+    /// reads and watches them; the processor does not.
+    pub fn credentials(&self) -> impl Iterator<Item = &Selection> {
+        self.outbound.iter().flat_map(|rule| &rule.credentials)
+    }
+
     fn within(&self, is_in: impl Fn(&str) -> bool) -> Self {
         let is_meant = |of: &mut Selection| {
             let is_meant = is_in(&of.kind.cluster);
@@ -411,17 +422,19 @@ impl Description {
         within.reconcilers.retain_mut(|reconciler| is_meant(&mut reconciler.of));
         within.reads.retain_mut(is_meant);
         within.writes.retain_mut(|rule| is_meant(&mut rule.of));
+        within.outbound.iter_mut().for_each(|rule| rule.credentials.retain_mut(is_meant));
         within
     }
 
     /// Returns the distinct kinds of all declarations, without wildcards (`*`).
     pub fn kinds(&self) -> Vec<Kind> {
         let (reconcilers, reads, writes) = self.declared();
+        let credentials = self.credentials().map(|selection| &selection.kind);
         let reconciled = reconcilers.iter().map(|reconciler| &reconciler.of.kind);
         let read = reads.iter().map(|selection| &selection.kind);
         let written = writes.iter().map(|rule| &rule.of.kind);
         let mut kinds: Vec<Kind> = Vec::new();
-        for kind in reconciled.chain(read).chain(written) {
+        for kind in reconciled.chain(read).chain(written).chain(credentials) {
             if !kind.has_wildcard() && !kinds.contains(&**kind) {
                 kinds.push(Kind::clone(kind));
             }

@@ -10,6 +10,7 @@ mod declared;
 pub mod effective;
 pub mod granted;
 mod limited;
+mod outbound;
 mod reads;
 mod reconciler;
 pub mod rights;
@@ -31,6 +32,7 @@ pub use text::{accepted, display_selection, verb_names};
 pub use within::Undeclared;
 pub use writes::{Denied, Writable};
 
+pub(crate) use outbound::OutboundRule;
 pub(crate) use reads::RECONCILE;
 
 use std::{collections::HashMap, sync::Arc};
@@ -50,6 +52,8 @@ pub struct Grant {
     /// The selections of the reconcilers, then those of `reads`.
     reads: Vec<Arc<Readable>>,
     writes: Vec<Arc<Rule>>,
+    /// The systems outside of the cluster that may be called.
+    outbound: Vec<OutboundRule>,
     /// The watches that the declarations need.
     wanted: Vec<(Kind, Scope, Wanted)>,
     /// The caches of the lists of fields that calls read with.
@@ -110,6 +114,7 @@ impl Grant {
             grant.want(&rule.of.kind, (rule.scope.clone(), rule.wanted.clone()));
             grant.writes.push(Arc::new(rule));
         }
+        grant.parse_outbound(description)?;
         grant.check_clusters(description)?;
         let mut wanted = std::mem::take(&mut grant.wanted);
         let mut indexed = HashMap::new();

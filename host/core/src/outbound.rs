@@ -3,88 +3,29 @@
 //! The rules are here and need no network. [`Sending`] lets a call through or refuses it, and what
 //! it lets through is sent by an [`Outbound`]: the host's client, or a test's answers.
 
-mod origin;
-mod url;
+mod credential;
+mod granted;
+mod header;
+mod sending;
+#[cfg(test)]
+mod tests;
 
-pub use origin::Origin;
+pub(crate) use granted::Granted;
+pub(crate) use sending::Gate;
+pub use sending::{Ended, Sending};
 
 use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 
-use crate::{contract::ObjectRef, reads::View};
-
-/// The method of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Method {
-    Get,
-    Head,
-    Post,
-    Put,
-    Patch,
-    Delete,
-}
-
-/// A call that a processor asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
-    pub method: Method,
-    pub url: String,
-    pub headers: Vec<(String, String)>,
-    pub body: Option<Vec<u8>>,
-    pub credential: Option<Credential>,
-    /// In milliseconds.
-    pub timeout: u64,
-}
-
-/// The place of what a call is authenticated with: a path of an object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Credential {
-    pub of: ObjectRef,
-    pub at: String,
-    pub scheme: Scheme,
-}
-
-/// The way in which a credential is sent.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Scheme {
-    Bearer,
-    /// The name of the user, whose password the credential is.
-    Basic(String),
-    /// The name of the header.
-    Header(String),
-}
-
-/// The answer to a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    pub status: u16,
-    /// Names in lower case, and values.
-    pub headers: Vec<(String, String)>,
-    pub body: Vec<u8>,
-}
-
-/// The reason why a call has no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CallError {
-    Denied(String),
-    NotHeld,
-    Credential(CredentialFault),
-    /// For so many milliseconds from now.
-    Paused(u64),
-    NotSent(String),
-    NoAnswer(String),
-    TooLarge,
-    Invalid(String),
-}
-
-/// The reason why a credential has no value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CredentialFault {
-    NoObject,
-    NoValue,
-    NotText,
-}
+use crate::contract::bounds;
+pub use crate::{
+    contract::{
+        origin::{Origin, Target},
+        outbound::{Answer, Call, CallError, Credential, CredentialFault, Method, Scheme},
+    },
+    reads::record::Made,
+};
 
 /// What a Processor grants: an entry of its `spec.egress`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -135,18 +76,6 @@ pub struct Allowed {
     pub processor: Arc<str>,
 }
 
-/// The parts of a URL.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Target {
-    /// True for `https`.
-    pub tls: bool,
-    /// A DNS name in lower case, or an IP address without brackets.
-    pub host: String,
-    pub port: u16,
-    /// The path and the query, from the first `/` on.
-    pub path_and_query: String,
-}
-
 /// A header that authenticates a call. `Debug` prints neither its value nor its length.
 pub struct Authorization {
     /// The credential's place: pauses are kept by it.
@@ -161,11 +90,66 @@ pub trait Outbound: Send + Sync {
     fn send(&self, call: Allowed) -> BoxFuture<'_, Result<Answer, CallError>>;
 }
 
-/// The calls of one call of a processor: their rules, their limits and their records.
-#[derive(Debug)]
-pub struct Sending {
-    /// The reason why nothing is sent.
-    closed: &'static str,
+// === impl Call ===
+
+impl Call {
+    /// Returns the bytes of the arguments.
+    pub fn size(&self) -> usize {
+        let Self { method: _, url, headers, body, credential, timeout: _ } = self;
+        let credential = credential.as_ref().map_or(0, |Credential { of, at, scheme }| {
+            let scheme = match scheme {
+                Scheme::Bearer => 0,
+                Scheme::Basic(text) | Scheme::Header(text) => text.len(),
+            };
+            bounds::get_size(of, std::slice::from_ref(at)) + scheme
+        });
+        url.len() + size_of(headers) + body.as_ref().map_or(0, Vec::len) + credential
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// Returns the bytes of headers and body.
+    pub fn size(&self) -> usize {
+        size_of(&self.headers) + self.body.len()
+    }
+}
+
+fn size_of(headers: &[(String, String)]) -> usize {
+    headers.iter().map(|(name, value)| bounds::ENTRY + name.len() + value.len()).sum()
+}
+
+// === impl CallError ===
+
+impl CallError {
+    /// Returns the error in one word, for records and metrics.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Denied(_) => "denied",
+            Self::NotHeld => "not-held",
+            Self::Credential(CredentialFault::NoObject) => "credential-no-object",
+            Self::Credential(CredentialFault::NoValue) => "credential-no-value",
+            Self::Credential(CredentialFault::NotText) => "credential-not-text",
+            Self::Paused(_) => "paused",
+            Self::NotSent(_) => "not-sent",
+            Self::NoAnswer(_) => "no-answer",
+            Self::TooLarge => "too-large",
+            Self::Invalid(_) => "invalid",
+        }
+    }
+
+    /// Returns the error with its text cut.
+    fn bounded(mut self) -> Self {
+        match &mut self {
+            Self::Denied(text)
+            | Self::NotSent(text)
+            | Self::NoAnswer(text)
+            | Self::Invalid(text) => bounds::text::cut(text, bounds::CALL_ERROR),
+            Self::NotHeld | Self::Credential(_) | Self::Paused(_) | Self::TooLarge => {}
+        }
+        self
+    }
 }
 
 // === impl Authorization ===
@@ -177,26 +161,5 @@ impl std::fmt::Debug for Authorization {
             .field("credential", credential)
             .field("header", header)
             .finish_non_exhaustive()
-    }
-}
-
-// === impl Sending ===
-
-impl Sending {
-    /// Creates the state of a call that sends nothing, for the given reason.
-    pub fn closed(reason: &'static str) -> Self {
-        Self { closed: reason }
-    }
-
-    /// Sends a call, or refuses it.
-    #[expect(clippy::unused_async, reason = "a call that is sent is waited for")]
-    pub async fn send(&mut self, _view: &mut View, _call: Call) -> Result<Answer, CallError> {
-        Err(CallError::Denied(self.closed.to_owned()))
-    }
-}
-
-impl Default for Sending {
-    fn default() -> Self {
-        Self::closed("this call of the processor sends nothing")
     }
 }

@@ -229,6 +229,7 @@ impl Plan {
             requeue,
             finalizers,
             start,
+            // Kept by the queue, not written.
             note: _,
         } = outcome;
         let mut kinds = against.kinds.clone();
@@ -266,6 +267,7 @@ impl Plan {
         against: &Against<'_>,
     ) -> Result<Self, Invalid> {
         against.limits.check_count(failure.events.len())?;
+        check_note(failure.note.as_ref(), "failure")?;
         let check = Check { against, kinds: against.kinds, applied: Applied::default() };
         Ok(Self {
             status: check.status(failure.status.as_deref())?,
@@ -322,6 +324,17 @@ impl Plan {
         unique(&[&apply[..], &deletions("delete", delete)].concat())?;
         unique(&[apply, deletions("evict", evict)].concat())
     }
+}
+
+/// Refuses a note that is too long.
+fn check_note(note: Option<&contract::Note>, of: &str) -> Result<(), Invalid> {
+    let bytes = note.map_or(0, contract::Note::bytes);
+    if bytes > contract::bounds::NOTE {
+        return Err(
+            Fault::TooLarge { bytes, limit: contract::bounds::NOTE }.at(format!("{of}.note"))
+        );
+    }
+    Ok(())
 }
 
 fn unique(all: &[(String, ObjectRef)]) -> Result<(), Invalid> {
@@ -387,8 +400,9 @@ impl Limits {
             finalizers: _,
             // Bounded in number and in texts where they are checked.
             start: _,
-            note: _,
+            note,
         } = outcome;
+        check_note(note.as_ref(), "outcome")?;
         let lists = [apply.len(), patch.len(), evict.len(), delete.len(), prune.len()];
         self.check_count(lists.iter().sum::<usize>() + events.len())?;
         let manifests = apply.iter().chain(patch).map(|manifest| manifest.object.len());

@@ -14,6 +14,7 @@ mod core;
 mod entry;
 mod lane;
 mod line;
+mod notes;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +30,7 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
 use self::core::{Core, Next};
+use crate::contract::Note;
 
 /// The order in which the keys of a processor are given out. Lower priorities still get a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -273,6 +275,17 @@ impl Queue {
         if rests {
             self.0.rest.notify_waiters();
         }
+    }
+
+    /// Returns the note that a module has left for a key, if it is still there.
+    pub fn note(&self, key: &Key, module: &str) -> Option<Note> {
+        self.0.core.lock().note(key, module)
+    }
+
+    /// Keeps the note of a run that ends, or drops the key's former one. Does nothing if the key does
+    /// not run, or was removed while it ran.
+    pub fn set_note(&self, key: &Key, module: &Arc<str>, note: Option<Note>) {
+        self.0.core.lock().set_note(key, module, note);
     }
 
     /// Returns the keys that wait for their time, the earliest first.

@@ -6,6 +6,7 @@
 
 mod again;
 mod allowed;
+mod credential;
 mod dependencies;
 mod pace;
 mod page;

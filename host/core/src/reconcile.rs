@@ -31,12 +31,13 @@ pub use trial::Tried;
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, debug};
 
 use self::{
     carry_out::{Answered, Planned, Turn},
-    course::Course,
+    course::{Course, Left},
     living::Living,
     memory::Dependencies,
     reconcilers::Reconcilers,
@@ -45,10 +46,10 @@ use self::{
 };
 use crate::{
     api::Api,
-    contract::{Description, ObjectRef, ReadError, Request, Selection},
+    contract::{Description, Note, ObjectRef, ReadError, Request, Selection},
     dispatch::{Dispatch, Token},
     grant::{self, DeclaredReconciler, Grant, Limited, rights::Rights},
-    outbound::{Egress, Outbound},
+    outbound::{Egress, Gate, Granted, Made, Outbound, Sending},
     outcome::Reconciled,
     queue::{Again, Cause, Done, Key, Run},
     reads::{
@@ -58,6 +59,11 @@ use crate::{
     triggers::Registration,
     write::{self, Clock, Writer},
 };
+
+/// The reason why a processor that declares no calls makes none.
+const UNDECLARED: &str = "the description declares no `outbound`: no origin is accepted";
+/// The reason why a processor that is asked what it has started calls nothing.
+const ASKED: &str = "the processor is being removed, and is asked only what it has started";
 
 /// The loop around one version of a processor.
 pub struct Reconciler {
@@ -74,6 +80,8 @@ pub struct Reconciler {
     dependencies: Dependencies,
     /// The field managers of the objects in the last list from the API server.
     living: Living,
+    /// The origins that the Processor grants, parsed.
+    granted: Arc<Granted>,
     parts: Parts,
 }
 
@@ -142,7 +150,8 @@ impl Parts {
 impl Reconciler {
     /// Creates the loop around a processor.
     pub fn new(version: Setup, parts: Parts) -> Self {
-        let granted = format!("{:?}", version.description.declared());
+        let description = &version.description;
+        let granted = format!("{:?}{:?}", description.declared(), description.outbound);
         let Settings {
             namespace,
             name,
@@ -171,7 +180,20 @@ impl Reconciler {
         let living = Living::default();
         let reconcilers = Reconcilers::new(version.grant.reconcilers());
         let token = Token::default();
-        let new = Self { version, reconcilers, token, basis, answers, dependencies, living, parts };
+        let processor = name.as_deref().unwrap_or(&description.name);
+        let processor = format!("{namespace}/{processor}").into();
+        let granted = Arc::new(Granted::new(processor, &version.egress, version.outbound.clone()));
+        let new = Self {
+            version,
+            reconcilers,
+            token,
+            basis,
+            answers,
+            dependencies,
+            living,
+            granted,
+            parts,
+        };
         if new.version.grant.has_on_demand() {
             new.preview();
         }
@@ -270,7 +292,9 @@ impl Reconciler {
         };
         let began = self.parts.dispatch.begin(run);
         // Boxed, as the future is large: a skipped key need not carry it.
-        let reconcile = Box::pin(self.reconcile(run, reconciler, reference.clone()));
+        let given = self.parts.dispatch.queue().note(&run.key, &self.basis.module);
+        let is_given = given.is_some();
+        let reconcile = Box::pin(self.reconcile(run, reconciler, reference.clone(), given));
         let (course, mut reads) = reconcile.instrument(span.clone()).await;
         // `reads` is emptied step by step. First its size is counted, and it is cut if it is too
         // large, since `end` registers the dependencies and `record` takes the reads and writes.
@@ -280,7 +304,10 @@ impl Reconciler {
         let mut causes = self.parts.dispatch.end(began, &mut reads);
         let demands = reads.take_demands(&self.version.grant);
         let done = course.done.clone();
-        let record = Arc::new(course.record(run, &mut reads));
+        let note = course.note();
+        let noted = is_given || matches!(note, Left::Note(Some(_)));
+        let record = Arc::new(Record { noted, ..course.record(run, &mut reads) });
+        self.keep_note(&run.key, note, reads.is_last());
         let took = start.elapsed();
         let report = Report { version, kind, took, not_skipped: why, record, ..Report::new(run) };
         let report = report.with_course(course, reads.take_denials()).masked(&reads);
@@ -294,7 +321,10 @@ impl Reconciler {
         } else if self.has_left(&run.key) {
             causes.push(Cause::Stopped);
         }
-        span.in_scope(|| debug!(took = ?report.took, failure = report.failure, "reconciled"));
+        span.in_scope(|| {
+            report.record.calls.iter().for_each(Made::log);
+            debug!(took = ?report.took, failure = report.failure, "reconciled");
+        });
         (report, Ended { done, causes, demands, starts })
     }
 
@@ -308,7 +338,7 @@ impl Reconciler {
             self.dependencies.forget(key);
             return course;
         }
-        if self.dependencies.keep(key, reads.kept_bytes()) {
+        if self.dependencies.keep(key, reads.kept_bytes() + course.call_bytes()) {
             return course;
         }
         reads.drop_all_but_object();
@@ -344,6 +374,14 @@ impl Reconciler {
         }
     }
 
+    /// Keeps the note of a run until the key's next run, or drops it if the object is gone.
+    fn keep_note(&self, key: &Key, note: Left, is_last: bool) {
+        let note = if is_last { Left::Note(None) } else { note };
+        if let Left::Note(note) = note {
+            self.parts.dispatch.queue().set_note(key, &self.basis.module, note);
+        }
+    }
+
     fn forget_writes(&self, key: &Key) {
         let Some(reference) = self.object_of(key) else { return };
         let reconciled = Reconciled { reference, object: None };
@@ -368,6 +406,7 @@ impl Reconciler {
         run: &Run,
         declared: &DeclaredReconciler,
         reference: ObjectRef,
+        note: Option<Note>,
     ) -> (Course, Reads) {
         let api = self.pinned();
         let mut view = self.view();
@@ -396,9 +435,11 @@ impl Reconciler {
             Decision::Ask(object, value) => (object, value, true),
             Decision::Call(object, value) => (object, value, false),
         };
-        let request = self.request(&run.key, &reference, object, run.attempt);
+        let request = Request { note, ..self.request(&run.key, &reference, object, run.attempt) };
         let reconciled = Reconciled { reference, object: value };
-        let (answered, reads) = self.call(view, &request, Occasion::Run).await;
+        let sending =
+            if is_asked { Sending::closed(ASKED) } else { self.sending(declared, &reconciled) };
+        let (answered, reads) = self.call(Outside { view, sending }, &request, Occasion::Run).await;
         let mut turn = Turn { key: &run.key, declared, reconciled: &reconciled, reads, api };
         let course = if is_asked {
             self.asked(answered, &mut turn).await
@@ -466,10 +507,39 @@ impl Reconciler {
         Moment { now_ms: now, seed: now }
     }
 
-    async fn call(&self, view: View, request: &Request, occasion: Occasion) -> (Answered, Reads) {
+    /// Returns what decides about the calls to the outside of one run.
+    fn sending(&self, declared: &DeclaredReconciler, reconciled: &Reconciled) -> Sending {
+        let Setup { grant, settings, api, .. } = &self.version;
+        if !grant.calls_out() {
+            return Sending::closed(UNDECLARED);
+        }
+        if settings.mode == Mode::Observe {
+            return Sending::closed("the Processor only observes: it calls nothing");
+        }
+        let uid = reconciled.object.as_ref().and_then(|object| {
+            object.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned)
+        });
+        Sending::open(Gate {
+            grant: Arc::clone(grant),
+            granted: Arc::clone(&self.granted),
+            api: Arc::clone(api),
+            stores: self.parts.dispatch.stores().clone(),
+            finalizers: declared.spec.finalizers.clone(),
+            object: uid.map(|uid| (reconciled.reference.clone(), uid)),
+        })
+    }
+
+    async fn call(
+        &self,
+        outside: Outside,
+        request: &Request,
+        occasion: Occasion,
+    ) -> (Answered, Reads) {
         let moment = self.moment();
-        let input = Input { outside: view.into(), request, moment, occasion };
-        let Called { outcome, outside, usage } = self.version.call.call(input).await;
+        let input = Input { outside, request, moment, occasion };
+        let Called { outcome, outside, mut usage } = self.version.call.call(input).await;
+        usage.calls = outside.sending.finish();
+        usage.asked.network |= !usage.calls.is_empty();
         let basis = self.basis(moment.now_ms);
         (Answered { answer: outcome, basis, usage }, outside.view.finish())
     }

@@ -149,7 +149,7 @@ mod tests {
                 message: text("message"),
                 conflicting_managers: vec![text("manager")],
             }],
-            note: Some(text("note")),
+            note: Some(text("note").into()),
         };
         let expected = guest::Request {
             reconciler: text("reconciler"),

@@ -62,6 +62,15 @@ pub enum Error {
     #[error("processor `{processor}` passed more than {limit} bytes to one function of the host")]
     ArgumentTooLarge { processor: String, limit: usize, backtrace: Trace },
 
+    /// The guest exceeded the limit on calls to systems outside of the cluster.
+    #[error("processor `{processor}` made more than {limit} calls to the outside in one call")]
+    TooManyCalls { processor: String, limit: usize, backtrace: Trace },
+
+    /// The guest called a system outside of the cluster in a trial, which ends it. Not the
+    /// processor's fault.
+    #[error("the trial of processor `{processor}` ended at its first call to the outside")]
+    TrialCalled { processor: String },
+
     /// A library that the guest called failed.
     #[error("processor `{processor}` got no answer of a library: {failed}")]
     Library { processor: String, failed: String, fault: Fault, backtrace: Trace },
@@ -142,7 +151,7 @@ impl Error {
     /// nor is a lack of memory that other processors share.
     pub fn fault(&self) -> Fault {
         match self {
-            Self::Cancelled { .. } => Fault::Cancelled,
+            Self::Cancelled { .. } | Self::TrialCalled { .. } => Fault::Cancelled,
             Self::OutOfHostMemory { .. } | Self::Crowded { .. } => Fault::Host,
             Self::Library { fault, .. } => *fault,
             _ => Fault::Processor,
@@ -162,6 +171,8 @@ impl Error {
             Self::TooMuchRead { .. } => "too-much-read",
             Self::TooManyArguments { .. } => "too-many-arguments",
             Self::ArgumentTooLarge { .. } => "argument-too-large",
+            Self::TooManyCalls { .. } => "too-many-calls",
+            Self::TrialCalled { .. } => "trial-called",
             Self::Library { .. } => "library",
             Self::OutcomeTooLarge { .. } => "outcome-too-large",
             Self::ConfigRefused { .. } => "config-refused",
@@ -186,11 +197,13 @@ impl Error {
             | Self::TooManyReads { backtrace, .. }
             | Self::TooMuchRead { backtrace, .. }
             | Self::TooManyArguments { backtrace, .. }
+            | Self::TooManyCalls { backtrace, .. }
             | Self::Library { backtrace, .. }
             | Self::ArgumentTooLarge { backtrace, .. } => Some(backtrace),
             Self::OutcomeTooLarge { .. }
             | Self::ConfigRefused { .. }
             | Self::Cancelled { .. }
+            | Self::TrialCalled { .. }
             | Self::Crowded { .. }
             | Self::DescriptionRefused { .. }
             | Self::Host { .. } => None,
@@ -279,6 +292,8 @@ impl Error {
             Exceeded::ReadBytes => {
                 Self::TooMuchRead { processor, limit: limits.read_bytes, backtrace }
             }
+            Exceeded::Calls => Self::TooManyCalls { processor, limit: bounds::CALLS, backtrace },
+            Exceeded::Trial => Self::TrialCalled { processor },
             Exceeded::Arguments => {
                 let limit = bounds::CALL_ARGUMENTS;
                 Self::TooManyArguments { processor, limit, backtrace }

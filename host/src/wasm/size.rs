@@ -1,7 +1,7 @@
 //! Measures an outcome, and finds the object that exceeds the limit.
 
 use mortise_core::contract::{
-    Deletion, Event, Failure, Manifest, ObjectRef, Outcome, Selection,
+    Deletion, Event, Failure, Manifest, Note, ObjectRef, Outcome, Selection,
     bounds::{self, ENTRY},
 };
 use serde::Deserialize;
@@ -54,7 +54,7 @@ fn outcome_size(outcome: &Outcome) -> usize {
         + events.iter().map(event_size).sum::<usize>()
         + finalizers.as_deref().map_or(0, texts_size)
         + start.sum::<usize>()
-        + note.as_ref().map_or(0, String::len)
+        + note.as_ref().map_or(0, Note::bytes)
 }
 
 fn failure_size(failure: &Failure) -> usize {
@@ -62,7 +62,7 @@ fn failure_size(failure: &Failure) -> usize {
     message.len()
         + status.as_ref().map_or(0, String::len)
         + events.iter().map(event_size).sum::<usize>()
-        + note.as_ref().map_or(0, String::len)
+        + note.as_ref().map_or(0, Note::bytes)
 }
 
 fn manifest_size(manifest: &Manifest) -> usize {

@@ -42,6 +42,10 @@ pub(super) enum Exceeded {
     ReadBytes,
     #[error("asked with too many bytes")]
     Arguments,
+    #[error("made too many calls to the outside")]
+    Calls,
+    #[error("is a trial, which ends at its first call to the outside")]
+    Trial,
     #[error("asked for {asked} random bytes at once, over the limit of {limit}")]
     RandomBytes { asked: u64, limit: usize },
 }

@@ -109,6 +109,10 @@ impl Clusters {
 }
 
 impl Api for Clusters {
+    fn is_leading(&self) -> bool {
+        true
+    }
+
     fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>> {
         let reached = self.reach(&outgoing.cluster);
         Box::pin(future::ready(reached.and_then(|cluster| cluster.answer(outgoing))))

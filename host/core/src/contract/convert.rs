@@ -9,13 +9,13 @@
 #[macro_export]
 macro_rules! contract_conversions {
     () => {
+        use $crate::contract::outbound as calls;
         use $crate::contract::{
             Action, Deletion, Description, Event, EventType, Failure, GrantedRule, Kind, Level,
             Manifest, Methods, Mode, ObjectRef, OutboundRule, Outcome, Page, Propagation,
             ReadError, Reconciler, Request, Requeue, Retry, Selection, Start, Verbs, WriteFailure,
             WriteRule,
         };
-        use $crate::outbound as calls;
 
         fn all<A, B: From<A>>(of: Vec<A>) -> Vec<B> {
             of.into_iter().map(B::from).collect()
@@ -288,7 +288,7 @@ macro_rules! contract_conversions {
                     requeue: requeue.into(),
                     finalizers,
                     start: all(start),
-                    note,
+                    note: note.map(Into::into),
                 }
             }
         }
@@ -306,7 +306,8 @@ macro_rules! contract_conversions {
         impl From<guest::Failure> for Failure {
             fn from(of: guest::Failure) -> Self {
                 let guest::Failure { message, status, events, retry, note } = of;
-                Self { message, status, events: all(events), retry: retry.into(), note }
+                let (events, retry, note) = (all(events), retry.into(), note.map(Into::into));
+                Self { message, status, events, retry, note }
             }
         }
 
@@ -370,7 +371,7 @@ macro_rules! contract_conversions {
                     config,
                     attempt,
                     failed_writes: all(failed_writes),
-                    note,
+                    note: note.map(Into::into),
                 }
             }
         }

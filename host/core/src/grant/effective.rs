@@ -44,6 +44,8 @@ pub fn while_started(of: &Description, started: &[Arc<Selected>]) -> Description
         reads: of.reads.iter().flat_map(of_kinds).collect(),
         writes: of.writes.iter().flat_map(of_rule).collect(),
         reconcilers,
+        // In effect without any start.
+        outbound: Vec::new(),
         ..of.clone()
     }
 }

@@ -130,7 +130,7 @@ impl Grant {
     /// The scopes are the declared one and, for accounts that may not watch that, those of the
     /// query's namespace and name.
     pub(crate) fn demand(&self, kind: &Kind, query: &Query) -> Option<Demand> {
-        let read = self.reads.iter().filter(|read| read.of.is_of(kind));
+        let read = self.watched_reads().filter(|read| read.of.is_of(kind));
         let mut written = self.writes.iter().filter(|rule| rule.of.is_of(kind));
         let mut scopes = read.map(|read| &read.scope);
         let scope = scopes
@@ -147,10 +147,16 @@ impl Grant {
         Some(Demand { kind: kind.clone(), scopes, wanted: self.wanted_of(kind)? })
     }
 
+    /// Returns the declared selections whose objects are watched so that their fields can be read:
+    /// by the processor, or by the host as credentials.
+    fn watched_reads(&self) -> impl Iterator<Item = &Arc<Readable>> {
+        self.reads.iter().chain(self.credentials())
+    }
+
     /// Returns the fields and indexes that all declarations need of a kind; `None` if no
     /// declaration is of that kind.
     pub(super) fn wanted_of(&self, kind: &Kind) -> Option<Wanted> {
-        let read = self.reads.iter().filter(|read| read.of.is_of(kind));
+        let read = self.watched_reads().filter(|read| read.of.is_of(kind));
         let written = self.writes.iter().filter(|rule| rule.of.is_of(kind));
         let wanted = read.map(|read| read.wanted());
         let wanted: Vec<Wanted> = wanted.chain(written.map(|rule| rule.wanted.clone())).collect();
@@ -224,7 +230,8 @@ impl Grant {
 
     /// Returns the declared paths of a kind that are indexed.
     pub(super) fn indexed(&self, kind: &Kind) -> BTreeSet<&Path> {
-        let of_kind = self.declared().filter(|declared| declared.is_of(kind));
+        let credentials = self.credentials().map(|read| &read.of);
+        let of_kind = self.declared().chain(credentials).filter(|declared| declared.is_of(kind));
         let paths: BTreeSet<&Path> = of_kind.flat_map(|declared| &declared.indexed).collect();
         paths.into_iter().take(INDEXED_PATHS).collect()
     }

@@ -104,6 +104,10 @@ impl Roles {
         for read in reads {
             roles.allow(read, &served(&read.kind), "", &READ);
         }
+        for credential in description.credentials() {
+            // Watched too: the next call has a changed credential.
+            roles.allow(credential, &served(&credential.kind), "", &READ);
+        }
         for write in writes {
             roles.write(write, &served(&write.of.kind));
         }

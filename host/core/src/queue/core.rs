@@ -15,7 +15,9 @@ use super::{
     Share, State,
     lane::{Lane, Offer},
     line::{Position, Ticket},
+    notes::Notes,
 };
+use crate::contract::Note;
 
 const FIRST_BACK_OFF: Duration = Duration::from_millis(5);
 const MAX_BACK_OFF: Duration = Duration::from_secs(1000);
@@ -38,6 +40,7 @@ pub(super) struct Core {
     timers: BinaryHeap<Reverse<(Instant, Key)>>,
     intervals: HashMap<(Arc<str>, ReconcilerId), Duration>,
     tickets: Ticket,
+    notes: Notes,
     ready: usize,
     running: usize,
 }
@@ -116,6 +119,7 @@ impl Core {
     }
 
     fn remove(&mut self, processor: &str, which: impl Fn(&Key) -> bool) {
+        self.notes.forget_all(|key| **key.processor() == *processor && which(key));
         self.slots.retain(processor, |key, slot| {
             if !which(key) {
                 return true;
@@ -262,6 +266,16 @@ impl Core {
             self.slots.remove(key);
         }
         self.lanes.retain(|lane| !lane.is_over());
+    }
+
+    pub(super) fn note(&self, key: &Key, module: &str) -> Option<Note> {
+        self.notes.get(key, module)
+    }
+
+    pub(super) fn set_note(&mut self, key: &Key, module: &Arc<str>, note: Option<Note>) {
+        if self.slots.get(key).is_some_and(|slot| slot.running && !slot.dropped) {
+            self.notes.set(key, module, note);
+        }
     }
 
     pub(super) fn delayed(&mut self, now: Instant) -> Vec<Delayed> {

@@ -77,7 +77,7 @@ impl View {
 
     /// Returns how a read may be answered. The API server is not asked about an undeclared read: it
     /// is refused anyway.
-    async fn permit(
+    pub(super) async fn permit(
         &self,
         kind: &Kind,
         target: ReadTarget<'_>,
@@ -93,7 +93,7 @@ impl View {
 
     /// Returns the error of a refused read, and records its cause, since a change may remove the
     /// cause.
-    fn refuse(
+    pub(super) fn refuse(
         &mut self,
         kind: &Kind,
         target: ReadTarget<'_>,

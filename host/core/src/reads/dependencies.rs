@@ -1,7 +1,9 @@
 //! The dependencies of one run: its reads and writes. The triggers compare changes with them, and
 //! the run record holds them.
 
-use std::{cell::OnceCell, sync::Arc};
+use std::{cell::OnceCell, fmt, sync::Arc};
+
+use zeroize::Zeroizing;
 
 use crate::{
     applied_fields::Pair,
@@ -30,6 +32,8 @@ pub struct Reads {
     /// The number of objects in `answered` that belong to recorded answers.
     recorded: usize,
     saw_secret: bool,
+    /// The values of the credentials that calls to the outside were authenticated with.
+    credentials: Credentials,
     /// True if the reconciled object is gone or no longer one of the reconciler's.
     gone: bool,
     /// The watches that the run's reads need and that are not open.
@@ -43,6 +47,10 @@ pub struct Reads {
     /// The bytes of the arguments of all reads.
     asked_bytes: usize,
 }
+
+/// Values of credentials. `Debug` prints their number only.
+#[derive(Default)]
+struct Credentials(Vec<Zeroizing<String>>);
 
 /// A dependency of a run.
 #[derive(Clone, Debug)]
@@ -117,6 +125,14 @@ const DEPENDENCY_BYTES: usize = 64;
 /// a large run the comparisons take a negligible time.
 const COMPARED_DEPENDENCIES: usize = 16;
 
+// === impl Credentials ===
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{} credentials", self.0.len())
+    }
+}
+
 // === impl Reads ===
 
 impl Reads {
@@ -135,6 +151,7 @@ impl Reads {
             answered: Vec::new(),
             recorded: 0,
             saw_secret: false,
+            credentials: Credentials::default(),
             gone: false,
             demands: Vec::new(),
             unwatched: Vec::new(),
@@ -194,6 +211,19 @@ impl Reads {
 
     pub fn saw_secret(&self) -> bool {
         self.saw_secret
+    }
+
+    /// Records the value of a credential.
+    pub(super) fn saw_credential(&mut self, value: Zeroizing<String>) {
+        self.saw_secret = true;
+        if !self.credentials.0.contains(&value) {
+            self.credentials.0.push(value);
+        }
+    }
+
+    /// Returns the values of the credentials that the run has used.
+    pub fn credentials(&self) -> impl Iterator<Item = &str> {
+        self.credentials.0.iter().map(|value| value.as_str())
     }
 
     pub fn secrets(&self) -> impl Iterator<Item = &Entry> {
@@ -323,6 +353,7 @@ impl Reads {
         self.finalizers = later.finalizers.or(self.finalizers.take());
         self.answered.extend(later.answered);
         self.saw_secret |= later.saw_secret;
+        self.credentials.0.extend(later.credentials.0);
         self.asked_bytes += later.asked_bytes;
         self.demands(later.demands);
         for denial in later.denials {

@@ -6,12 +6,14 @@
 
 mod digest;
 mod last;
+mod made;
 mod skip;
 #[cfg(test)]
 mod tests;
 
 pub use digest::{Digest, NoDigest, asked_text, is_secret, of_returned};
 pub use last::Records;
+pub use made::Made;
 pub use skip::{MustRun, NotSkippable};
 
 use std::sync::Arc;
@@ -44,6 +46,12 @@ pub struct Record {
     pub reads: Box<[Read]>,
     /// The other inputs that the run asked for: time, random bytes, network.
     pub asked: Asked,
+    /// The calls to systems outside of the cluster, in order.
+    #[serde(skip_serializing_if = "<[Made]>::is_empty")]
+    pub calls: Box<[Made]>,
+    /// True if the run was given a note, or left one.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub noted: bool,
     /// The digest of the outcome or failure; `None` if the processor returned neither.
     pub outcome: Option<Digest>,
     /// The objects that the run wrote or found up to date, in the order of writing.
@@ -212,6 +220,8 @@ impl Record {
             object: None,
             reads: Box::default(),
             asked: Asked::default(),
+            calls: Box::default(),
+            noted: false,
             outcome: None,
             wrote: Box::default(),
             removed: Box::default(),

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use crate::{
     contract::{Failure, Level, Outcome, Request},
     digest::ModuleDigest,
-    outbound::Sending,
+    outbound::{Made, Sending},
     reads::{View, record::Asked},
 };
 
@@ -86,6 +86,8 @@ pub struct Usage {
     pub log_dropped: u32,
     /// Inputs used other than the cluster's objects, such as the clock and random bytes.
     pub asked: Asked,
+    /// The calls to systems outside of the cluster.
+    pub calls: Vec<Made>,
     /// Bytes of memory that the call had at its end.
     pub memory: usize,
     /// The time that the call waited for a free slot.

@@ -4,14 +4,14 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use super::{
-    CallError, Fault, Mode, Occasion, Reconciler, Usage,
+    CallError, Fault, Mode, Occasion, Outside, Reconciler, Usage,
     course::{Carried, Course, Round},
     report::shortened,
 };
 use crate::{
     api::{Api, MOVED, Unavailable},
     contract::{
-        Event, EventType, Failure, Kind, ObjectRef, Outcome, Request, Retry,
+        Event, EventType, Failure, Kind, Note, ObjectRef, Outcome, Request, Retry,
         bounds::{
             self,
             text::{cut, shortened as shortened_to},
@@ -22,6 +22,7 @@ use crate::{
         DeclaredReconciler,
         rights::{Denial, Question},
     },
+    outbound::Sending,
     outcome::{self, Plan, Reconciled},
     queue::{Again, Cause, Done, Key},
     reads::{
@@ -34,6 +35,8 @@ use crate::{
 
 /// The requeue delay of a key that waits for a terminating namespace.
 const TERMINATING_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The reason why the call with failed writes sends nothing.
+const REPORTS: &str = "the call that reports failed writes calls nothing outside of the cluster";
 /// The reason of the event about a processor that failed.
 const FAILED: &str = "ProcessorFailed";
 
@@ -42,6 +45,8 @@ pub(super) struct Planned {
     pub(super) plan: Plan,
     /// The retry that a failure asks for; `None` if the processor returned an outcome.
     pub(super) retry: Option<Retry>,
+    /// The note for the next call.
+    pub(super) note: Option<Note>,
 }
 
 /// The reason why an answer is not written.
@@ -112,8 +117,11 @@ impl Reconciler {
             return Course { first: Some(first), ..Course::ended(done) };
         }
         request.failed_writes.clone_from(&written.failures);
+        request.note = first.answer.as_ref().ok().and_then(|planned| planned.note.clone());
         let view = self.view().after(&turn.reads);
-        let (answered, reads) = self.call(view, &request, Occasion::FailedWrites).await;
+        let sending = Sending::closed(REPORTS);
+        let outside = Outside { view, sending };
+        let (answered, reads) = self.call(outside, &request, Occasion::FailedWrites).await;
         turn.reads.merge(reads);
         let second = self.round(answered, turn, Plan::only_report).await;
         let done = match &second.answer {
@@ -136,7 +144,7 @@ impl Reconciler {
         let message = answer.as_ref().ok().and_then(|returned| returned.as_ref().err());
         let message = message.map(|failure| failure.message.clone());
         let (returned, answer) = self.plan(answer, turn).await;
-        let answer = answer.map(|Planned { plan, retry }| Planned { plan: part(plan), retry });
+        let answer = answer.map(|planned| Planned { plan: part(planned.plan), ..planned });
         let (carried, notes) = match &answer {
             Ok(planned) => (self.write(&planned.plan, turn).await, Vec::new()),
             Err(refused) => self.refused(refused, turn).await,
@@ -163,7 +171,7 @@ impl Reconciler {
             Ok(outcome) => self.plan_of_outcome(&outcome, named, turn).await,
             Err(failure) => {
                 let plan = self.plan_of_failure(&failure, turn).await;
-                plan.map(|plan| Planned { plan, retry: Some(failure.retry) })
+                plan.map(|plan| Planned { plan, retry: Some(failure.retry), note: failure.note })
             }
         };
         (Some(digest), planned)
@@ -181,7 +189,7 @@ impl Reconciler {
         let uids = turn.reads.uids();
         let read = |of: &ObjectRef| uids.of(of).map(str::to_owned);
         let plan = Plan::build(outcome, &self.against(turn, &kinds, &read))?;
-        Ok(Planned { plan, retry: None })
+        Ok(Planned { plan, retry: None, note: outcome.note.clone() })
     }
 
     async fn plan_of_failure(&self, failure: &Failure, turn: &Turn<'_>) -> Result<Plan, Refused> {

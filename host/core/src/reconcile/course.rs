@@ -6,11 +6,13 @@ use super::{
     CallError, Fault, Usage,
     carry_out::{Planned, Refused},
     done::gone_meanwhile,
+    mask::Mask,
     report::describe,
 };
 use crate::{
-    contract::{Action, ObjectRef, WriteFailure},
+    contract::{Action, Note, ObjectRef, WriteFailure},
     grant::{Selected, rights::Denial},
+    outbound::Made,
     queue::{Cause, Done, Run},
     reads::{
         Reads,
@@ -49,6 +51,14 @@ pub(super) struct Round {
     pub(super) notes: Vec<String>,
 }
 
+/// What a run leaves for the next run of its key.
+pub(super) enum Left {
+    /// Nothing: the former note stays. The processor was not called, or the call was cancelled.
+    Nothing,
+    /// This note in place of the former one, or none.
+    Note(Option<Note>),
+}
+
 /// The writes of one plan.
 #[derive(Default)]
 pub(super) struct Carried {
@@ -80,6 +90,26 @@ impl Course {
         let is_finalizer = |failed: &WriteFailure| failed.action == Action::Finalize;
         let is_held = first.stale().is_empty() && !first.failures().iter().any(is_finalizer);
         is_held.then_some(&planned.plan.start)
+    }
+
+    /// Returns what becomes of the key's note. A call without a valid answer leaves none.
+    pub(super) fn note(&self) -> Left {
+        let called = self.rounds().filter(|round| round.call.is_some());
+        match called.last().map(|round| &round.answer) {
+            Some(Ok(planned)) => Left::Note(planned.note.clone()),
+            Some(Err(refused)) if !refused.is_cancelled() => Left::Note(None),
+            Some(Err(_)) | None => Left::Nothing,
+        }
+    }
+
+    fn calls(&self) -> impl Iterator<Item = &Made> {
+        let usage = self.rounds().filter_map(|round| round.call.as_ref());
+        usage.flat_map(|(_, usage)| &usage.calls)
+    }
+
+    /// Returns the bytes that the records of calls to the outside take.
+    pub(super) fn call_bytes(&self) -> usize {
+        self.calls().map(|made| size_of::<Made>() + made.url.len()).sum()
     }
 
     /// Returns the refusal of the answer that ended the run, if one was refused.
@@ -119,6 +149,7 @@ impl Course {
         let mut record = Record {
             ran_on: calls().last().map(|(basis, _)| basis.clone()),
             asked: asked.fold(Asked::default(), Asked::or),
+            calls: masked(self.calls().cloned().collect(), reads),
             outcome: self.rounds().filter_map(|round| round.returned).last(),
             refused: self.first.as_ref().map_or(0, refused),
             requeue: is_requeued(&Cause::Requeue),
@@ -136,6 +167,16 @@ impl Course {
         }
         record
     }
+}
+
+/// Masks the values of Secrets in the URLs of calls.
+fn masked(mut calls: Box<[Made]>, reads: &Reads) -> Box<[Made]> {
+    let urls = calls.iter().map(|made| made.url.as_str());
+    let mask = Mask::new(reads.secrets(), reads.credentials(), urls);
+    for made in &mut calls {
+        made.url = mask.masked(&made.url).unwrap_or_else(|| std::mem::take(&mut made.url));
+    }
+    calls
 }
 
 // === impl Round ===
@@ -228,7 +269,7 @@ mod tests {
             call: Some((basis(), Usage { log_dropped: 1, memory: 7, ..Usage::default() })),
             returned: None,
             message: None,
-            answer: Ok(Planned { plan: Plan::default(), retry: None }),
+            answer: Ok(Planned { plan: Plan::default(), retry: None, note: None }),
             carried: Carried { written, ..Carried::default() },
             notes: Vec::new(),
         }

@@ -42,12 +42,16 @@ pub(crate) enum Mask {
 // === impl Mask ===
 
 impl Mask {
-    /// Finds the values of Secrets that may stand in the texts.
+    /// Finds the values of Secrets that may stand in the texts. Those of credentials are few and
+    /// short, and are looked for as they are.
     pub(crate) fn new<'a>(
         secrets: impl Iterator<Item = &'a Entry>,
+        credentials: impl Iterator<Item = &'a str>,
         texts: impl Iterator<Item = &'a str>,
     ) -> Self {
-        let (mut left, mut values) = (MAX_SECRET_BYTES, BTreeSet::new());
+        let is_long = |value: &&str| value.len() >= MIN_VALUE_BYTES;
+        let mut values: BTreeSet<String> = credentials.filter(is_long).map(str::to_owned).collect();
+        let mut left = MAX_SECRET_BYTES;
         let mut starts: Option<HashSet<Start>> = None;
         let mut texts = Some(texts);
         for secret in secrets {
@@ -136,7 +140,7 @@ mod tests {
     }
 
     fn masked(secret: &Entry, text: &str) -> String {
-        let mask = Mask::new([secret].into_iter(), [text].into_iter());
+        let mask = Mask::new([secret].into_iter(), std::iter::empty(), [text].into_iter());
         mask.masked(text).unwrap_or_else(|| text.to_owned())
     }
 
@@ -175,14 +179,20 @@ mod tests {
     #[test]
     fn texts_are_withheld_if_secrets_exceed_the_masking_limits() {
         let large = secret(&json!({"a": "A".repeat(MAX_SECRET_BYTES)}));
-        assert_eq!(Mask::new([&large].into_iter(), ["text"].into_iter()), Mask::All);
+        assert_eq!(
+            Mask::new([&large].into_iter(), std::iter::empty(), ["text"].into_iter()),
+            Mask::All
+        );
         let numbers = (0..2 * MAX_VALUES).map(|number| format!("{number:06}secret"));
         let lines = numbers.collect::<Vec<_>>().join(
             "
 ",
         );
         let many = secret(&json!({"a": BASE64_STANDARD.encode(&lines)}));
-        assert_eq!(Mask::new([&many].into_iter(), [lines.as_str()].into_iter()), Mask::All);
+        assert_eq!(
+            Mask::new([&many].into_iter(), std::iter::empty(), [lines.as_str()].into_iter()),
+            Mask::All
+        );
         assert_eq!(Mask::All.masked("text").as_deref(), Some(WITHHELD));
         assert_eq!(masked(&many, "000007secret, 9secret"), "***, 9secret");
     }
@@ -191,6 +201,9 @@ mod tests {
     fn runs_that_read_no_secret_are_not_looked_through() {
         let texts =
             std::iter::from_fn(|| -> Option<&str> { panic!("the texts are looked through") });
-        assert_eq!(Mask::new(std::iter::empty(), texts), Mask::Values(BTreeSet::new()));
+        assert_eq!(
+            Mask::new(std::iter::empty(), std::iter::empty(), texts),
+            Mask::Values(BTreeSet::new())
+        );
     }
 }

@@ -146,7 +146,7 @@ impl Reconciler {
             call: None,
             returned: None,
             message: None,
-            answer: Ok(Planned { plan, retry: None }),
+            answer: Ok(Planned { plan, retry: None, note: None }),
             carried,
             notes: Vec::new(),
         };

@@ -194,8 +194,8 @@ impl Report {
             self.notes.truncate(MAX_NOTES);
             self.notes.push(format!("and {more} more"));
         }
-        if reads.secrets().next().is_some() {
-            let mask = Mask::new(reads.secrets(), self.texts());
+        if reads.secrets().next().is_some() || reads.credentials().next().is_some() {
+            let mask = Mask::new(reads.secrets(), reads.credentials(), self.texts());
             self.each_text(|text| {
                 *text = mask.masked(text).unwrap_or_else(|| std::mem::take(text));
             });
@@ -248,7 +248,7 @@ pub(super) fn span(key: &Key, kind: &Kind, digest: Option<ModuleDigest>) -> Span
 
 /// Masks the values of the Secrets that were read in a text, and cuts it.
 pub(super) fn masked(text: String, reads: &Reads) -> String {
-    let mask = Mask::new(reads.secrets(), [text.as_str()].into_iter());
+    let mask = Mask::new(reads.secrets(), reads.credentials(), [text.as_str()].into_iter());
     let mut text = mask.masked(&text).unwrap_or(text);
     cut(&mut text, MAX_TEXT_BYTES);
     text

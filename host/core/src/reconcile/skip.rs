@@ -69,6 +69,8 @@ impl Reconciler {
             key: _,
             attempt: _,
             asked: _,
+            calls: _,
+            noted: _,
             outcome: _,
             refused: _,
             requeue: _,

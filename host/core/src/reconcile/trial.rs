@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Input, Occasion, Reconciler, Turn, object, removal::Decision, report::masked};
-use crate::{contract::Kind, error_chain, outcome::Reconciled, queue::Key};
+use super::{
+    Input, Occasion, Outside, Reconciler, Turn, UNDECLARED, object, removal::Decision,
+    report::masked,
+};
+use crate::{contract::Kind, error_chain, outbound::Sending, outcome::Reconciled, queue::Key};
 
 /// The result of a trial with one object.
 #[derive(Debug)]
@@ -13,8 +16,8 @@ pub enum Tried {
     /// The processor trapped, passed a limit, or returned an outcome that is not valid; the text
     /// says which.
     Broke(String),
-    /// The object or the cluster prevents a trial with this object, which says nothing about the
-    /// version.
+    /// The object or the cluster prevents a trial with this object, or the processor called a system
+    /// outside of the cluster, which says nothing about the version.
     Not,
 }
 
@@ -26,7 +29,8 @@ impl Reconciler {
 
     /// Calls the processor for a key and checks the answer, as a run would.
     ///
-    /// Nothing is written, recorded, counted, logged or waited for.
+    /// Nothing is written, recorded, counted, logged or waited for. The trial ends at its first call
+    /// to a system outside of the cluster, and then says nothing about the version.
     pub async fn try_out(&self, key: &Key) -> Tried {
         let Some(declared) = self.reconciler(key) else { return Tried::Not };
         let (declared, mut view) = (&*declared, self.view());
@@ -35,9 +39,14 @@ impl Reconciler {
         let Ok(known) = known else { return Tried::Not };
         let Decision::Call(object, value) = self.decide(key, known) else { return Tried::Not };
         let request = self.request(key, &reference, object, 0);
-        let input =
-            Input { occasion: Occasion::Trial, ..Input::new(view, &request, self.moment()) };
+        let calls_out = self.version.grant.calls_out();
+        let sending = if calls_out { Sending::trial() } else { Sending::closed(UNDECLARED) };
+        let (outside, moment) = (Outside { view, sending }, self.moment());
+        let input = Input { outside, request: &request, moment, occasion: Occasion::Trial };
         let called = self.version.call.call(input).await;
+        if called.outside.sending.ended().is_some() {
+            return Tried::Not;
+        }
         let reconciled = Reconciled { reference, object: value };
         let turn = Turn {
             key,

@@ -196,7 +196,7 @@ impl Entry {
     }
 
     /// Returns the value of a label, if the object has it.
-    pub(super) fn label(&self, key: &str) -> Option<&str> {
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
         self.labels().find(|(held, _)| *held == key).map(|(_, value)| value)
     }
 

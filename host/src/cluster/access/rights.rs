@@ -192,12 +192,14 @@ impl Rights {
             name: _,
             version: _,
             grants: _,
-            outbound: _,
+            outbound,
             config_schema: _,
         } = &mut description;
         reconcilers.retain(|reconciler| served.contains_key(&reconciler.of.kind));
         reads.retain(|read| served.contains_key(&read.kind));
         writes.retain(|rule| served.contains_key(&rule.of.kind));
+        let credentials = outbound.iter_mut().map(|rule| &mut rule.credentials);
+        credentials.for_each(|all| all.retain(|of| served.contains_key(&of.kind)));
         let served = |kind: &Kind| served.get(kind).cloned().unwrap_or_else(Served::of_any);
         Roles::needed(&description, served).questions()
     }

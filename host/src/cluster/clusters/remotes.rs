@@ -213,6 +213,10 @@ impl Api for Routes {
         })
     }
 
+    fn is_leading(&self) -> bool {
+        self.home.is_leading()
+    }
+
     fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>> {
         self.send_there(outgoing).boxed()
     }

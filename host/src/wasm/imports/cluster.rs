@@ -90,14 +90,14 @@ impl Reading {
         Ok(Ok(view))
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), Exceeded> {
+    pub(super) fn count(&mut self, bytes: usize) -> Result<(), Exceeded> {
         self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(Exceeded::ReadBytes)?;
         Ok(())
     }
 
     /// Counts the bytes returned, or those of the objects fetched for this read and kept until the
     /// end of the call, if more.
-    fn end(&mut self, returned: usize) -> Result<(), Exceeded> {
+    pub(super) fn end(&mut self, returned: usize) -> Result<(), Exceeded> {
         let fetched = self.view.as_mut().map_or(0, View::take_fetched);
         self.count(returned.max(fetched))
     }

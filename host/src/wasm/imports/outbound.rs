@@ -1,11 +1,22 @@
 //! The `outbound` import: calls to systems outside of the cluster.
 
-use mortise_core::outbound::{Answer, Call, CallError};
+use std::time::Duration;
+
+use mortise_core::{
+    outbound::{Answer, Call, CallError, Ended},
+    reads::View,
+};
 
 use crate::wasm::{
     bindings::mortise::host::outbound,
     state::{Exceeded, State},
 };
+
+/// The part of a call's time that calls to the outside leave, so that the guest can still return a
+/// status.
+const RESERVED: Duration = Duration::from_millis(200);
+/// The time for a client to report that a timeout is over, before its call is given up.
+const GRACE: Duration = Duration::from_millis(50);
 
 impl State {
     /// Makes a call; see `send` in wit/outbound.wit.
@@ -13,15 +24,34 @@ impl State {
         &mut self,
         call: Call,
     ) -> Result<Result<Answer, CallError>, Exceeded> {
-        let Some(view) = self.reading.view() else {
-            return Ok(Err(CallError::Denied(CLOSED.to_owned())));
+        self.reading.count(call.size())?;
+        let timeout = self.left().saturating_sub(RESERVED).min(Duration::from_millis(call.timeout));
+        let call = Call { timeout: milliseconds(timeout), ..call };
+        let mut nothing;
+        let view = match self.reading.view() {
+            Some(view) => view,
+            // Such a call sends nothing, and so reads no credential.
+            None => {
+                nothing = View::default();
+                &mut nothing
+            }
         };
-        Ok(self.sending.send(view, call).await)
+        self.turn.give_back();
+        let answer = tokio::time::timeout(timeout + GRACE, self.sending.send(view, call)).await;
+        let answer = answer.unwrap_or_else(|_| Err(self.sending.late()));
+        match self.sending.ended() {
+            Some(Ended::TooMany) => return Err(Exceeded::Calls),
+            Some(Ended::Trial) => return Err(Exceeded::Trial),
+            None => {}
+        }
+        self.reading.end(answer.as_ref().map_or(0, Answer::size))?;
+        Ok(answer)
     }
 }
 
-/// The reason why calls that do not reconcile send nothing.
-const CLOSED: &str = "only `reconcile` may call systems outside of the cluster";
+fn milliseconds(of: Duration) -> u64 {
+    u64::try_from(of.as_millis()).unwrap_or(u64::MAX)
+}
 
 impl outbound::Host for State {
     async fn send(
@@ -30,5 +60,44 @@ impl outbound::Host for State {
     ) -> wasmtime::Result<Result<outbound::Answer, outbound::CallError>> {
         let answer = self.send_call(of.into()).await?;
         Ok(answer.map(Into::into).map_err(Into::into))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_core::{contract::bounds, outbound::Method};
+
+    use super::*;
+
+    fn call(body: usize) -> Call {
+        Call {
+            method: Method::Post,
+            url: "https://a.example/".to_owned(),
+            headers: Vec::new(),
+            body: Some(vec![0; body]),
+            credential: None,
+            timeout: u64::MAX,
+        }
+    }
+
+    #[tokio::test]
+    async fn calls_are_counted_also_where_nothing_is_sent() {
+        let mut state = State::alone(View::default());
+        for _ in 0..bounds::CALLS {
+            let answer = state.send_call(call(0)).await;
+            assert!(matches!(answer, Ok(Err(CallError::Denied(_)))), "{answer:?}");
+        }
+        assert_eq!(state.send_call(call(0)).await, Err(Exceeded::Calls));
+    }
+
+    #[tokio::test]
+    async fn arguments_count_as_bytes_that_are_read() {
+        let mut state = State::alone(View::default());
+        let (_, before) = state.reading.used(&crate::wasm::limits::Limits::default());
+        state.send_call(call(1000)).await.unwrap().unwrap_err();
+        let (_, bytes) = state.reading.used(&crate::wasm::limits::Limits::default());
+        assert_eq!(bytes - before, 1000 + "https://a.example/".len());
+        let large = call(crate::wasm::limits::Limits::default().read_bytes);
+        assert_eq!(state.send_call(large).await, Err(Exceeded::ReadBytes));
     }
 }

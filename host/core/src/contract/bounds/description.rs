@@ -5,7 +5,9 @@ use super::{
     NAME, OUTBOUND, OUTBOUND_CREDENTIALS, PATH, READS, RECONCILERS, SELECTOR, VERSION, WRITES,
     read::selection_size, text,
 };
-use crate::contract::{Description, GrantedRule, Kind, OutboundRule, Reconciler, Selection};
+use crate::contract::{
+    Description, GrantedRule, Kind, OutboundRule, Reconciler, Selection, origin::Origin,
+};
 
 /// The wildcard for any kind, group or resource.
 const WILDCARD: &str = "*";
@@ -66,10 +68,18 @@ fn check_reconciler(place: &str, of: &Reconciler) -> Result<(), String> {
 fn check_outbound(rules: &[OutboundRule]) -> Result<(), String> {
     check_count("outbound", rules.len(), OUTBOUND)?;
     for (index, rule) in rules.iter().enumerate() {
+        let place = format!("outbound[{index}].origin");
+        if let Err(reason) = rule.origin.parse::<Origin>() {
+            return Err(format!("`{place}`: {reason}"));
+        }
         let place = format!("outbound[{index}].credentials");
         check_count(&place, rule.credentials.len(), OUTBOUND_CREDENTIALS)?;
         for (index, of) in rule.credentials.iter().enumerate() {
             check_selection(&format!("{place}[{index}]"), of)?;
+            if of.fields.is_empty() {
+                let accepted = "a credential names the fields of its values, such as `data.token`";
+                return Err(format!("`{place}[{index}].fields` is empty: {accepted}"));
+            }
         }
     }
     Ok(())

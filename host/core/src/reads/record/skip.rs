@@ -30,6 +30,9 @@ pub enum NotSkippable {
     /// The last run used the network.
     #[error("the last run used the network")]
     Network,
+    /// The last run was given a note, or left one.
+    #[error("the last run was given a note, or left one")]
+    Note,
     /// The last run read objects live: their changes are not watched.
     #[error("the last run read objects live")]
     Live,
@@ -91,6 +94,7 @@ impl Record {
             (self.asked.clock, NotSkippable::Clock),
             (self.asked.random, NotSkippable::Random),
             (self.asked.network, NotSkippable::Network),
+            (self.noted, NotSkippable::Note),
             (self.reads.iter().any(|read| read.live), NotSkippable::Live),
         ];
         reasons.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, reason)| Err(reason))
@@ -111,6 +115,7 @@ impl NotSkippable {
             Self::Clock => "clock",
             Self::Random => "random",
             Self::Network => "network",
+            Self::Note => "note",
             Self::Live => "live-read",
         }
     }

@@ -96,6 +96,10 @@ fn start_of(text: &str) -> Start {
 }
 
 impl Api for Fake {
+    fn is_leading(&self) -> bool {
+        true
+    }
+
     fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>> {
         let answer = self.answer(outgoing);
         async move { answer }.boxed()

@@ -1,12 +1,11 @@
 //! Origins: scheme, host and port of the systems that may be called.
 
+mod url;
+
 use std::{fmt, str::FromStr};
 
-use super::{
-    Target,
-    url::{self, Place, check_host},
-};
-use crate::contract::bounds::{self, text::quoted};
+use self::url::{Place, check_host};
+use super::bounds::{self, text::quoted};
 
 /// The accepted form of an origin, as error messages show it.
 const FORM: &str = "an origin is `https://api.example.com`, `https://*.example.com` or `https://10.0.0.7:8443`: a scheme, a host in lower case, whose first \
@@ -24,6 +23,18 @@ pub struct Origin {
     /// Without brackets.
     host: String,
     port: u16,
+}
+
+/// The parts of a URL.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// True for `https`.
+    pub tls: bool,
+    /// A DNS name in lower case, or an IP address without brackets.
+    pub host: String,
+    pub port: u16,
+    /// The path and the query, from the first `/` on.
+    pub path_and_query: String,
 }
 
 // === impl Origin ===

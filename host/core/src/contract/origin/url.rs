@@ -46,6 +46,13 @@ impl Target {
         Ok(Self { tls, host, port, path_and_query: format!("{slash}{rest}") })
     }
 
+    /// Returns the origin that holds this target and no other host.
+    #[must_use]
+    pub fn origin(&self) -> super::Origin {
+        let Self { tls, host, port, path_and_query: _ } = self;
+        super::Origin { tls: *tls, any_label: false, host: host.clone(), port: *port }
+    }
+
     /// Returns the path, without the query.
     pub fn path(&self) -> &str {
         self.path_and_query.split('?').next().unwrap_or_default()
@@ -69,9 +76,9 @@ pub(super) fn write_place(
 ) -> fmt::Result {
     to.write_str(if tls { "https://" } else { "http://" })?;
     if host.contains(':') {
-        write!(to, "[{host}]")?
+        write!(to, "[{host}]")?;
     } else {
-        to.write_str(host)?
+        to.write_str(host)?;
     }
     if port == usual_port(tls) { Ok(()) } else { write!(to, ":{port}") }
 }
@@ -207,6 +214,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one flat table")]
     fn urls_that_programs_read_in_different_ways_are_refused() {
         let cases = [
             ("user", "https://a.example@evil.example/"),
