@@ -5,6 +5,8 @@ mod address;
 pub mod caller;
 mod connect;
 mod dial;
+mod network;
+mod public;
 mod resolve;
 pub(crate) mod server;
 mod tls;
@@ -12,10 +14,11 @@ mod tls;
 pub use self::connect::{InvalidOptions, Options, Times};
 pub(crate) use self::{
     address::{Address, encoded},
-    connect::{Answer, Body, Connector},
+    connect::{AGENT, Answer, Body, Connector},
     dial::Dial,
+    network::{Network, Reach, System},
     resolve::Policy,
-    tls::{Trust, build_with},
+    tls::{Trust, build_with, secure},
 };
 
 use std::{net::IpAddr, time::Duration};
@@ -43,13 +46,14 @@ pub(crate) enum Error {
     Loopback { host: String, ip: IpAddr },
 }
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+/// A connection.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 // === impl Error ===
 
 impl Error {
-    fn unreachable(host: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+    pub(crate) fn unreachable(host: &str, error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Unreachable { host: host.to_owned(), found: error_chain::without_repeats(error) }
     }
 

@@ -36,7 +36,7 @@ use tower::BoxError;
 
 use self::kubeconfig::Kubeconfig;
 use super::request::Policy;
-use crate::http::{Address, Dial, Policy as Addresses};
+use crate::http::{Address, Dial, Policy as Addresses, Reach};
 
 /// The time limit for a connection, and for the head of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -74,7 +74,7 @@ pub struct Inline {
 
 /// The address of the home API server.
 #[derive(Debug, Clone)]
-pub struct Home(Address);
+pub struct Home(pub(crate) Address);
 
 /// Sends the requests of one client.
 #[derive(Clone)]
@@ -108,8 +108,8 @@ impl Connect for Inline {
         let server = to.origin();
         let never = self.home.as_ref().map(|home| home.0.clone());
         // An IP address is granted by its own text only: there are no wildcards for addresses.
-        let policy = Addresses { loopback: false, literal: true };
-        let dial = Dial::new(to.clone(), certified, tls, (policy, never), ANSWER_TIMEOUT);
+        let policy = Addresses { literal: true, ..Addresses::default() };
+        let dial = Dial::new(to.clone(), certified, tls, Reach { policy, never }, ANSWER_TIMEOUT);
         let hyper = Hyper::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)

@@ -14,12 +14,13 @@ use http_body_util::{BodyExt as _, Empty, combinators::BoxBody};
 use hyper::{body::Frame, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use mortise_core::error_chain;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::{
     Error, Stream,
     address::Address,
+    network::{Network, System},
     resolve::{self, Policy},
     tls,
 };
@@ -27,8 +28,8 @@ use super::{
 /// The bytes that a connection reads ahead.
 const READ_AHEAD_BYTES: usize = 64 << 10;
 /// The policy for the proxy, which the operator has chosen: it may be on this machine.
-const PROXY: Policy = Policy { loopback: true, literal: false };
-pub(super) const AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
+const PROXY: Policy = Policy { loopback: true, literal: false, public: false };
+pub(crate) const AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
 
 /// The body of a request.
 pub(crate) type Body = BoxBody<Bytes, io::Error>;
@@ -179,7 +180,7 @@ impl Connector {
                 }
                 (self.tunnel(proxy, to).await?, false)
             } else {
-                open(to, |ip| policy.check(&to.host, ip)).await?
+                open(&System, to, |ip| policy.check(&to.host, ip)).await?
             };
             Ok((tls::secure(&self.tls, to, stream).await?, is_loopback))
         };
@@ -191,7 +192,8 @@ impl Connector {
     /// Opens a tunnel to an address through the proxy (CONNECT).
     async fn tunnel(&self, proxy: &Proxy, to: &Address) -> Result<Box<dyn Stream>, Error> {
         let host = proxy.address.host.as_str();
-        let (stream, _) = open(&proxy.address, |ip| PROXY.check(&proxy.address.host, ip)).await?;
+        let (stream, _) =
+            open(&System, &proxy.address, |ip| PROXY.check(&proxy.address.host, ip)).await?;
         let stream = tls::secure(&self.tls, &proxy.address, stream).await?;
         let unreachable = |error: hyper::Error| Error::unreachable(host, &error);
         let shaken = http1::handshake(TokioIo::new(stream)).await;
@@ -226,21 +228,18 @@ impl Connector {
 /// Resolves the host of an address, checks each IP address, and connects. Returns also whether the
 /// server is on this machine.
 pub(super) async fn open(
+    network: &dyn Network,
     to: &Address,
     check: impl Fn(IpAddr) -> Result<(), Error>,
 ) -> Result<(Box<dyn Stream>, bool), Error> {
     let host = to.host.as_str();
     let mut failed = None;
-    let all = resolve::addresses(host).await?;
+    let all = network.addresses(host).await?;
     // A single refused IP address refuses the name: the others may be decoys.
     all.iter().try_for_each(|ip| check(*ip))?;
     for ip in all {
-        match TcpStream::connect((ip, to.port)).await {
-            Ok(stream) => {
-                // Requests are small, and written at once.
-                let _ = stream.set_nodelay(true);
-                return Ok((Box::new(stream), resolve::is_this_machine(ip)));
-            }
+        match network.open((ip, to.port).into()).await {
+            Ok(stream) => return Ok((stream, resolve::is_this_machine(ip))),
             Err(error) => failed = Some(Error::unreachable(host, &error)),
         }
     }

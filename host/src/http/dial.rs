@@ -2,7 +2,6 @@
 
 use std::{
     io,
-    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -23,8 +22,7 @@ use tower::Service;
 use super::{
     Error, Stream,
     address::Address,
-    connect,
-    resolve::{self, Policy},
+    network::{Reach, System},
     tls,
 };
 
@@ -37,9 +35,7 @@ struct Target {
     /// The name in the server's certificate, if it is not that of the address.
     certified: Option<Address>,
     tls: TlsConnector,
-    policy: Policy,
-    /// A server that is never connected to, under whatever name.
-    never: Option<Address>,
+    reach: Reach,
     limit: Duration,
 }
 
@@ -53,11 +49,11 @@ impl Dial {
         to: Address,
         certified: Option<String>,
         tls: TlsConnector,
-        (policy, never): (Policy, Option<Address>),
+        reach: Reach,
         limit: Duration,
     ) -> Self {
         let certified = certified.map(|host| Address { host, ..to.clone() });
-        Self(Arc::new(Target { to, certified, tls, policy, never, limit }))
+        Self(Arc::new(Target { to, certified, tls, reach, limit }))
     }
 }
 
@@ -85,28 +81,9 @@ impl Service<Uri> for Dial {
 
 impl Target {
     async fn connect(&self) -> Result<Dialed, Error> {
-        let never = self.never().await?;
-        let check = |ip: IpAddr| {
-            if never.contains(&ip.to_canonical()) {
-                let (host, found) = (self.to.host.clone(), format!("{ip} is the home API server"));
-                return Err(Error::Refused { host, found });
-            }
-            self.policy.check(&self.to.host, ip)
-        };
-        let (stream, _) = connect::open(&self.to, check).await?;
+        let stream = self.reach.open(&System, &self.to).await?;
         let certified = self.certified.as_ref().unwrap_or(&self.to);
         Ok(Dialed(TokioIo::new(tls::secure(&self.tls, certified, stream).await?)))
-    }
-
-    /// Returns the addresses that are never connected to on this port.
-    async fn never(&self) -> Result<Vec<IpAddr>, Error> {
-        match self.never.as_ref().filter(|never| never.port == self.to.port) {
-            Some(never) => {
-                let all = resolve::addresses(&never.host).await?;
-                Ok(all.iter().map(IpAddr::to_canonical).collect())
-            }
-            None => Ok(Vec::new()),
-        }
     }
 }
 

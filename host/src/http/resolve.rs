@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::Semaphore;
 
-use super::Error;
+use super::{Error, public};
 
 /// Addresses of cloud metadata services outside of the link-local ranges.
 const METADATA: [IpAddr; 6] = [
@@ -31,8 +31,8 @@ static LOOKUPS: Semaphore = Semaphore::const_new(3);
 /// name chooses their number.
 const MAX_ADDRESSES: usize = 16;
 
-/// The IP addresses that may be contacted, besides public and private ones. Never contacted are
-/// link-local addresses and metadata services.
+/// The IP addresses that may be contacted. Never contacted are link-local addresses and metadata
+/// services.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Policy {
     /// True if this machine may be contacted.
@@ -40,6 +40,8 @@ pub(crate) struct Policy {
     /// True if the URL comes from somebody who may choose every address: an IP address that the URL
     /// itself names is contacted, whatever it is.
     pub(crate) literal: bool,
+    /// True if only addresses of the internet may be contacted, and none of a private network.
+    pub(crate) public: bool,
 }
 
 // === impl Policy ===
@@ -53,6 +55,9 @@ impl Policy {
         let host = host.to_owned();
         match why_refused(ip) {
             Some(found) => Err(Error::Refused { host, found: format!("{ip} {found}") }),
+            None if self.public && !public::is_public(meant(ip)) => {
+                Err(Error::Refused { host, found: format!("{ip} is not a public address") })
+            }
             None if self.loopback || !is_this_machine(ip) => Ok(()),
             None => Err(Error::Loopback { host, ip }),
         }
@@ -148,7 +153,7 @@ fn candidates(ip: IpAddr) -> Option<[Ipv4Addr; 4]> {
 mod tests {
     use super::*;
 
-    const ALLOWING: Policy = Policy { loopback: true, literal: false };
+    const ALLOWING: Policy = Policy { loopback: true, literal: false, public: false };
 
     #[test]
     fn an_address_that_a_trusted_url_names_is_contacted_and_no_name_of_it() {
@@ -240,6 +245,69 @@ mod tests {
             ALLOWING.check("example.com", ip).unwrap();
             let refused = Policy::default().check("example.com", ip);
             assert!(matches!(refused, Err(Error::Loopback { .. })), "{ip}");
+        }
+    }
+    #[test]
+    fn only_addresses_of_the_internet_are_public() {
+        let public = Policy { public: true, ..Policy::default() };
+        // Translated by NAT64 and 6to4, where that is meant.
+        let reached = [
+            "93.184.216.34",
+            "100.63.255.255",
+            "172.32.0.1",
+            "2606:4700::1111",
+            "::ffff:93.184.216.34",
+            "64:ff9b::5db8:d822",
+            "2002:5db8:d822::1",
+        ];
+        for ip in reached {
+            public.check("example.com", ip.parse().unwrap()).unwrap();
+        }
+        let refused = [
+            "10.0.0.1",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.168.1.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "127.0.0.1",
+            "127.9.9.9",
+            "192.0.2.1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+            "224.0.0.1",
+            "239.255.255.250",
+            "169.254.169.254",
+            "100.100.100.200",
+            "0.0.0.0",
+            "::",
+            "::1",
+            "::10.0.0.1",
+            "::93.184.216.34",
+            "::ffff:10.0.0.1",
+            "::ffff:127.0.0.1",
+            "fe80::1",
+            "fec0::1",
+            "fc00::1",
+            "fd12::1",
+            "ff02::1",
+            "64:ff9b::a00:1",
+            "64:ff9b::7f00:1",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b::6440:1",
+            "64:ff9b:1::5db8:d822",
+            "2002:a00:1::1",
+            "2002:7f00:1::1",
+            "2002:c0a8:101::1",
+            "2001:0:5db8:d822::1",
+            "2001:db8::1",
+            "4000::1",
+        ];
+        for ip in refused {
+            let checked = public.check("example.com", ip.parse().unwrap());
+            assert!(matches!(checked, Err(Error::Refused { .. })), "{ip}: {checked:?}");
         }
     }
 }

@@ -69,7 +69,7 @@ fn trusting(roots: RootCertStore) -> Result<ConfigBuilder<ClientConfig, WantsCli
 }
 
 /// Performs the TLS handshake, if the URL asks for TLS.
-pub(super) async fn secure(
+pub(crate) async fn secure(
     tls: &TlsConnector,
     to: &Address,
     stream: Box<dyn Stream>,
