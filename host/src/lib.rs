@@ -10,6 +10,7 @@
 //! | `http` | connections within a limit; requests to checked addresses |
 //! | [`cluster`] | kube's client as core's `Api`, watches, the Lease, the rights of accounts |
 //! | [`oci`] | registries: requests, artifacts on disk, signatures |
+//! | [`outbound`] | calls to systems outside of the cluster, with pauses and rates |
 //! | [`wasm`] | loaded components, and everything that names wasmtime |
 //! | [`host`] | builds every part of a host and owns its tasks |
 //! | [`webhooks`] | the port that the API server asks for conversions and admissions |
@@ -27,6 +28,7 @@ pub mod http;
 pub mod metrics;
 pub mod oci;
 pub mod operator;
+pub mod outbound;
 pub mod program;
 pub mod reason;
 pub mod serve;

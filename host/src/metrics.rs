@@ -117,6 +117,9 @@ struct All {
     /// The kinds whose restarts are counted.
     restarted: Mutex<BTreeSet<String>>,
     log_lines_dropped: Series<Counter>,
+    outbound_calls: Series<Counter>,
+    outbound_duration: Series<Histogram>,
+    outbound_paused: Series<Counter>,
     code_lookups: ByLabels<Counter>,
     compile_duration: ByLabels<Histogram>,
     leading: Gauge,
@@ -189,6 +192,26 @@ impl Metrics {
     /// by another caller's call in progress (`shared`), or failed (`trap`).
     pub(crate) fn called_library(&self, processor: &Arc<str>, result: &'static str) {
         self.0.library_calls.of(processor, [("result", result)]).inc();
+    }
+
+    /// Counts a call to a system outside of the cluster: the origin as granted, the method, and the
+    /// status or the word of the error.
+    pub(crate) fn called_outside(
+        &self,
+        processor: &Arc<str>,
+        (origin, method, code): (&str, &str, &str),
+        took: Duration,
+    ) {
+        let Self(all) = self;
+        let labels = [("origin", origin), ("method", method), ("code", code)];
+        all.outbound_calls.of(processor, labels).inc();
+        all.outbound_duration.of(processor, [("origin", origin)]).observe(took.as_secs_f64());
+    }
+
+    /// Counts a call that was not sent because of a pause. `reason`: `asked` (the other side has
+    /// asked for it) or `rate` (the grant's).
+    pub(crate) fn call_paused(&self, processor: &Arc<str>, origin: &str, reason: &'static str) {
+        self.0.outbound_paused.of(processor, [("origin", origin), ("reason", reason)]).inc();
     }
 
     /// Counts a request for a hook and its duration. `result`: `success`, `refused` (by the
@@ -406,6 +429,19 @@ impl All {
                 "call_wait_seconds",
                 "Time that calls waited for a slot when none was free, by processor",
                 duration,
+            ),
+            outbound_calls: of.counters(
+                "outbound_calls",
+                "Calls to systems outside of the cluster that the rules let through, by processor, origin (as granted), method and code (the status; not-sent, no-answer, too-large, paused)",
+            ),
+            outbound_duration: of.histograms(
+                "outbound_duration_seconds",
+                "Duration of calls to systems outside of the cluster, with the wait for a place; by processor and origin",
+                duration,
+            ),
+            outbound_paused: of.counters(
+                "outbound_paused",
+                "Calls that were not sent because of a pause, by processor, origin and reason (asked: by an answer of 429 or 503, rate: of the grant)",
             ),
             hook_requests: of.counters(
                 "hook_requests",

@@ -22,7 +22,7 @@ const MAX_SERIES_PER_PROCESSOR: usize = 512;
 /// The value of [`NAMED_BY_GUESTS`] in series past the limit, and for undeclared kinds.
 pub(super) const OTHER: &str = "other";
 /// The labels whose values a processor can choose.
-const NAMED_BY_GUESTS: [&str; 2] = ["kind", "hook"];
+const NAMED_BY_GUESTS: [&str; 3] = ["kind", "hook", "origin"];
 
 /// The labels of a series, in the order in which they are shown.
 pub(super) type Labels = Vec<(&'static str, String)>;

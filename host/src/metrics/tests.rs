@@ -54,6 +54,9 @@ fn busy() -> Metrics {
     metrics.ended(&second);
     metrics.ended(&Report { skipped: true, ..report(0, &[]) });
     metrics.called_library(&"p".into(), "memo");
+    let called = ("https://*.example.com", "post", "201");
+    metrics.called_outside(&"p".into(), called, Duration::from_secs(1));
+    metrics.call_paused(&"p".into(), "https://*.example.com", "rate");
     metrics.denied(&"p".into(), &denial("Thing"), &[]);
     metrics.watch_restarted(&kind("Thing"));
     let second = Duration::from_secs(1);
@@ -104,6 +107,9 @@ fn a_run_is_counted() {
         r#"mortise_hook_duration_seconds_count{processor="p",hook="admit/mark"} 1"#,
         r#"mortise_watch_restarts_total{kind="Thing.g"} 1"#,
         r#"mortise_log_lines_dropped_total{processor="p"} 7"#,
+        r#"mortise_outbound_calls_total{processor="p",origin="https://*.example.com",method="post",code="201"} 1"#,
+        r#"mortise_outbound_duration_seconds_count{processor="p",origin="https://*.example.com"} 1"#,
+        r#"mortise_outbound_paused_total{processor="p",origin="https://*.example.com",reason="rate"} 1"#,
         r#"mortise_code_lookups_total{result="miss"} 1"#,
         r#"mortise_compile_duration_seconds_count{result="memory"} 1"#,
     ];
