@@ -3,6 +3,7 @@
 
 mod clusters;
 mod driver;
+mod egress;
 mod hooks;
 mod open;
 mod options;
@@ -162,6 +163,8 @@ impl Host {
         host.spawn(host.shared.clusters.clone().run());
         let rights = Arc::clone(&host.shared).keep_rights(changes.clone());
         host.spawn(ended("the renewal of rights", rights));
+        let outbound = host.shared.outbound.clone();
+        host.spawn(ended("the closing of idle connections", outbound.close_idle()));
         host.spawn(ended("the reopening of watches", Arc::clone(&host.shared).try_again()));
         host.spawn(run_watches(opened, host.watching(changes)));
         host.open(&prepared);

@@ -11,7 +11,6 @@ mod resolve;
 pub(crate) mod server;
 mod tls;
 
-pub use self::connect::{InvalidOptions, Options, Times};
 pub(crate) use self::{
     address::{Address, encoded},
     connect::{AGENT, Answer, Body, Connector},
@@ -19,6 +18,10 @@ pub(crate) use self::{
     network::{Network, Reach, System},
     resolve::Policy,
     tls::{Trust, build_with, secure},
+};
+pub use self::{
+    connect::{InvalidOptions, Options, Times},
+    network::Home,
 };
 
 use std::{net::IpAddr, time::Duration};

@@ -13,6 +13,7 @@ pub mod admin;
 pub mod api;
 mod claims;
 mod controller;
+mod egress;
 mod fault;
 mod images;
 mod load;
@@ -298,7 +299,7 @@ pub(crate) fn check_stored(object: &str) {
     let libraries = vec![library; spec.libraries.len()];
     let digests = recipe::Digests { module: library, libraries };
     let recipe = Recipe::new(spec, &account, &digests, None, &Largest::default());
-    if Fault::unsupported(spec).is_none()
+    if Fault::unreadable(spec).is_none()
         && source::sources(spec).is_ok()
         && source::keys(spec).is_ok()
         && let Ok(recipe) = recipe

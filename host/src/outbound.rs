@@ -23,7 +23,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use mortise_core::{
     contract::bounds::text::shortened,
     error_chain,
-    outbound::{Allowed, Answer, CallError, Outbound},
+    outbound::{Allowed, Answer, CallError, Origin, Outbound},
     write::Clock,
 };
 use tokio::time::{Instant, timeout_at};
@@ -39,21 +39,34 @@ use self::{
     request::Head,
 };
 use crate::{
-    http::{Address, Network, Policy, Reach, System},
+    http::{Address, Home, Network, Policy, Reach, System},
     metrics::Metrics,
 };
 
 /// The longest text of an error, in bytes.
 const MAX_ERROR_BYTES: usize = 1 << 10;
 
+/// The options for calls to systems outside of the cluster.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// The origins that Processors may grant; none: no call is sent.
+    pub origins: Arc<[Origin]>,
+    /// True if Processors may grant addresses that are not public.
+    pub private: bool,
+    /// The home API server, to which no call is sent.
+    pub home: Option<Home>,
+    /// Sends the calls in place of the host's own client.
+    pub client: Option<Arc<dyn Outbound>>,
+}
+
 /// Sends calls for the processors of a host. Clones share their state.
 #[derive(Clone)]
-pub(crate) struct Client(Arc<State>);
+pub struct Client(Arc<State>);
 
 struct State {
     network: Arc<dyn Network>,
     /// The home API server, to which no call is sent.
-    home: Option<Address>,
+    home: Option<Home>,
     now: Clock,
     metrics: Metrics,
     places: Places,
@@ -72,16 +85,11 @@ impl fmt::Debug for Client {
 
 impl Client {
     /// Creates a client without connections. `home`: the home API server.
-    pub(crate) fn new(home: Option<Address>, now: Clock, metrics: Metrics) -> Self {
+    pub fn new(home: Option<Home>, now: Clock, metrics: Metrics) -> Self {
         Self::over(Arc::new(System), home, now, metrics)
     }
 
-    fn over(
-        network: Arc<dyn Network>,
-        home: Option<Address>,
-        now: Clock,
-        metrics: Metrics,
-    ) -> Self {
+    fn over(network: Arc<dyn Network>, home: Option<Home>, now: Clock, metrics: Metrics) -> Self {
         Self(Arc::new(State {
             network,
             home,
@@ -95,7 +103,7 @@ impl Client {
     }
 
     /// Closes connections that nothing has used for a while, for ever.
-    pub(crate) async fn close_idle(self) {
+    pub async fn close_idle(self) {
         self.0.pool.close_idle().await;
     }
 

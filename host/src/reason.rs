@@ -97,11 +97,17 @@ reasons! {
     ClustersInvalid [Loaded False]
         "An entry of `spec.clusters` names no servers, or some that `--clusters` of the host does not grant. Use those in the message.";
 
+    // Systems outside of the cluster.
+    EgressInvalid [Loaded False]
+        "An entry of `spec.egress` cannot be read, or grants what the options `--egress` and `--egress-private` of the host do not allow. Change the field in the message.";
+    EgressNotGranted [Limited True]
+        "The processor declares calls, or credentials for them, that `spec.egress` does not grant: such calls are denied. Add what the message names to `spec.egress`, if it shall be called.";
+    EgressNotDeclared [Limited True]
+        "`spec.egress` grants an origin, or credentials for it, that the processor does not declare: they are not used. Remove them, or correct the origin.";
+
     // The spec, the module and the account.
     SpecInvalid [Loaded False]
         "The stored spec is too large, or does not fit this host's version of the kind. Change what the message names, or apply the CRD of this host.";
-    NotSupported [Loaded False]
-        "The spec uses `egress`. Remove it.";
     ModuleNotNamed [Loaded False]
         "The spec names no module, or no module of a library. Set `image` or `path` where the message says.";
     ImageInvalid [Loaded False]

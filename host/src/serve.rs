@@ -53,6 +53,7 @@ use crate::{
         admin::{self, Admin, Also, Objects, Reports},
         api::Processor,
     },
+    outbound,
     wasm::{self, Compiler, Engine},
     webhooks::{Certificate, Clients, Paths, Stop, Webhooks},
 };
@@ -125,6 +126,12 @@ fn clusters(args: &RunArgs, home: &Home) -> clusters::Options {
     clusters::Options { connect, servers: args.clusters.as_slice().into() }
 }
 
+/// Returns the options for systems outside of the cluster, none of which is the home cluster.
+fn outbound(args: &RunArgs, home: &Home) -> outbound::Options {
+    let (origins, private) = (args.egress.as_slice().into(), args.egress_private);
+    outbound::Options { origins, private, home: remote::Home::parse(&home.address), client: None }
+}
+
 impl Server {
     async fn start(
         args: &RunArgs,
@@ -160,6 +167,7 @@ impl Server {
             bounds: args.bounds(),
             namespace: args.namespace.clone(),
             clusters: clusters(args, &home),
+            outbound: outbound(args, &home),
             ..Options::default()
         };
         let host = Arc::new(Host::start(&cluster, Vec::new(), &options)?);

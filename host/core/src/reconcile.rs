@@ -159,6 +159,8 @@ impl Reconciler {
             mode,
             take_over,
             clusters,
+            // Those of the version.
+            egress: _,
             // These decide when a key runs; with a removal, none is skipped.
             concurrency: _,
             rate: _,

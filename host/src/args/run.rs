@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
-use mortise_core::key::NamespacedName;
+use mortise_core::{key::NamespacedName, outbound::Origin};
 
 use super::{RegistryArgs, value};
 use crate::{
@@ -206,6 +206,15 @@ pub struct RunArgs {
     /// cluster is used if absent.
     #[arg(long, env = "MORTISE_CLUSTERS", value_name = "SERVER", value_delimiter = ',')]
     pub clusters: Vec<Servers>,
+    /// The origins outside of the cluster that `spec.egress` of Processors may grant, as
+    /// `https://api.example.com` or `https://*.api.example.com`, where `*` stands for one label; may
+    /// be repeated. Nothing is called if absent.
+    #[arg(long, env = "MORTISE_EGRESS", value_name = "ORIGIN", value_delimiter = ',')]
+    pub egress: Vec<Origin>,
+    /// Lets `spec.egress` of Processors grant addresses that are not public (`private`), and name
+    /// what is connected to (`connect`).
+    #[arg(long, env = "MORTISE_EGRESS_PRIVATE")]
+    pub egress_private: bool,
     /// Writes only while this host holds a Lease, so that several hosts can run: one leads, the
     /// others stand by.
     #[arg(long, env = "MORTISE_LEADER_ELECT")]

@@ -36,6 +36,7 @@ use tower::BoxError;
 
 use self::kubeconfig::Kubeconfig;
 use super::request::Policy;
+pub use crate::http::Home;
 use crate::http::{Address, Dial, Policy as Addresses, Reach};
 
 /// The time limit for a connection, and for the head of an answer.
@@ -72,10 +73,6 @@ pub struct Inline {
     pub home: Option<Home>,
 }
 
-/// The address of the home API server.
-#[derive(Debug, Clone)]
-pub struct Home(pub(crate) Address);
-
 /// Sends the requests of one client.
 #[derive(Clone)]
 struct Sender {
@@ -91,22 +88,13 @@ pub(crate) fn policy() -> Policy {
     Policy { attempts: 2, answer: ANSWER_TIMEOUT, longest_wait, ..Policy::default() }
 }
 
-// === impl Home ===
-
-impl Home {
-    /// Parses the URL of the home API server.
-    pub fn parse(url: &str) -> Option<Self> {
-        Address::parse(url).map(Self)
-    }
-}
-
 // === impl Inline ===
 
 impl Connect for Inline {
     fn connect(&self, _: &str, kubeconfig: &[u8]) -> Result<Connected, Refused> {
         let Kubeconfig { server: to, certified, token, tls } = Kubeconfig::parse(kubeconfig)?;
         let server = to.origin();
-        let never = self.home.as_ref().map(|home| home.0.clone());
+        let never = self.home.clone();
         // An IP address is granted by its own text only: there are no wildcards for addresses.
         let policy = Addresses { literal: true, ..Addresses::default() };
         let dial = Dial::new(to.clone(), certified, tls, Reach { policy, never }, ANSWER_TIMEOUT);

@@ -8,6 +8,7 @@ use mortise_core::write::Clock;
 use crate::{
     cluster::{clusters, lease::Guard},
     metrics::Metrics,
+    outbound,
 };
 
 /// The options of a host.
@@ -32,6 +33,8 @@ pub struct Options {
     pub namespace: Option<String>,
     /// The other clusters that processors may use.
     pub clusters: clusters::Options,
+    /// The systems outside of the cluster that processors may call.
+    pub outbound: outbound::Options,
 }
 
 /// The bounds on the watches and stores that the host keeps for one processor. Reads past a bound
@@ -70,6 +73,7 @@ impl Default for Options {
             bounds: Bounds::default(),
             namespace: None,
             clusters: clusters::Options::default(),
+            outbound: outbound::Options::default(),
         }
     }
 }

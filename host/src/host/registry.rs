@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
+    LimitMet,
     probation::{Probation, Trust},
     watches::User,
 };
@@ -43,6 +44,8 @@ pub(super) struct Active {
     pub(super) rights: Option<Arc<Rights>>,
     /// The kinds that its description names, each once.
     pub(super) kinds: Vec<Kind>,
+    /// The differences between what it declares to call and what its Processor grants.
+    pub(super) egress_gaps: Vec<LimitMet>,
     pub(super) since: Timestamp,
     pub(super) tally: Mutex<Tally>,
     pub(super) conduct: Mutex<Conduct>,

@@ -269,6 +269,7 @@ impl Host {
         let limited = active.reconciler.dependencies_limited().into_iter().chain(limited);
         met.extend(limited.map(|message| LimitMet { reason, message }));
         met.extend(limit_of_log(&active.version.processor));
+        met.extend(active.egress_gaps.iter().cloned());
         met
     }
 }

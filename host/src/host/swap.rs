@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use mortise_core::{
     contract::Kind,
     grant::{Grant, rights},
+    outbound::Outbound,
     queue,
     reconcile::{Reconciler, Setup, Version},
     store::Scope,
@@ -20,7 +21,9 @@ use mortise_core::{
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
-use super::{Drive, Hooking, Host, HostState, Loaded, Settings, registry::Active, watches::Want};
+use super::{
+    Drive, Hooking, Host, HostState, Loaded, Settings, egress, registry::Active, watches::Want,
+};
 use crate::{
     cluster::{clusters::Routes, watch::Watch},
     wasm::Tenant,
@@ -110,6 +113,7 @@ impl Host {
         self.shared.hooks.remove(name);
         self.shared.denials.forget_processor(name);
         self.shared.metrics.forget_processor(name);
+        self.shared.outbound.forget_processor(name);
         self.shared.release(over);
         self.shared.notify_activity();
         tracing::info!(processor = name, "removed");
@@ -156,12 +160,14 @@ impl Host {
             grant,
             api: Arc::new(Routes::new(cluster, &remotes, rights.as_ref())),
             rights: rights.clone().map(|rights| rights as Arc<dyn rights::Rights>),
-            outbound: None,
-            egress: Vec::new(),
+            outbound: Some(self.outbound()),
+            egress: settings.egress.to_vec(),
         };
         let reconciler = Reconciler::new(setup, shared.parts.clone());
+        let egress_gaps = egress::gaps(&description.outbound, &settings.egress);
         let active = Active {
             id: self.next_user(),
+            egress_gaps,
             version,
             reconciler,
             processor,
@@ -173,6 +179,12 @@ impl Host {
         };
         active.need_rights_of(&active.reconciler.started());
         Ok(Prepared { active, hooking, wanted, settings })
+    }
+
+    /// Returns the client for calls to systems outside of the cluster.
+    fn outbound(&self) -> Arc<dyn Outbound> {
+        let given = self.options.outbound.client.clone();
+        given.unwrap_or_else(|| Arc::new(self.shared.outbound.clone()))
     }
 
     /// Assigns a component to the tenant of its processor: all versions of a processor share the

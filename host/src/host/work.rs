@@ -33,6 +33,7 @@ use crate::{
         watch::Watch,
     },
     metrics::Metrics,
+    outbound::Client,
 };
 
 /// The longest time that runs wait for the first lists of the kinds that they read.
@@ -49,6 +50,8 @@ pub(super) struct HostState {
     pub(super) metrics: Metrics,
     /// The other clusters.
     pub(super) clusters: Clusters,
+    /// The client for calls to systems outside of the cluster.
+    pub(super) outbound: Client,
     /// The rights of the accounts of processors.
     pub(super) access: Access,
     pub(super) registry: Mutex<Registry>,
@@ -77,7 +80,9 @@ impl HostState {
         options: &Options,
     ) -> Self {
         let home = parts.writer.home();
+        let (of, now) = (&options.outbound, Arc::clone(&options.now));
         Self {
+            outbound: Client::new(of.home.clone(), now, options.metrics.clone()),
             clusters: Clusters::new(cluster, home, &options.lease, &options.clusters),
             opened,
             drive: options.drive,

@@ -28,13 +28,17 @@ pub(crate) trait Network: Send + Sync {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct System;
 
+/// The address of the home API server.
+#[derive(Debug, Clone)]
+pub struct Home(Address);
+
 /// The servers that may be connected to.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reach {
     pub(crate) policy: Policy,
     /// The home API server, which is never connected to, under whatever name: not on its port, and
     /// not on others if only public addresses may be contacted.
-    pub(crate) never: Option<Address>,
+    pub(crate) never: Option<Home>,
 }
 
 // === impl System ===
@@ -52,6 +56,15 @@ impl Network for System {
             Ok(Box::new(stream) as Box<dyn Stream>)
         }
         .boxed()
+    }
+}
+
+// === impl Home ===
+
+impl Home {
+    /// Parses the URL of the home API server.
+    pub fn parse(url: &str) -> Option<Self> {
+        Address::parse(url).map(Self)
     }
 }
 
@@ -77,9 +90,9 @@ impl Reach {
 
     /// Returns the addresses that are never connected to on the port of an address.
     async fn never(&self, network: &dyn Network, to: &Address) -> Result<Vec<IpAddr>, Error> {
-        let is_near = |never: &&Address| self.policy.public || never.port == to.port;
+        let is_near = |never: &&Home| self.policy.public || never.0.port == to.port;
         match self.never.as_ref().filter(is_near) {
-            Some(never) => {
+            Some(Home(never)) => {
                 let all = network.addresses(&never.host).await?;
                 Ok(all.iter().map(IpAddr::to_canonical).collect())
             }

@@ -6,9 +6,10 @@ mod processor;
 mod schema;
 
 pub use processor::{
-    Clusters, Condition, Config, Counts, HeldFinalizer, LastFailure, Library, LibraryLimits,
-    LibraryStatus, Limits, Mode, Module, ModuleStatus, OnDelete, Processor, ProcessorSpec,
-    ProcessorStatus, ReconciledKind, SecretPlace, SecretReference, Verification,
+    Clusters, Condition, Config, Counts, Egress, EgressCredential, EgressRate, HeldFinalizer,
+    LastFailure, Library, LibraryLimits, LibraryStatus, Limits, Mode, Module, ModuleStatus,
+    OnDelete, Processor, ProcessorSpec, ProcessorStatus, ReconciledKind, SecretPlace,
+    SecretReference, Verification,
 };
 
 use crate::cluster::watch::lean::MARK;

@@ -63,16 +63,9 @@ impl Fault {
         Self { former, ..self }
     }
 
-    /// Returns the fault of a spec that cannot be used, or has a field that this version of the host
-    /// does not support, if there is one.
-    pub(super) fn unsupported(spec: &ProcessorSpec) -> Option<Self> {
-        if let Some((reason, why)) = &spec.unreadable {
-            return Some(Self::new(*reason, why));
-        }
-        let fields = [("egress", !spec.egress.is_empty())];
-        let (field, _) = fields.into_iter().find(|(_, is_set)| *is_set)?;
-        let message = format!("spec.{field} is not supported yet: leave it out");
-        Some(Self::new(Reason::NotSupported, message))
+    /// Returns the fault of a spec that cannot be used, if there is one.
+    pub(super) fn unreadable(spec: &ProcessorSpec) -> Option<Self> {
+        spec.unreadable.as_ref().map(|(reason, why)| Self::new(*reason, why))
     }
 
     /// Checks the other clusters that a spec grants. `servers` are those that the host grants.
@@ -290,26 +283,5 @@ mod tests {
             assert!(message.contains(expected), "{message}");
         }
         assert!(check("https://10.0.0.7", &[]).unwrap_err().ends_with("--clusters grants none"));
-    }
-
-    #[test]
-    fn a_spec_with_a_field_that_is_not_supported_is_refused() {
-        let egress = vec!["https://a.example.com".to_owned()];
-        let egress = ProcessorSpec { egress, ..ProcessorSpec::default() };
-        let unreadable = Some((Reason::ConfigInvalid, "too long".to_owned()));
-        let unreadable = ProcessorSpec { unreadable, ..ProcessorSpec::default() };
-        let cases = [
-            ("supported", ProcessorSpec::default(), None),
-            (
-                "egress",
-                egress,
-                Some((Reason::NotSupported, "spec.egress is not supported yet: leave it out")),
-            ),
-            ("unreadable", unreadable, Some((Reason::ConfigInvalid, "too long"))),
-        ];
-        for (case, spec, expected) in cases {
-            let expected = expected.map(|(reason, message)| Fault::new(reason, message));
-            assert_eq!(Fault::unsupported(&spec), expected, "{case}");
-        }
     }
 }

@@ -3,9 +3,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mortise_core::grant::rights::Account;
+use mortise_core::{grant::rights::Account, outbound::Egress};
 
-use super::fault::Fault;
+use super::{egress, fault::Fault};
 use crate::{
     host::{ClusterGrant, LimitMet, Mode, Removal, Settings},
     operator::api::{self, ProcessorSpec},
@@ -39,6 +39,7 @@ pub(super) struct Recipe {
     pub(super) mode: Mode,
     pub(super) take_over: Arc<[String]>,
     pub(super) clusters: Arc<[ClusterGrant]>,
+    pub(super) egress: Arc<[Arc<Egress>]>,
     pub(super) limits: wasm::Limits,
     pub(super) libraries: Vec<LibraryRecipe>,
     pub(super) removal: Option<Removal>,
@@ -108,6 +109,7 @@ impl Recipe {
             },
             take_over: spec.take_over.as_slice().into(),
             clusters: spec.clusters.iter().map(clusters).collect(),
+            egress: egress::grants(spec)?,
             limits: largest.limit(&limits(&spec.limits)?),
             libraries: libraries.collect::<Result<_, Fault>>()?,
             removal,
@@ -122,6 +124,7 @@ impl Recipe {
             mode: self.mode,
             take_over: Arc::clone(&self.take_over),
             clusters: Arc::clone(&self.clusters),
+            egress: Arc::clone(&self.egress),
             concurrency: Some(pace.concurrency),
             rate: pace.rate,
             removal: self.removal,

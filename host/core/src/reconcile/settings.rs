@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::grant::rights::Account;
+use crate::{grant::rights::Account, outbound::Egress};
 
 /// The settings of a version of a processor.
 #[derive(Debug, Clone)]
@@ -21,6 +21,8 @@ pub struct Settings {
     pub take_over: Arc<[String]>,
     /// The other clusters that the processor may use.
     pub clusters: Arc<[ClusterGrant]>,
+    /// The systems outside of the cluster that the processor may call.
+    pub egress: Arc<[Arc<Egress>]>,
     /// The number of calls that run at once; the default of the host if `None`.
     pub concurrency: Option<usize>,
     /// The maximum number of runs that start per second, if limited.
@@ -72,6 +74,7 @@ impl Settings {
             mode: Mode::default(),
             take_over: Arc::default(),
             clusters: Arc::default(),
+            egress: Arc::default(),
             concurrency: None,
             rate: None,
             removal: None,

@@ -89,9 +89,9 @@ pub(super) fn is_loopback_address(of: &Address) -> bool {
     is_address(&of.host) && of.is_loopback()
 }
 
-/// Lists servers for a message.
-pub(crate) fn listed(servers: &[Servers]) -> String {
-    let all: Vec<String> = servers.iter().map(|one| format!("`{one}`")).collect();
+/// Lists servers or origins for a message.
+pub(crate) fn listed<T: fmt::Display>(all: &[T]) -> String {
+    let all: Vec<String> = all.iter().map(|one| format!("`{one}`")).collect();
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 

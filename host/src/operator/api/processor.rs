@@ -67,11 +67,12 @@ pub struct ProcessorSpec {
     /// runs are recorded; nothing but this Processor's status is written.
     #[serde(default)]
     pub mode: Mode,
-    /// Origins (scheme, host, port) that the processor may call. Not supported yet: a Processor
-    /// that asks for some is not loaded.
+    /// The systems outside of the cluster that the processor may call, of those that it declares.
+    /// None: it calls nothing. The host has to allow them, too, by its options `--egress` and
+    /// `--egress-private`. Whatever the processor reads, it can send there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(transform = schema::few)]
-    pub egress: Vec<String>,
+    #[schemars(transform = schema::egress)]
+    pub egress: Vec<Egress>,
     /// The other clusters that the processor may use, named by Secrets with kubeconfigs that its
     /// declared reads select. None: no other cluster. Whoever may write such a Secret decides which
     /// of these servers the processor writes to.
@@ -100,6 +101,69 @@ pub struct ProcessorSpec {
     /// empty then. Not a part of the resource.
     #[serde(skip)]
     pub unreadable: Option<(Reason, String)>,
+}
+
+/// A system outside of the cluster that the processor may call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Egress {
+    /// The scheme and the host, and the port if it is not the scheme's: `https://api.example.com`,
+    /// or `https://*.example.com:8443`, where `*` stands for one label.
+    #[schemars(transform = schema::origin)]
+    pub origin: String,
+    /// The objects that may hold what calls are authenticated with, of those that the processor
+    /// declares and its account may get. None: calls have no credentials of the host. They are sent
+    /// over TLS only, and never shown to the processor.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = schema::credentials)]
+    pub credentials: Vec<EgressCredential>,
+    /// The rate of calls to the origin. None: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<EgressRate>,
+    /// The certificates (PEM) of the authorities that the origin's certificate is checked with, in
+    /// place of those that are built into the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = schema::ca_bundle)]
+    pub ca_bundle: Option<String>,
+    /// Lets the origin have addresses of private networks and of the host's own Pod. Never called
+    /// are link-local addresses, metadata services and the API server of this cluster.
+    #[serde(default)]
+    pub private: bool,
+    /// The `HOST:PORT` that is connected to, in place of the origin's: a proxy that passes TLS on,
+    /// or a test. Its addresses are checked in the same way, and the certificate is that of the
+    /// origin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = schema::connect)]
+    pub connect: Option<String>,
+}
+
+/// Objects of a kind that may hold credentials.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EgressCredential {
+    /// The group of the kind; empty for the core kinds.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(transform = schema::group)]
+    pub group: String,
+    /// The kind: `Secret`.
+    #[schemars(transform = schema::kind)]
+    pub kind: String,
+    /// A label selector: `example.com/credential=api`. Empty: all objects of the kind.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(transform = schema::labels)]
+    pub labels: String,
+}
+
+/// The rate of calls to an origin. Calls beyond it are not sent; the processor is told when the next
+/// one can be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EgressRate {
+    /// The calls of a second, on average.
+    #[schemars(transform = schema::rate)]
+    pub per_second: u32,
+    /// The calls at once, after a time without calls.
+    #[schemars(transform = schema::rate)]
+    pub burst: u32,
 }
 
 /// Clusters that the processor may use.

@@ -14,6 +14,7 @@ const INTERFACE: &str =
     r"^[a-z][a-z0-9-]*:[a-z][a-z0-9-]*/[a-z][a-z0-9-]*(@[0-9][0-9A-Za-z.+-]*)?$";
 /// Scheme and host; the host parses the rest.
 const SERVERS: &str = r"^https?://[^@/?# ]+$";
+const HOST_AND_PORT: &str = r"^[^@/?# ]+:[0-9]{1,5}$";
 const NAMESPACE: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 const MANAGERS: &str =
     "!self.startsWith('mortise/') || self.matches('^mortise/[a-z0-9-]+/[a-z0-9.-]+$')";
@@ -110,10 +111,42 @@ pub(super) fn time(schema: &mut Schema) {
     set(schema, "format", "date-time");
 }
 
-pub(super) fn few(schema: &mut Schema) {
-    set(schema, "maxItems", 64);
-    set(schema, "x-kubernetes-list-type", "set");
-    set(schema, "items", json!({"type": "string", "minLength": 1, "maxLength": 1024}));
+/// Each origin is granted once.
+pub(super) fn egress(schema: &mut Schema) {
+    set(schema, "maxItems", 32);
+    set(schema, "x-kubernetes-list-type", "map");
+    set(schema, "x-kubernetes-list-map-keys", json!(["origin"]));
+}
+
+pub(super) fn origin(schema: &mut Schema) {
+    text(schema, 300, SERVERS);
+}
+
+pub(super) fn credentials(schema: &mut Schema) {
+    set(schema, "maxItems", 16);
+    set(schema, "x-kubernetes-list-type", "atomic");
+}
+
+pub(super) fn group(schema: &mut Schema) {
+    set(schema, "maxLength", 253);
+}
+
+pub(super) fn kind(schema: &mut Schema) {
+    set(schema, "minLength", 1);
+    set(schema, "maxLength", 63);
+}
+
+pub(super) fn labels(schema: &mut Schema) {
+    set(schema, "maxLength", 1024);
+}
+
+pub(super) fn ca_bundle(schema: &mut Schema) {
+    set(schema, "minLength", 1);
+    set(schema, "maxLength", 64 << 10);
+}
+
+pub(super) fn connect(schema: &mut Schema) {
+    text(schema, 300, HOST_AND_PORT);
 }
 
 /// Each entry names servers, and each is compared with those of each kubeconfig.

@@ -15,6 +15,7 @@ use crate::{
     },
     operator::{
         api::{Library, LibraryStatus, Module, Processor, ProcessorSpec, ProcessorStatus},
+        egress,
         fault::Fault,
         images::{Image, Pulled, Wanted},
         recipe::Digests,
@@ -59,8 +60,9 @@ impl Controller {
     /// Returns the modules that a spec names, each with its required signatures. Fails if the host
     /// does not support a field of the spec.
     pub(super) fn named(&self, spec: &ProcessorSpec) -> Result<Named, Fault> {
-        Fault::unsupported(spec).map_or(Ok(()), Err)?;
+        Fault::unreadable(spec).map_or(Ok(()), Err)?;
         Fault::check_clusters(spec, &self.shared.host.options().clusters.servers)?;
+        egress::check(spec, &self.shared.host.options().outbound)?;
         let (sources, keys) = (source::sources(spec)?, source::keys(spec)?);
         let modules = sources.into_iter().map(|source| {
             let requirement = self.requirement(&source.name(), keys.as_deref());

@@ -162,9 +162,9 @@ async fn invalid_and_unsupported_spec_fields_are_refused_by_name() {
         ),
         case(
             "egress",
-            json!({"egress": ["https://example.com"]}),
-            "NotSupported",
-            "spec.egress is not supported yet",
+            json!({"egress": [{"origin": "https://a.example.com"}]}),
+            "EgressInvalid",
+            "spec.egress[0].origin: this host does not allow `https://a.example.com`; --egress allows none",
         ),
         case(
             "memory",
