@@ -7,16 +7,16 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsConnector;
 
-use super::{exchange::Link, places};
+use super::exchange::Link;
 use crate::http::{Trust, build_with};
 
 /// The time after which an idle connection is closed.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// The interval between checks for idle connections.
 const IDLE_INTERVAL: Duration = Duration::from_secs(15);
-/// The idle connections of a host; of more, the one that is idle for longest is closed. As many as
-/// calls at once.
-pub(crate) const MAX_IDLE: usize = places::MAX_OF_HOST as usize;
+/// The idle connections of a host, as many as calls at once; of more, the one that is idle for
+/// longest is closed.
+pub(crate) const MAX_IDLE: usize = 64;
 /// The settings of TLS that are kept, one for each text of authorities.
 const MAX_CONNECTORS: usize = 64;
 
