@@ -143,7 +143,8 @@ impl State {
         }
         let request = Head::of(call).map_err(CallError::Invalid)?;
         let place = timeout_at(deadline, self.places.take(namespace, &origin)).await;
-        let place = place.map_err(|_| {
+        // Time may be over by the moment at which a place becomes free.
+        let place = place.ok().filter(|_| Instant::now() < deadline).ok_or_else(|| {
             let limit = call.timeout;
             CallError::NotSent(format!("no place among the calls that are sent within {limit:?}"))
         })?;
@@ -185,7 +186,7 @@ impl State {
                 answered => return answered.map_err(CallError::from),
             }
         }
-        let link = self.connect(call, &peer, deadline).await.map_err(not_sent)?;
+        let link = self.connect(call, &peer, deadline).await.map_err(|why| not_sent(&why))?;
         Ok(self.answered(link, &peer, request, deadline).await?)
     }
 
@@ -245,14 +246,14 @@ fn whole(error: &(dyn std::error::Error + 'static)) -> String {
     error_chain::without_repeats(error)
 }
 
-fn not_sent(why: String) -> CallError {
-    CallError::NotSent(shortened(&why, MAX_ERROR_BYTES))
+fn not_sent(why: &str) -> CallError {
+    CallError::NotSent(shortened(why, MAX_ERROR_BYTES))
 }
 
 impl From<Failure> for CallError {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::NotSent(why) => not_sent(why),
+            Failure::NotSent(why) => not_sent(&why),
             Failure::NoAnswer(why) => Self::NoAnswer(shortened(&why, MAX_ERROR_BYTES)),
             Failure::TooLarge => Self::TooLarge,
         }

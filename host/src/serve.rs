@@ -121,7 +121,7 @@ pub async fn run(
 
 /// Returns the options for other clusters, none of which is the home cluster.
 fn clusters(args: &RunArgs, home: &Home) -> clusters::Options {
-    let home = remote::Home::parse(&home.address);
+    let home = crate::http::Home::parse(&home.address);
     let connect = Arc::new(remote::Inline { home });
     clusters::Options { connect, servers: args.clusters.as_slice().into() }
 }
@@ -129,7 +129,12 @@ fn clusters(args: &RunArgs, home: &Home) -> clusters::Options {
 /// Returns the options for systems outside of the cluster, none of which is the home cluster.
 fn outbound(args: &RunArgs, home: &Home) -> outbound::Options {
     let (origins, private) = (args.egress.as_slice().into(), args.egress_private);
-    outbound::Options { origins, private, home: remote::Home::parse(&home.address), client: None }
+    outbound::Options {
+        origins,
+        private,
+        home: crate::http::Home::parse(&home.address),
+        client: None,
+    }
 }
 
 impl Server {

@@ -36,8 +36,7 @@ use tower::BoxError;
 
 use self::kubeconfig::Kubeconfig;
 use super::request::Policy;
-pub use crate::http::Home;
-use crate::http::{Address, Dial, Policy as Addresses, Reach};
+use crate::http::{Address, Dial, Home, Policy as Addresses, Reach};
 
 /// The time limit for a connection, and for the head of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

@@ -251,6 +251,7 @@ mod tests {
             .unwrap();
     }
 
+    #[expect(clippy::too_many_lines, reason = "a flat table")]
     #[test]
     fn an_entry_that_cannot_be_read_is_refused_by_its_field() {
         let host = host(&["https://*.example.com", "http://a.example.com"], true);

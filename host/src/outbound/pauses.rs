@@ -130,11 +130,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_pause_is_of_one_namespace_origin_and_credential_and_ends() {
         let (pauses, now) = (Pauses::default(), Instant::now());
-        let paused = key("a", "https://a.example", Some("one"));
-        pauses.begin(paused.clone(), Duration::from_hours(1), now);
-        assert_eq!(pauses.left(&paused, now), Some(MAX_PAUSE));
-        pauses.begin(paused.clone(), Duration::from_secs(1), now);
-        assert_eq!(pauses.left(&paused, now), Some(MAX_PAUSE), "the longer one lasts");
+        let asked_for = key("a", "https://a.example", Some("one"));
+        pauses.begin(asked_for.clone(), Duration::from_hours(1), now);
+        assert_eq!(pauses.left(&asked_for, now), Some(MAX_PAUSE));
+        pauses.begin(asked_for.clone(), Duration::from_secs(1), now);
+        assert_eq!(pauses.left(&asked_for, now), Some(MAX_PAUSE), "the longer one lasts");
         let others = [
             key("b", "https://a.example", Some("one")),
             key("a", "https://b.example", Some("one")),
@@ -144,9 +144,9 @@ mod tests {
         for other in others {
             assert_eq!(pauses.left(&other, now), None, "{other:?}");
         }
-        assert_eq!(pauses.left(&paused, now + MAX_PAUSE), None);
-        pauses.begin(paused.clone(), Duration::ZERO, now + MAX_PAUSE);
-        assert_eq!(pauses.left(&paused, now + MAX_PAUSE), None);
+        assert_eq!(pauses.left(&asked_for, now + MAX_PAUSE), None);
+        pauses.begin(asked_for.clone(), Duration::ZERO, now + MAX_PAUSE);
+        assert_eq!(pauses.left(&asked_for, now + MAX_PAUSE), None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,6 +5,8 @@
 mod certificate;
 mod network;
 
+use std::sync::atomic::Ordering;
+
 use futures::future::join_all;
 use mortise_core::{
     fixture::reference,
@@ -88,24 +90,24 @@ fn with_token(mut call: Allowed, secret: &str) -> Allowed {
 /// Returns a server that reads a request and answers with this text, on every connection.
 fn answering(answer: impl Into<String>) -> Arc<Names> {
     let answer: String = answer.into();
-    Names::serving(HOST, &[PUBLIC], move |mut stream| {
-        let answer = answer.clone();
+    let names = Arc::new(Names::default());
+    let requests = Arc::clone(&names.requests);
+    names.serve(HOST, &[PUBLIC], move |mut stream| {
+        let (answer, requests) = (answer.clone(), Arc::clone(&requests));
         async move {
             while head(&mut stream).await.is_some() {
+                requests.fetch_add(1, Ordering::Relaxed);
                 if stream.write_all(answer.as_bytes()).await.is_err() {
                     return;
                 }
             }
         }
-    })
+    });
+    names
 }
 
 async fn answer_to(answer: impl Into<String>) -> Result<Answer, CallError> {
     client(&answering(answer)).send(plain()).await
-}
-
-fn text(error: CallError) -> String {
-    format!("{error:?}")
 }
 
 // === answers ===
@@ -391,15 +393,12 @@ async fn a_call_is_repeated_only_if_nothing_was_sent() {
         post.method = Method::Post;
         post.body = Some(b"{}".to_vec());
         let second = client.send(post).await;
-        match expected {
-            Ok(opened) => {
-                assert_eq!(second.map(|answer| answer.status), Ok(200), "{end:?}");
-                assert_eq!(names.opened(), opened, "{end:?}");
-            }
-            Err(()) => {
-                assert!(matches!(second, Err(CallError::NoAnswer(_))), "{end:?}: {second:?}");
-                assert_eq!(names.opened(), 1, "{end:?}");
-            }
+        if let Ok(opened) = expected {
+            assert_eq!(second.map(|answer| answer.status), Ok(200), "{end:?}");
+            assert_eq!(names.opened(), opened, "{end:?}");
+        } else {
+            assert!(matches!(second, Err(CallError::NoAnswer(_))), "{end:?}: {second:?}");
+            assert_eq!(names.opened(), 1, "{end:?}");
         }
         assert!(*bytes.lock() <= 2, "{end:?}: the request came twice");
     }
@@ -565,9 +564,15 @@ async fn a_server_without_the_right_certificate_is_sent_nothing() {
     compiled_in.egress = Arc::new(granted());
     let error = client(&names).send(compiled_in).await.unwrap_err();
     assert!(matches!(error, CallError::NotSent(_)), "the bundle is of one grant: {error:?}");
-    let plain = answering(OK);
+    let plain = Names::serving(HOST, &[PUBLIC], |mut stream| async move {
+        stream.write_all(OK.as_bytes()).await.unwrap();
+        std::future::pending::<()>().await;
+    });
     let error = client(&plain).send(secured(&authority)).await.unwrap_err();
-    assert!(text(error).contains("speaks no TLS"));
+    assert!(
+        matches!(&error, CallError::NotSent(why) if why.contains("speaks no TLS")),
+        "{error:?}"
+    );
 }
 
 // === pauses and rates ===
@@ -591,11 +596,11 @@ async fn nothing_is_sent_during_a_pause_but_with_other_credentials() {
             let client = client(&names);
             let send = |secret: &'static str| client.send(with_token(plain(), secret));
             assert_eq!(send("one").await.unwrap().status, status, "the answer is given");
-            let (requests, millis) = (names.asked().len(), seconds * 1000);
+            let millis = seconds * 1000;
             for _ in 0..3 {
                 assert_eq!(send("one").await, Err(CallError::Paused(millis)), "{header}");
             }
-            assert_eq!(names.asked().len(), requests);
+            assert_eq!(names.requests.load(Ordering::Relaxed), 1);
             assert_eq!(send("two").await.unwrap().status, status, "another credential");
             assert_eq!(client.send(plain()).await.unwrap().status, status, "none");
             tokio::time::advance(second * u32::try_from(seconds).unwrap()).await;
@@ -621,8 +626,27 @@ async fn a_call_that_waits_for_a_place_is_not_sent_into_a_pause() {
     assert!(ended.iter().all(|of| matches!(of, Ok(_) | Err(CallError::Paused(_)))));
 }
 
+/// The lines of a log.
+struct Lines(Arc<parking_lot::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_rate_pauses_calls_and_both_are_counted_without_a_secret() {
+async fn a_rate_pauses_calls_and_all_is_counted_and_logged_without_a_secret() {
+    let log = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let to = Arc::clone(&log);
+    let lines = tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::TRACE);
+    let lines = lines.with_writer(move || Lines(Arc::clone(&to)));
+    let _listening = tracing::subscriber::set_default(lines.finish());
     let names = answering(OK);
     let client = client(&names);
     let rate = Some(Rate { per_second: 1, burst: 2 });
@@ -641,7 +665,11 @@ async fn a_rate_pauses_calls_and_both_are_counted_without_a_secret() {
     ] {
         assert!(text.contains(&line), "{line} is not in\n{text}");
     }
-    assert!(!text.contains("token-of") && !text.contains("items"), "{text}");
+    let log = String::from_utf8(log.lock().clone()).unwrap();
+    assert!(log.contains("origin=http://*.example.com method=\"get\" code=200"), "{log}");
+    for text in [text, log] {
+        assert!(!text.contains("token-of") && !text.contains("items"), "{text}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

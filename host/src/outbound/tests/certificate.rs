@@ -23,13 +23,11 @@ pub(super) struct Authority {
 fn der(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len();
     let mut all = vec![tag];
-    match u8::try_from(length) {
-        Ok(short @ 0..0x80) => all.push(short),
-        _ => all.extend([
-            0x82,
-            u8::try_from(length >> 8).unwrap(),
-            u8::try_from(length & 0xff).unwrap(),
-        ]),
+    let bytes = length.to_be_bytes();
+    match length {
+        0..0x80 => all.extend(&bytes[7..]),
+        0x80..0x100 => all.extend([0x81, bytes[7]]),
+        _ => all.extend([0x82, bytes[6], bytes[7]]),
     }
     all.extend(content);
     all

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     io,
     net::{IpAddr, SocketAddr},
+    sync::atomic::AtomicUsize,
 };
 
 use futures::FutureExt as _;
@@ -21,6 +22,8 @@ type Serve = Arc<dyn Fn(Stream) -> BoxFuture<'static, ()> + Send + Sync>;
 pub(super) struct Names {
     servers: Mutex<BTreeMap<String, Server>>,
     asked: Mutex<Vec<String>>,
+    /// The requests that servers have read, as far as they count them.
+    pub(super) requests: Arc<AtomicUsize>,
     connected: Mutex<Vec<(String, SocketAddr)>>,
 }
 
