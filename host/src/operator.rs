@@ -27,6 +27,7 @@ mod source;
 pub mod status;
 mod stored;
 
+pub use egress::granted;
 pub use fault::{Fault, Former};
 pub use images::{Away, Options as ImageOptions};
 pub use progress::Progress;

@@ -9,7 +9,6 @@
 
 mod code;
 mod exchange;
-mod pauses;
 mod places;
 mod pool;
 mod rates;
@@ -23,7 +22,10 @@ use futures::{FutureExt as _, future::BoxFuture};
 use mortise_core::{
     contract::bounds::text::shortened,
     error_chain,
-    outbound::{Allowed, Answer, CallError, Origin, Outbound},
+    outbound::{
+        Allowed, Answer, CallError, Origin, Outbound,
+        pauses::{PauseKey, Pauses},
+    },
     write::Clock,
 };
 use tokio::time::{Instant, timeout_at};
@@ -32,11 +34,15 @@ use tracing::debug;
 use self::{
     code::Code,
     exchange::{Failure, Link},
-    pauses::Pauses,
     places::{Place, Places},
     pool::{Peer, Pool},
     rates::Rates,
     request::Head,
+};
+#[cfg(test)]
+pub(crate) use self::{
+    exchange::{MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS},
+    places::{MAX_OF_HOST, MAX_OF_ORIGIN},
 };
 use crate::{
     http::{Address, Home, Network, Policy, Reach, System},
@@ -72,6 +78,8 @@ struct State {
     places: Places,
     pool: Pool,
     pauses: Pauses,
+    /// The moment from which the times of pauses are counted.
+    start: Instant,
     rates: Rates,
 }
 
@@ -98,6 +106,7 @@ impl Client {
             places: Places::default(),
             pool: Pool::default(),
             pauses: Pauses::default(),
+            start: Instant::now(),
             rates: Rates::default(),
         }))
     }
@@ -136,7 +145,7 @@ impl State {
     async fn sent(&self, call: &Allowed) -> Result<Answer, CallError> {
         let deadline = Instant::now() + call.timeout;
         let (namespace, origin) = (namespace(&call.processor), request::origin(&call.target));
-        let key = pauses::Key::new(namespace, &origin, call.authorization.as_ref());
+        let key = PauseKey::of(call);
         self.check_pause(call, &key)?;
         if let Some(wait) = self.rates.wait(&call.processor, &call.egress, Instant::now()) {
             return Err(self.paused(call, "rate", wait));
@@ -151,15 +160,12 @@ impl State {
         // Another call may have been asked for a pause since.
         self.check_pause(call, &key)?;
         let answer = self.exchanged(call, &request, (deadline, place)).await?;
-        if matches!(answer.status, 429 | 503) {
-            let asked = pauses::asked(&answer.headers, (self.now)());
-            self.pauses.begin(key, asked.unwrap_or(call.pause), Instant::now());
-        }
+        self.pauses.follow(call, &answer, (self.now)(), self.start.elapsed());
         Ok(answer)
     }
 
-    fn check_pause(&self, call: &Allowed, key: &pauses::Key) -> Result<(), CallError> {
-        match self.pauses.left(key, Instant::now()) {
+    fn check_pause(&self, call: &Allowed, key: &PauseKey) -> Result<(), CallError> {
+        match self.pauses.left(key, self.start.elapsed()) {
             Some(left) => Err(self.paused(call, "asked", left)),
             None => Ok(()),
         }
@@ -167,8 +173,7 @@ impl State {
 
     fn paused(&self, call: &Allowed, reason: &'static str, left: Duration) -> CallError {
         self.metrics.call_paused(&call.processor, &call.egress.origin, reason);
-        // Rounded up: at the end of the pause the call is sent.
-        CallError::Paused(u64::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u64::MAX))
+        CallError::paused(left)
     }
 
     /// Sends a request on a kept connection, or on a new one.

@@ -153,7 +153,7 @@ fn restless() -> Case {
         })
     };
     let config = json!({"description": {
-        "name": "puppet", "version": "1.0.0", "grants": [], "config_schema": null,
+        "name": "puppet", "version": "1.0.0", "grants": [], "outbound": [], "config_schema": null,
         "reconcilers": [{
             "name": "things", "of": selection("play=yes"), "finalizers": [], "resync": 0,
             "triggered_by_status": false, "min_interval": 0, "on_demand": false, "whole_status": false,
@@ -194,6 +194,7 @@ fn restless() -> Case {
         validate: true,
         steps: vec![Step::default()],
         expected: None,
+        calls: Vec::new(),
     }
 }
 

@@ -122,6 +122,66 @@ fn a_new_guest_in_each_language_passes_its_cases() {
     }
 }
 
+/// The files of a case for the programs of the guide that call something outside.
+const OUTSIDE: [(&str, &str); 4] = [
+    (
+        "objects.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: prices, namespace: shop, uid: '1', labels: {item: 'yes'}}\n\
+         data: {tea: '2'}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: items, namespace: shop}\n\
+         data: {token: c2VjcmV0}\n",
+    ),
+    (
+        "calls.yaml",
+        "calls: []\n---\ncalls:\n\
+         - {method: GET, url: 'https://api.example.com/v1/items?tag=1', token: secret, answer: {status: 200, body: []}}\n\
+         - {method: POST, url: 'https://api.example.com/v1/items', token: secret, body: {tag: '1', values: {tea: '2'}}, answer: {status: 201, body: {id: '7'}}}\n\
+         ---\n\
+         calls:\n\
+         - {method: DELETE, url: 'https://api.example.com/v1/items/7', token: secret, answer: {status: 404}}\n",
+    ),
+    ("case.yaml", "steps:\n- after: 1s\n- delete: [ConfigMap/shop/prices]\n"),
+    (
+        "expected.yaml",
+        "objects:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: prices, namespace: shop, finalizers: [example.com/item]}\n\
+         requeues: {ConfigMap/shop/prices: 1ms}\n---\nrequeues: {ConfigMap/shop/prices: null}\n\
+         ---\ngone: [ConfigMap/shop/prices]\n",
+    ),
+];
+
+/// Returns the program in a language of a section of the guide.
+fn program_of_guide(section: &str, language: &str) -> String {
+    let guide = fs::read_to_string(root().join("guests/README.md")).unwrap();
+    let (_, text) = guide.split_once(&format!("### {section}\n")).unwrap();
+    let (_, text) = text.split_once(&format!("\n```{language}\n")).unwrap();
+    let program = text.split_once("\n```\n").unwrap().0.to_owned();
+    assert!(program.lines().count() < 80, "{language}");
+    program
+}
+
+#[test]
+fn the_programs_of_the_guide_call_outside_in_each_language() {
+    for language in languages() {
+        let (folder, word) = (tempfile::tempdir().unwrap(), language.word());
+        let items = made(folder.path(), language, "items", "v1/ConfigMap");
+        let source = match language {
+            Language::Python => "src/app.py",
+            Language::TypeScript => "src/index.ts",
+        };
+        assert!(items.join(source).is_file());
+        let program = program_of_guide("Call something outside", word);
+        fs::write(items.join(source), program).unwrap();
+        fs::remove_dir_all(items.join("cases")).unwrap();
+        let case = items.join("cases/one");
+        fs::create_dir_all(&case).unwrap();
+        for (name, text) in OUTSIDE {
+            fs::write(case.join(name), text).unwrap();
+        }
+        let tested = mortise(&["test", "items"], folder.path());
+        assert!(tested.status.success(), "{word}: {}", said(&tested));
+        assert!(said(&tested).contains("1 passed, 0 failed"), "{word}: {}", said(&tested));
+    }
+}
+
 #[test]
 fn derived_names_are_the_same_in_three_languages() {
     let long = "x".repeat(80);

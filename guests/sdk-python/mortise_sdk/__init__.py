@@ -25,17 +25,22 @@ from typing import Any, Generic, Literal, TypeVar
 
 from componentize_py_types import Err
 from wit_world.exports import reconciliation as records
-from wit_world.exports.reconciliation import Verbs
-from wit_world.imports import clock, cluster, log, types
+from wit_world.exports.reconciliation import Methods, Verbs
+from wit_world.imports import clock, cluster, log, outbound, types
 
 from .names import derived_name
 
 __all__ = [
+    "Answer",
+    "CallError",
+    "Credential",
     "Description",
     "Failure",
     "GrantedRule",
     "Host",
     "Kind",
+    "Methods",
+    "OutboundRule",
     "Outcome",
     "ReadError",
     "Reconciler",
@@ -134,8 +139,23 @@ class GrantedRule:
 
 
 @dataclass
+class OutboundRule:
+    """A system outside of the cluster that the processor may call.
+
+    `origin` is `https://api.example.com` or `https://*.example.com:8443`. `credentials` are the
+    objects that hold what calls are authenticated with, with the paths of the values as `fields`.
+    `pause` is the milliseconds in which nothing is sent after 429 or 503 that names no time.
+    """
+
+    origin: str
+    methods: Methods = Methods.GET
+    credentials: list[Selection[Any]] = field(default_factory=list)
+    pause: int = 0
+
+
+@dataclass
 class Description:
-    """The name of a processor, and everything that it reconciles, reads and writes.
+    """The name of a processor, and everything that it reconciles, reads, writes and calls.
 
     `config_schema` is the JSON schema of the configuration; without one, `describe` checks it.
     """
@@ -146,11 +166,15 @@ class Description:
     reads: list[Selection[Any]] = field(default_factory=list)
     writes: list[WriteRule] = field(default_factory=list)
     grants: list[GrantedRule] = field(default_factory=list)
+    outbound: list[OutboundRule] = field(default_factory=list)
     config_schema: Mapping[str, Any] | None = None
 
 
 class Request:
-    """One object to reconcile; as `request` in wit/reconciliation.wit."""
+    """One object to reconcile; as `request` in wit/reconciliation.wit.
+
+    `note` is the note of the last outcome or failure for the object, if the host still has it.
+    """
 
     def __init__(self, record: records.Request):
         self.reconciler = record.reconciler
@@ -160,6 +184,7 @@ class Request:
         self.attempt = record.attempt
         self.failed_writes = record.failed_writes
         self.ref = record.ref
+        self.note = record.note
         self._object = record.object
 
     def object(self, kind: Kind[T]) -> T | None:
@@ -191,12 +216,86 @@ _READ_ERRORS: dict[str, tuple[str, str]] = {
 }
 
 
+@dataclass
+class Credential:
+    """What a call is authenticated with: the text at a path of an object, such as `data.token`.
+
+    The processor never sees it. It is sent as a bearer token, as the password of `user`, or in the
+    header `header`.
+    """
+
+    kind: Kind[Any]
+    namespace: str | None
+    name: str
+    at: str
+    user: str | None = None
+    header: str | None = None
+
+
+@dataclass
+class Answer:
+    """The answer to a call, of any status. The names of the headers are in lower case."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """True if the status is one of 200 to 299."""
+        return 200 <= self.status < 300
+
+    def header(self, name: str) -> str | None:
+        """Returns the first value of a header, whose name is given in lower case."""
+        return next((value for held, value in self.headers if held == name), None)
+
+    def json(self) -> Any:
+        """Parses the body."""
+        return json.loads(self.body)
+
+
+class CallError(Exception):
+    """A call has no answer. Where it leaves `reconcile`, the object runs again when it may have one.
+
+    `reason` is `denied`, `not-held`, `credential`, `paused`, `not-sent`, `no-answer`, `too-large` or
+    `invalid`; after `no-answer` and `too-large`, what was asked for may have been done, after the
+    others nothing was sent. `pause` is the milliseconds of `paused`.
+    """
+
+    def __init__(self, error: outbound.CallError):
+        self.reason, text = _CALL_ERRORS[type(error).__name__]
+        value = getattr(error, "value", None)
+        self.pause: int | None = value if self.reason == "paused" else None
+        if self.reason == "paused":
+            text += f" for {value} ms"
+        elif self.reason == "credential":
+            text += value.name.lower().replace("_", " ")
+        elif value is not None:
+            text += value
+        super().__init__(text)
+
+
+_CALL_ERRORS: dict[str, tuple[str, str]] = {
+    "CallError_Denied": ("denied", "the call is denied: "),
+    "CallError_NotHeld": (
+        "not-held",
+        "nothing was sent: the stored object holds no finalizer yet",
+    ),
+    "CallError_Credential": ("credential", "nothing was sent: credential: "),
+    "CallError_Paused": ("paused", "nothing was sent: calls are paused"),
+    "CallError_NotSent": ("not-sent", "nothing was sent: "),
+    "CallError_NoAnswer": ("no-answer", "no answer to what was sent: "),
+    "CallError_TooLarge": ("too-large", "the answer is too large"),
+    "CallError_Invalid": ("invalid", "the call is not valid: "),
+}
+
+
 class Failure(Exception):
     """The reconcile could not be done: raised by `reconcile`, told to people without a line.
 
     It is tried again with exponential back-off, `retry_after` this many milliseconds, or when
     something that was read changes (`retry_on_change`). `outcome` gives the status and the events
-    that are written nevertheless.
+    that are written nevertheless, and the note.
     """
 
     def __init__(
@@ -217,7 +316,7 @@ class Failure(Exception):
 
 
 class Host:
-    """The host as a processor sees it: reads, the clock and the log."""
+    """The host as a processor sees it: reads, calls to the outside, the clock and the log."""
 
     def get(
         self,
@@ -253,6 +352,34 @@ class Host:
             if start is None:
                 return
 
+    def call(
+        self,
+        method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        json_body: Any = None,
+        credential: Credential | None = None,
+        timeout: int = 10_000,
+    ) -> Answer:
+        """Calls a system outside of the cluster, and returns the answer, of any status.
+
+        `json_body` is a body of JSON, with its content type. `timeout` is milliseconds; a call never
+        takes longer than what is left of the reconcile's own time. The host never repeats it.
+        """
+        named = list((headers or {}).items())
+        if json_body is not None:
+            body = json.dumps(json_body).encode()
+            named.append(("content-type", "application/json"))
+        of = None if credential is None else _credential(credential)
+        call = outbound.Call(outbound.Method[method], url, named, body, of, timeout)
+        try:
+            answer = outbound.send(call)
+        except Err as error:
+            raise CallError(error.value) from None
+        return Answer(answer.status, answer.headers, answer.body)
+
     def now(self) -> datetime:
         """Returns the time of this call, which stands still.
 
@@ -271,7 +398,7 @@ class Outcome:
 
     def __init__(self) -> None:
         self._record = records.Outcome(
-            [], [], [], [], [], None, [], records.Requeue_ByDefault(), None, []
+            [], [], [], [], [], None, [], records.Requeue_ByDefault(), None, [], None
         )
 
     @property
@@ -361,6 +488,13 @@ class Outcome:
     def start(self, reconciler: str, of: Selection[Any]) -> None:
         """Runs an on-demand reconciler for the objects of a selection within the declared one."""
         self._record.start.append(records.Start(reconciler, _selection(of)))
+
+    def note(self, note: str) -> None:
+        """Leaves a text of up to 1 KiB for the next run of the object: `request.note`.
+
+        The host keeps it in memory only, and may forget it: a processor must be right without it.
+        """
+        self._record.note = note
 
 
 def cluster_of(namespace: str, name: str, key: str) -> str:
@@ -457,6 +591,12 @@ def _description(given: Description) -> records.Description:
             )
             for rule in given.grants
         ],
+        [
+            records.OutboundRule(
+                rule.origin, rule.methods, list(map(_selection, rule.credentials)), rule.pause
+            )
+            for rule in given.outbound
+        ],
         None if schema is None else json.dumps(schema),
     )
 
@@ -473,6 +613,15 @@ def _ref(kind: Kind[Any], namespace: str | None, name: str, in_cluster: str) -> 
     return types.ObjectRef(in_cluster, kind_record, namespace, name)
 
 
+def _credential(of: Credential) -> outbound.Credential:
+    scheme: outbound.Scheme = outbound.Scheme_Bearer()
+    if of.user is not None:
+        scheme = outbound.Scheme_Basic(of.user)
+    elif of.header is not None:
+        scheme = outbound.Scheme_Header(of.header)
+    return outbound.Credential(_ref(of.kind, of.namespace, of.name, ""), of.at, scheme)
+
+
 def _config(text: str) -> Any:
     return json.loads(text) if text.strip() else {}
 
@@ -480,18 +629,28 @@ def _config(text: str) -> Any:
 def _failure(error: Exception) -> records.Failure:
     if isinstance(error, Failure):
         record = error.outcome._record
-        return records.Failure(str(error), record.status, record.events, error.retry)
+        return records.Failure(str(error), record.status, record.events, error.retry, record.note)
     if isinstance(error, ReadError):
         waits = error.reason in ("denied", "unknown-kind")
         retry = records.Retry_OnChange() if waits else records.Retry_BackOff()
-        return records.Failure(str(error), None, [], retry)
+        return records.Failure(str(error), None, [], retry, None)
+    if isinstance(error, CallError):
+        return records.Failure(str(error), None, [], _call_retry(error), None)
     log.write(log.Level.ERROR, "".join(traceback.format_exception(error)), [])
-    return records.Failure(_told(error), None, [], records.Retry_BackOff())
+    return records.Failure(_told(error), None, [], records.Retry_BackOff(), None)
+
+
+def _call_retry(error: CallError) -> records.Retry:
+    if error.pause is not None:
+        return records.Retry_After(error.pause)
+    if error.reason in ("not-held", "not-sent", "no-answer"):
+        return records.Retry_BackOff()
+    return records.Retry_OnChange()
 
 
 def _told(error: Exception) -> str:
     """Returns the message of an exception with its type and the line that raised it."""
-    if isinstance(error, (Failure, ReadError)):
+    if isinstance(error, (Failure, ReadError, CallError)):
         return str(error)
     message = "".join(traceback.format_exception_only(error)).strip()
     lines = traceback.extract_tb(error.__traceback__)

@@ -48,6 +48,38 @@ declare module "mortise:host/log@0.1.0" {
   export function write(level: Level, message: string, fields: [string, string][]): void;
 }
 
+declare module "mortise:host/outbound@0.1.0" {
+  import type { ObjectRef } from "mortise:host/types@0.1.0";
+
+  export type MethodRecord = "get" | "head" | "post" | "put" | "patch" | "delete";
+
+  export type SchemeRecord = { tag: "bearer" } | { tag: "basic" | "header"; val: string };
+
+  export type CallRecord = {
+    method: MethodRecord;
+    url: string;
+    headers: [name: string, value: string][];
+    body?: Uint8Array;
+    credential?: { of: ObjectRef; at: string; scheme: SchemeRecord };
+    timeout: bigint;
+  };
+
+  export type AnswerRecord = {
+    status: number;
+    headers: [name: string, value: string][];
+    body: Uint8Array;
+  };
+
+  export type CallErrorRecord =
+    | { tag: "denied" | "not-sent" | "no-answer" | "invalid"; val: string }
+    | { tag: "credential"; val: "no-object" | "no-value" | "not-text" }
+    | { tag: "paused"; val: bigint }
+    | { tag: "not-held" | "too-large" };
+
+  /** Throws an error whose `payload` is a `CallErrorRecord`. */
+  export function send(of: CallRecord): AnswerRecord;
+}
+
 declare module "mortise:host/reconciliation@0.1.0" {
   import type { ObjectRef, SelectionRecord } from "mortise:host/types@0.1.0";
 
@@ -64,6 +96,15 @@ declare module "mortise:host/reconciliation@0.1.0" {
 
   export type Verbs = { create?: boolean; update?: boolean; delete?: boolean; evict?: boolean };
 
+  export type Methods = {
+    get?: boolean;
+    head?: boolean;
+    post?: boolean;
+    put?: boolean;
+    patch?: boolean;
+    delete?: boolean;
+  };
+
   export type DescriptionRecord = {
     name: string;
     version: string;
@@ -71,6 +112,12 @@ declare module "mortise:host/reconciliation@0.1.0" {
     reads: SelectionRecord[];
     writes: { of: SelectionRecord; verbs: Verbs; fields: string[] }[];
     grants: Required<GrantedRule>[];
+    outbound: {
+      origin: string;
+      methods: Methods;
+      credentials: SelectionRecord[];
+      pause: bigint;
+    }[];
     configSchema?: string;
   };
 
@@ -98,6 +145,7 @@ declare module "mortise:host/reconciliation@0.1.0" {
     config: string;
     attempt: number;
     failedWrites: WriteFailure[];
+    note?: string;
   };
 
   export type ManifestRecord = {
@@ -135,6 +183,7 @@ declare module "mortise:host/reconciliation@0.1.0" {
     requeue: { tag: "by-default" | "never" } | { tag: "after"; val: bigint };
     finalizers?: string[];
     start: { reconciler: string; of: SelectionRecord }[];
+    note?: string;
   };
 
   export type FailureRecord = {
@@ -142,5 +191,6 @@ declare module "mortise:host/reconciliation@0.1.0" {
     status?: string;
     events: EventRecord[];
     retry: { tag: "back-off" | "on-change" } | { tag: "after"; val: bigint };
+    note?: string;
   };
 }

@@ -14,11 +14,13 @@
 import * as clock from "mortise:host/clock@0.1.0";
 import * as cluster from "mortise:host/cluster@0.1.0";
 import * as log from "mortise:host/log@0.1.0";
+import * as outbound from "mortise:host/outbound@0.1.0";
 import type {
   DeletionRecord,
   DescriptionRecord,
   FailureRecord,
   GrantedRule,
+  Methods,
   OutcomeRecord,
   Propagation,
   RequestRecord,
@@ -28,7 +30,7 @@ import type {
 import type { ObjectRef, ReadErrorRecord, SelectionRecord } from "mortise:host/types@0.1.0";
 import { located } from "./lines";
 
-export type { GrantedRule, Verbs, WriteFailure } from "mortise:host/reconciliation@0.1.0";
+export type { GrantedRule, Methods, Verbs, WriteFailure } from "mortise:host/reconciliation@0.1.0";
 export type { ObjectRef } from "mortise:host/types@0.1.0";
 export { derivedName } from "./names";
 
@@ -132,9 +134,84 @@ export type Description = {
   reads?: Selection[];
   writes?: { of: Selection; verbs: Verbs; fields?: string[] }[];
   grants?: GrantedRule[];
+  outbound?: OutboundRule[];
   /** The JSON schema of the configuration; without one, `describe` checks it. */
   configSchema?: object;
 };
+
+/**
+ * A system outside of the cluster that the processor may call. The credentials are the objects that
+ * hold what calls are authenticated with, with the paths of the values as `fields`. `pause`: the
+ * milliseconds in which nothing is sent after 429 or 503 that names no time.
+ */
+export type OutboundRule = {
+  origin: string;
+  methods: Methods;
+  credentials?: Selection[];
+  pause?: number;
+};
+
+/**
+ * What a call is authenticated with: the text at a path of an object, such as `data.token`, which
+ * the processor never sees. It is sent as a bearer token, as the password of `user`, or in a header.
+ */
+export type Credential = {
+  kind: Kind<object>;
+  namespace?: string;
+  name: string;
+  at: string;
+  user?: string;
+  header?: string;
+};
+
+/** The parts of a call. `json` is a body of JSON; `timeout` is milliseconds, 10,000 by default. */
+export type CallOptions = {
+  headers?: Record<string, string>;
+  body?: Uint8Array;
+  json?: unknown;
+  credential?: Credential;
+  timeout?: number;
+};
+
+/** The answer to a call, of any status. The names of the headers are in lower case. */
+export class Answer {
+  constructor(
+    readonly status: number,
+    readonly headers: [name: string, value: string][],
+    readonly body: Uint8Array,
+  ) {}
+
+  /** True if the status is one of 200 to 299. */
+  get isSuccess(): boolean {
+    return this.status >= 200 && this.status < 300;
+  }
+
+  /** Returns the first value of a header, whose name is given in lower case. */
+  header(name: string): string | undefined {
+    return this.headers.find(([held]) => held === name)?.[1];
+  }
+
+  /** Parses the body. */
+  json<T = unknown>(): T {
+    return JSON.parse(new TextDecoder().decode(this.body));
+  }
+}
+
+/**
+ * A call has no answer. Where it leaves `reconcile`, the object runs again when it may have one.
+ *
+ * After `no-answer` and `too-large`, what was asked for may have been done; after the others nothing
+ * was sent. `pause` is the milliseconds of `paused`.
+ */
+export class CallError extends Error {
+  constructor(
+    message: string,
+    readonly reason: outbound.CallErrorRecord["tag"],
+    readonly pause?: number,
+  ) {
+    super(message);
+  }
+}
 
 /** A read has no answer. Where it leaves `reconcile`, the object waits for it. */
 export class ReadError extends Error {
@@ -150,7 +227,8 @@ export class ReadError extends Error {
  * The reconcile could not be done: thrown by `reconcile`, told to people without a line.
  *
  * It is tried again with exponential back-off, after so many milliseconds, or when something that
- * was read changes. The outcome gives the status and the events that are written nevertheless.
+ * was read changes. The outcome gives the status and the events that are written nevertheless, and
+ * the note.
  */
 export class Failure extends Error {
   constructor(
@@ -167,6 +245,8 @@ export class Request {
   readonly ref: ObjectRef;
   readonly attempt: number;
   readonly failedWrites: WriteFailure[];
+  /** The note of the last outcome or failure for the object, if the host still has it. */
+  readonly note: string | undefined;
   readonly #object: string | undefined;
 
   constructor(record: RequestRecord) {
@@ -174,6 +254,7 @@ export class Request {
     this.ref = record.ref;
     this.attempt = record.attempt;
     this.failedWrites = record.failedWrites;
+    this.note = record.note;
     this.#object = record.object;
   }
 
@@ -188,7 +269,7 @@ export class Request {
   }
 }
 
-/** The host as a processor sees it: reads, the clock and the log. */
+/** The host as a processor sees it: reads, calls to the outside, the clock and the log. */
 export class Host {
   /**
    * Reads an object; `undefined` if there is no such object. Without `fields`, all declared fields
@@ -220,6 +301,32 @@ export class Host {
       }
       from = page.next;
     } while (from !== undefined);
+  }
+
+  /**
+   * Calls a system outside of the cluster, and returns the answer, of any status. The host never
+   * repeats a call.
+   */
+  call(
+    method: "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE",
+    url: string,
+    options: CallOptions = {},
+  ): Answer {
+    const headers = Object.entries(options.headers ?? {});
+    let { body } = options;
+    if (options.json !== undefined) {
+      body = new TextEncoder().encode(JSON.stringify(options.json));
+      headers.push(["content-type", "application/json"]);
+    }
+    const answer = sent({
+      method: method.toLowerCase() as outbound.MethodRecord,
+      url,
+      headers,
+      body,
+      credential: options.credential && credential(options.credential),
+      timeout: BigInt(options.timeout ?? 10_000),
+    });
+    return new Answer(answer.status, answer.headers, answer.body);
   }
 
   /** Returns the time of this call, which stands still. A run that asks is never skipped later. */
@@ -341,6 +448,14 @@ export class Outcome {
   start(reconciler: string, of: Selection): void {
     this.record.start.push({ reconciler, of: selection(of) });
   }
+
+  /**
+   * Leaves a text of up to 1 KiB for the next run of the object: `request.note`. The host keeps it
+   * in memory only, and may forget it: a processor must be right without it.
+   */
+  note(note: string): void {
+    this.record.note = note;
+  }
 }
 
 /** Returns the name of the cluster whose kubeconfig a Secret of the home cluster holds. */
@@ -408,6 +523,7 @@ export function processor<C = Record<string, unknown>>(functions: {
 
 function described(description: Description): DescriptionRecord {
   const { name, version, reconcilers, reads = [], writes = [], grants = [] } = description;
+  const { outbound = [] } = description;
   const schema = description.configSchema;
   return {
     name,
@@ -431,6 +547,12 @@ function described(description: Description): DescriptionRecord {
       verbs: rule.verbs,
       nonResourceUrls: rule.nonResourceUrls ?? [],
     })),
+    outbound: outbound.map(({ origin, methods, credentials = [], pause = 0 }) => ({
+      origin,
+      methods,
+      credentials: credentials.map(selection),
+      pause: BigInt(pause),
+    })),
     configSchema: schema === undefined ? undefined : JSON.stringify(schema),
   };
 }
@@ -451,6 +573,17 @@ function ref<T extends object>(
   cluster: string,
 ): ObjectRef {
   return { cluster, kind: record(kind), namespace, name };
+}
+
+function credential(of: Credential): outbound.CallRecord["credential"] {
+  const { kind, namespace, name, at, user, header } = of;
+  let scheme: outbound.SchemeRecord = { tag: "bearer" };
+  if (user !== undefined) {
+    scheme = { tag: "basic", val: user };
+  } else if (header !== undefined) {
+    scheme = { tag: "header", val: header };
+  }
+  return { of: ref(kind, namespace, name, ""), at, scheme };
 }
 
 function deletion<T extends object>(
@@ -486,6 +619,43 @@ function read<A>(what: string, answer: () => A): A {
   }
 }
 
+const CALL_ERRORS: Record<outbound.CallErrorRecord["tag"], string> = {
+  denied: "the call is denied: ",
+  "not-held": "nothing was sent: the stored object holds no finalizer yet",
+  credential: "nothing was sent: credential: ",
+  paused: "nothing was sent: calls are paused for ",
+  "not-sent": "nothing was sent: ",
+  "no-answer": "no answer to what was sent: ",
+  "too-large": "the answer is too large",
+  invalid: "the call is not valid: ",
+};
+
+function sent(call: outbound.CallRecord): outbound.AnswerRecord {
+  try {
+    return outbound.send(call);
+  } catch (error) {
+    const payload = (error as { payload?: outbound.CallErrorRecord }).payload;
+    if (payload === undefined) {
+      throw error;
+    }
+    const text = CALL_ERRORS[payload.tag];
+    if (payload.tag === "paused") {
+      throw new CallError(`${text}${payload.val} ms`, payload.tag, Number(payload.val));
+    }
+    const value = "val" in payload ? payload.val : "";
+    const said = payload.tag === "credential" ? value.replace("-", " ") : value;
+    throw new CallError(`${text}${said}`, payload.tag);
+  }
+}
+
+function callRetry(error: CallError): FailureRecord["retry"] {
+  if (error.pause !== undefined) {
+    return { tag: "after", val: BigInt(error.pause) };
+  }
+  const waits = !["not-held", "not-sent", "no-answer"].includes(error.reason);
+  return { tag: waits ? "on-change" : "back-off" };
+}
+
 function failed(error: unknown): FailureRecord {
   const message = told(error);
   if (error instanceof Failure) {
@@ -495,7 +665,11 @@ function failed(error: unknown): FailureRecord {
       status: outcome?.record.status,
       events: outcome?.record.events ?? [],
       retry: typeof retry === "number" ? { tag: "after", val: BigInt(retry) } : { tag: retry },
+      note: outcome?.record.note,
     };
+  }
+  if (error instanceof CallError) {
+    return { message, events: [], retry: callRetry(error) };
   }
   if (error instanceof ReadError) {
     const waits = error.reason === "denied" || error.reason === "unknown-kind";
@@ -506,7 +680,7 @@ function failed(error: unknown): FailureRecord {
 
 /** Returns the message of an error with its type and the line that threw it. */
 function told(error: unknown): string {
-  if (error instanceof Failure || error instanceof ReadError) {
+  if (error instanceof Failure || error instanceof ReadError || error instanceof CallError) {
     return error.message;
   }
   if (!(error instanceof Error)) {

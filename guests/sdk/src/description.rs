@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Description, GrantedRule, Reconciler, Selection, Verbs, WriteRule, outcome::milliseconds,
+    Description, GrantedRule, Methods, OutboundRule, Reconciler, Selection, Verbs, WriteRule,
+    outcome::milliseconds,
 };
 
 impl Description {
@@ -74,6 +75,51 @@ impl Description {
     #[must_use]
     pub fn grants(mut self, rules: impl IntoIterator<Item = GrantedRule>) -> Self {
         self.grants.extend(rules);
+        self
+    }
+
+    /// Adds systems outside of the cluster that the processor may call. The Processor must grant
+    /// them, too: `spec.egress`.
+    #[must_use]
+    pub fn outbound(mut self, rules: impl IntoIterator<Item = OutboundRule>) -> Self {
+        self.outbound.extend(rules);
+        self
+    }
+}
+
+impl OutboundRule {
+    /// Creates a rule for an origin, `https://api.example.com` or `https://*.example.com:8443`, where
+    /// `*` stands for one label: GET without credentials, and no pause unless the other side names
+    /// its time.
+    pub fn new(origin: impl Into<String>) -> Self {
+        Self {
+            origin: origin.into(),
+            methods: Methods::GET,
+            credentials: Vec::new(),
+            pause: milliseconds(Duration::ZERO),
+        }
+    }
+
+    /// Sets the methods.
+    #[must_use]
+    pub fn methods(mut self, methods: Methods) -> Self {
+        self.methods = methods;
+        self
+    }
+
+    /// Adds objects that hold what calls are authenticated with. `fields` of each selection names
+    /// the paths of the values; the processor need not be able to read them.
+    #[must_use]
+    pub fn credentials(mut self, of: impl IntoIterator<Item = Selection>) -> Self {
+        self.credentials.extend(of);
+        self
+    }
+
+    /// Sets the time in which nothing is sent with the same credential after an answer of 429 or
+    /// 503 that names no time.
+    #[must_use]
+    pub fn pause(mut self, pause: Duration) -> Self {
+        self.pause = milliseconds(pause);
         self
     }
 }

@@ -1,4 +1,4 @@
-//! The host as a processor sees it: reads, the clock and the log.
+//! The host as a processor sees it: reads, calls to the outside, the clock and the log.
 
 use std::{collections::VecDeque, marker::PhantomData, rc::Rc};
 
@@ -9,13 +9,13 @@ use crate::{
     bindings::mortise::host::{
         clock,
         cluster::{self, Page},
-        log,
+        log, outbound,
         types::ReadError,
     },
     selection, shape, time,
 };
 
-/// The host as a processor sees it: reads, the clock and the log.
+/// The host as a processor sees it: reads, calls to the outside, the clock and the log.
 ///
 /// In a component, a `Host` calls the contract's imports; in a native test, a `testing::Stub` takes
 /// their place. All reads of one call see one state of each kind. A later change of an object or
@@ -29,6 +29,7 @@ pub struct Host {
 pub(crate) trait Source {
     fn get(&self, reference: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError>;
     fn list(&self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Page, ReadError>;
+    fn send(&self, call: &outbound::Call) -> Result<outbound::Answer, outbound::CallError>;
     fn now(&self) -> u64;
     fn log(&self, level: Level, message: &str, fields: &[(String, String)]);
 }
@@ -57,6 +58,10 @@ enum Paging {
 impl Host {
     pub(crate) fn new(source: Rc<dyn Source>) -> Self {
         Self { source }
+    }
+
+    pub(crate) fn source(&self) -> &dyn Source {
+        &*self.source
     }
 
     /// Reads an object; `None` if there is no such object.
@@ -149,6 +154,10 @@ impl Source for Imports {
 
     fn list(&self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Page, ReadError> {
         cluster::list(of, limit, from)
+    }
+
+    fn send(&self, call: &outbound::Call) -> Result<outbound::Answer, outbound::CallError> {
+        outbound::send(call)
     }
 
     fn now(&self) -> u64 {

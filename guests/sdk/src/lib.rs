@@ -15,6 +15,7 @@
 //! | [`bindings`] | the contract's records, generated from `wit/`; builders are methods of them |
 //! | [`object`] | the trait and the metadata that make a Rust type a Kubernetes object |
 //! | [`kubernetes`] | the built-in kinds that processors use most |
+//! | [`outbound`] | calls to systems outside of the cluster, whose credentials the processor never sees |
 //! | [`status`] | statuses and conditions whose times change only when the rest of them does |
 //! | [`time`], [`duration`] | times in RFC 3339, durations such as `1m30s`, as in Kubernetes |
 //! | `crd` | `CustomResourceDefinition`s made from Rust types (not in a component) |
@@ -44,8 +45,10 @@ pub mod kubernetes;
 mod library;
 mod name;
 pub mod object;
+pub mod outbound;
 mod outcome;
 mod processor;
+mod reconcilers;
 mod request;
 mod selection;
 mod shape;
@@ -78,6 +81,7 @@ pub use object::Object;
 pub use processor::{NoConfig, Processor};
 #[doc(hidden)]
 pub use processor::{describe, reconcile};
+pub use reconcilers::{Reconcile, Reconcilers};
 #[doc(hidden)]
 pub use wit_bindgen;
 

@@ -95,6 +95,17 @@ impl Outcome {
         self
     }
 
+    /// Leaves a text of up to 1 KiB for the next run of the object, which gets it as
+    /// `Request::note`.
+    ///
+    /// The host keeps it in memory only, and may forget it at any time: a processor must be right
+    /// without it. An outcome without a note drops the former one.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = Some(note.into());
+        self
+    }
+
     /// Runs the object again after this time, counted from the end of the run.
     #[must_use]
     pub fn requeue_after(mut self, after: Duration) -> Self {
@@ -273,6 +284,13 @@ impl Failure {
     #[must_use]
     pub fn event(mut self, event: Event) -> Self {
         self.events.push(event);
+        self
+    }
+
+    /// Leaves a text for the next run of the object, as [`Outcome::note`] does.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = Some(note.into());
         self
     }
 

@@ -24,6 +24,7 @@ mod grants;
 mod hooks;
 pub mod identity;
 mod native;
+mod outbound;
 mod run;
 
 #[doc(inline)]
@@ -31,6 +32,7 @@ pub use crate::cases;
 pub use case::check as check_cases;
 pub use grants::check as check_grants;
 pub use hooks::{Asked, Reviewed};
+pub use outbound::{CallMade, OutboundRequest, Reply, granted};
 pub use run::{Change, MAX_RUNS, Run, Settled, title};
 
 use std::{
@@ -57,11 +59,16 @@ use self::{
     clusters::{Clusters, Outages},
     identity::Identity,
     native::{Imports, Journal},
-    run::Driver,
+    outbound::{Client, Replies},
+    run::{Driver, Notes},
 };
 use crate::{
     Description, Host, Kind, Level, ObjectRef, Processor, Request, Selection,
-    bindings::mortise::host::{cluster::Page, types::ReadError},
+    bindings::mortise::host::{
+        cluster::Page,
+        outbound::{Answer, Call, CallError},
+        types::ReadError,
+    },
     host::Source,
     kubernetes::Secret,
     object::Object as _,
@@ -109,6 +116,10 @@ struct State {
     /// The most objects of a page.
     page: u32,
     crds: Vec<Value>,
+    replies: Replies,
+    notes: Notes,
+    /// The grants of calls to the outside; `None`: all that is declared.
+    granted: Option<Vec<contract::OutboundRule>>,
     /// The clusters in memory, and the host's rules over them, from the first reconcile on.
     clusters: Option<Clusters>,
     driver: Option<Driver>,
@@ -163,6 +174,9 @@ impl Stub {
             now: 1_767_225_600_000,
             page: u32::MAX,
             crds: Vec::new(),
+            replies: Replies::default(),
+            notes: Notes::Kept,
+            granted: None,
             clusters: None,
             driver: None,
             journal: Arc::clone(&journal),
@@ -410,13 +424,8 @@ impl Stub {
         let state = self.state.lock();
         let view = state.view(kind).map_err(ReadError::Invalid)?;
         let (view, journal) = (RefCell::new(view), Arc::clone(&self.journal));
-        Ok(Imports {
-            view,
-            sending: RefCell::default(),
-            journal,
-            page: state.page,
-            now: state.now(),
-        })
+        let (sending, page, now) = (RefCell::default(), state.page, state.now());
+        Ok(Imports { view, sending, client: None, journal, page, now })
     }
 }
 
@@ -429,6 +438,13 @@ impl Source for Stub {
     fn list(&self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Page, ReadError> {
         let kind = contract::Selection::from(of.clone()).kind;
         self.imports(&kind)?.list(of, limit, from)
+    }
+
+    /// Refuses the call: calls are made by a reconcile only.
+    fn send(&self, call: &Call) -> Result<Answer, CallError> {
+        let kind = Secret::kind().into();
+        let imports = self.imports(&kind).map_err(|error| CallError::Denied(error.to_string()))?;
+        imports.send(call)
     }
 
     fn now(&self) -> u64 {
@@ -451,7 +467,11 @@ impl State {
         let mut driver = if let Some(driver) = self.driver.take() {
             driver
         } else {
-            Driver::new(self.open(&description)?, &self.journal, self.page)
+            let clusters = self.open(&description)?;
+            let clock = clusters.home().clone();
+            let client = Client::new(self.replies.clone(), Arc::new(move || clock.now()));
+            let outside = (Arc::new(client), self.granted.clone());
+            Driver::new(clusters, outside, &self.journal, (self.page, self.notes))
         };
         let loaded = driver.load::<P>(&description, config);
         self.declared = Some(description);

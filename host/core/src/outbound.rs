@@ -6,6 +6,7 @@
 mod credential;
 mod granted;
 mod header;
+pub mod pauses;
 mod sending;
 #[cfg(test)]
 mod tests;

@@ -288,6 +288,16 @@ impl Queue {
         self.0.core.lock().set_note(key, module, note);
     }
 
+    /// Returns whether a key has a note.
+    pub fn has_notes(&self) -> bool {
+        self.0.core.lock().has_notes()
+    }
+
+    /// Forgets the notes of all keys, as a start of the host does.
+    pub fn forget_notes(&self) {
+        self.0.core.lock().forget_notes();
+    }
+
     /// Returns the keys that wait for their time, the earliest first.
     pub fn delayed(&self) -> Vec<Delayed> {
         self.0.core.lock().delayed(self.now())

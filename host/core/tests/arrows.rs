@@ -29,7 +29,7 @@ const CORE: [&[&str]; 6] = [
     &["api", "applied_fields", "resource"],
     &["grant", "outcome", "store"],
     &["queue", "reads", "triggers"],
-    &["dispatch", "write"],
+    &["dispatch", "outbound", "write"],
     &["reconcile"],
 ];
 

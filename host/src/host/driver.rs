@@ -87,6 +87,16 @@ impl<'a> Driver<'a> {
         self.shared.parts.dispatch.queue().advance(by);
     }
 
+    /// Forgets the notes of all keys, as a start of the host does.
+    pub fn forget_notes(self) {
+        self.shared.parts.dispatch.queue().forget_notes();
+    }
+
+    /// Returns whether a key has a note.
+    pub fn has_notes(self) -> bool {
+        self.shared.parts.dispatch.queue().has_notes()
+    }
+
     /// Returns whether no key is ready and none runs. Delayed keys do not count.
     pub fn is_idle(self) -> bool {
         self.shared.parts.dispatch.queue().is_idle()

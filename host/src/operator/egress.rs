@@ -60,6 +60,16 @@ pub(super) fn grants(spec: &ProcessorSpec) -> Result<Arc<[Arc<Egress>]>, Fault> 
     Ok(all.into())
 }
 
+/// Returns what entries of `spec.egress` grant, for a developer's command.
+///
+/// # Errors
+///
+/// Fails for an entry that cannot be read. The message says what would be accepted.
+pub fn granted(egress: Vec<api::Egress>) -> Result<Arc<[Arc<Egress>]>, String> {
+    let spec = ProcessorSpec { egress, ..ProcessorSpec::default() };
+    grants(&spec).map_err(|fault| fault.message)
+}
+
 /// Checks that the host allows what a spec grants.
 ///
 /// # Errors

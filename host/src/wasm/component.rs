@@ -143,7 +143,7 @@ const ADMISSION: &str = "mortise:host/admission";
 const WASI: [&str; 6] =
     ["wasi:io", "wasi:clocks", "wasi:random", "wasi:cli", "wasi:filesystem", "wasi:sockets"];
 const WASI_TRACK: &str = "0.2.";
-const ACCEPTED: &str = "`mortise:host@0.1.0` (cluster, clock, log, types), WASI 0.2 (io, clocks, random, cli, filesystem, sockets), and the interfaces of the libraries that are named beside it (`spec.libraries`, `--library`)";
+const ACCEPTED: &str = "`mortise:host@0.1.0` (cluster, clock, log, outbound, types), WASI 0.2 (io, clocks, random, cli, filesystem, sockets), and the interfaces of the libraries that are named beside it (`spec.libraries`, `--library`)";
 
 /// The result of looking up a module's code before compiling.
 pub(super) enum Found {
@@ -462,7 +462,7 @@ fn is_other_version(name: &str) -> bool {
 
 pub(super) fn is_granted(name: &str) -> bool {
     let (path, version) = split(name);
-    let contract = ["cluster", "clock", "log", "types"];
+    let contract = ["cluster", "clock", "log", "outbound", "types"];
     match path.split_once('/') {
         Some((CONTRACT_PACKAGE, interface)) => contract.contains(&interface),
         Some((package, _)) => WASI.contains(&package) && version.starts_with(WASI_TRACK),

@@ -73,7 +73,7 @@ fn config(script: &Value) -> String {
     });
     let description = json!({
         "name": "puppet", "version": "1.0.0", "reconcilers": [reconciler], "reads": [all, by_owner], "writes": [],
-        "grants": [], "config_schema": null,
+        "grants": [], "outbound": [], "config_schema": null,
     });
     json!({"description": description, "script": script}).to_string()
 }

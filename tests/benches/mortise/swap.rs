@@ -112,7 +112,7 @@ fn play(version: &str) -> Value {
     let apply = json!({"cluster": "", "object": made.to_string(), "mode": "Apply", "leave": [], "absent": []});
     json!({
         "description": {
-            "name": "puppet", "version": version, "grants": [], "config_schema": null, "reads": [],
+            "name": "puppet", "version": version, "grants": [], "outbound": [], "config_schema": null, "reads": [],
             "reconcilers": [{
                 "name": "maps", "of": selection("bench=swap"), "finalizers": [], "resync": 0,
                 "triggered_by_status": false, "min_interval": 0, "on_demand": false, "whole_status": false,
@@ -121,7 +121,7 @@ fn play(version: &str) -> Value {
         },
         "script": {"returns": {"outcome": {
             "apply": [apply], "patch": [], "evict": [], "delete": [], "prune": [], "status": null, "events": [],
-            "requeue": "ByDefault", "finalizers": null, "children": [],
+            "requeue": "ByDefault", "finalizers": null, "start": [],
         }}},
     })
 }

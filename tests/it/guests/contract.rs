@@ -2,8 +2,8 @@
 
 use mortise_core::{
     contract::{
-        Deletion, Event, EventType, Failure, Kind, Manifest, Mode, ObjectRef, Outcome, Propagation,
-        Reconciler, Request, Requeue, Retry, Selection, Start, Verbs,
+        Deletion, Event, EventType, Failure, Kind, Manifest, Methods, Mode, ObjectRef, Outcome,
+        Propagation, Reconciler, Request, Requeue, Retry, Selection, Start, Verbs,
     },
     reads::View,
 };
@@ -17,8 +17,11 @@ async fn puppet() -> Processor {
 }
 
 fn play(script: &Value) -> String {
+    let outbound = json!({
+        "origin": "https://api.example.com", "methods": ["get", "post"], "credentials": [credential_json()], "pause": 3,
+    });
     let description = json!({
-        "name": "puppet", "version": "1.2.3", "reads": [], "grants": [], "config_schema": "{}",
+        "name": "puppet", "version": "1.2.3", "reads": [], "grants": [], "outbound": [outbound], "config_schema": "{}",
         "reconcilers": [{
             "name": "maps", "of": selection_json(), "finalizers": ["example.com/f"], "resync": 1, "triggered_by_status": true,
             "min_interval": 2, "on_demand": true, "whole_status": true,
@@ -26,6 +29,12 @@ fn play(script: &Value) -> String {
         "writes": [{"of": selection_json(), "verbs": ["create", "evict"], "fields": ["data.a"]}],
     });
     json!({"description": description, "script": script}).to_string()
+}
+
+fn credential_json() -> Value {
+    let mut of = selection_json();
+    of["cluster"] = "".into();
+    of
 }
 
 async fn perform(script: &Value) -> Called {
@@ -87,6 +96,11 @@ async fn every_word_of_a_description_arrives() {
     let [rule] = &description.writes[..] else { panic!("{:?}", description.writes) };
     assert_eq!((&rule.of, rule.verbs), (&selection(), Verbs::CREATE | Verbs::EVICT));
     assert_eq!(rule.fields, ["data.a"]);
+    let [rule] = &description.outbound[..] else { panic!("{:?}", description.outbound) };
+    assert_eq!((rule.origin.as_str(), rule.pause), ("https://api.example.com", 3));
+    assert_eq!(rule.methods, Methods::GET | Methods::POST);
+    let kind = Kind { cluster: "".into(), ..Kind::clone(&selection().kind) };
+    assert_eq!(rule.credentials, [Selection { kind: kind.into(), ..selection() }]);
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ fn play(script: &Value) -> String {
         "name": "config-maps", "of": maps, "finalizers": [], "resync": 0, "triggered_by_status": false, "min_interval": 0, "on_demand": false, "whole_status": false,
     });
     let description = json!({
-        "name": "puppet", "version": "1.0.0", "reconcilers": [reconciler], "reads": [things], "writes": [], "grants": [], "config_schema": null,
+        "name": "puppet", "version": "1.0.0", "reconcilers": [reconciler], "reads": [things], "writes": [], "grants": [], "outbound": [], "config_schema": null,
     });
     json!({"description": description, "script": script}).to_string()
 }

@@ -19,7 +19,7 @@ impl Play {
     /// Creates a puppet that declares nothing yet.
     pub(super) fn new(name: &str) -> Self {
         let description = json!({
-            "name": name, "version": "1.0.0", "grants": [], "config_schema": null, "reconcilers": [], "reads": [], "writes": [],
+            "name": name, "version": "1.0.0", "grants": [], "outbound": [], "config_schema": null, "reconcilers": [], "reads": [], "writes": [],
         });
         Self { description, script: json!({}) }
     }

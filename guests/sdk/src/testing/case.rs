@@ -7,6 +7,7 @@
 //! | `objects` | a folder of such files, instead of `objects.yaml` |
 //! | `clusters/NAME` | a folder of such files for each other cluster, described below |
 //! | `config.yaml` | the configuration, if the processor has one |
+//! | `calls.yaml` | the calls to systems outside of the cluster, and their answers, described below |
 //! | `case.yaml` | how the case runs, if it does more than reconcile all objects |
 //! | `expected.yaml` | the changes that the reconciles make; `mortise test --update` writes it |
 //!
@@ -79,6 +80,33 @@
 //! In `expected.yaml`, `clusters` holds `objects`, `gone` and `events` of other clusters by their
 //! folders, and the name of a key of another cluster ends with ` in NAMESPACE/NAME/KEY`.
 //!
+//! # Calls to the outside
+//!
+//! `calls.yaml` holds a document for the first reconciles, and one for each step:
+//!
+//! ```yaml
+//! any-order: false          # true: the calls may be made in any order
+//! calls:
+//! - method: GET
+//!   url: https://eu.api.example.com/v1/items?tag=1
+//!   token: secret           # the value of the credential; left out: any, or none
+//!   answer: {status: 200, body: []}
+//! - method: POST
+//!   url: https://eu.api.example.com/v1/items
+//!   body: {tag: '1'}        # a part of the JSON; left out: any
+//!   answer: {status: 429, headers: {retry-after: '7'}}
+//! - {method: PUT, url: https://eu.api.example.com/v1/items/7, error: no-answer}    # or not-sent
+//! ```
+//!
+//! The rules of the host come first: a call that they refuse does not count. Granted is what the
+//! processor declares. A call that is sent and not there fails the case, and one that is there and
+//! not made fails it, too. A `body` of an answer that is a text is sent as it is, anything else as
+//! JSON.
+//!
+//! A case of a processor that declares calls, or that leaves notes, runs a second time, in which all
+//! notes are forgotten before each reconcile. Only the requeue delays may differ then; calls of the
+//! file may be left out, or made again.
+//!
 //! # Expected changes
 //!
 //! `expected.yaml` holds a document for the first reconciles, and one for each step. A document
@@ -129,11 +157,13 @@
 //! `{}` allows a request. The rules of the host apply: an answer that it would not accept is an
 //! error.
 
+mod calls;
 mod document;
 mod file;
 mod hook;
 mod stage;
 
+pub use calls::{Calls, Scripted, ScriptedAnswer, ScriptedError, answers};
 pub use document::{Changes, Difference, Document};
 pub use file::{Case, Expected, Refuse, Remote, Step, all, load_objects};
 pub use hook::{Deny, HookAnswer, HookCase, Native, Question, hooks};
@@ -147,7 +177,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::Stub;
+use super::{Stub, run::Notes};
 use crate::Processor;
 
 /// Defines a test that runs the cases in a folder of the package natively:
@@ -214,11 +244,18 @@ fn differences<P: Processor>(
     natives: &[Native],
     update: bool,
 ) -> Vec<Difference> {
-    let stage = match run::<P>(case, crds, natives) {
-        Ok(stage) => stage,
-        Err(error) => return vec![Difference::error(error)],
+    let ran = || {
+        let (stage, is_noted) = run_once::<P>(case, crds, natives, Notes::Kept)?;
+        let file = case.expected_file();
+        let mut wrong = accepted(stage.differences(), update, &file, || stage.accepted());
+        wrong.extend(stage.wrong_calls());
+        if wrong.is_empty() && (is_noted || !stage.egress().is_empty()) {
+            let (forgetful, _) = run_once::<P>(case, crds, natives, Notes::Forgotten)?;
+            wrong = stage.differences_without_notes(&forgetful);
+        }
+        Ok(wrong)
     };
-    accepted(stage.differences(), update, &case.expected_file(), || stage.accepted())
+    ran().unwrap_or_else(|error: String| vec![Difference::error(error)])
 }
 
 /// Does the same as [`differences`] for a case of a hook.
@@ -252,17 +289,30 @@ fn accepted(
 /// The API refuses an object of the case, the processor refuses the configuration, or the
 /// reconciles do not come to rest.
 pub fn run<P: Processor>(case: &Case, crds: &[Value], natives: &[Native]) -> Result<Stage, String> {
+    run_once::<P>(case, crds, natives, Notes::Kept).map(|(stage, _)| stage)
+}
+
+/// Runs a case once. Returns whether a note was left, too.
+fn run_once<P: Processor>(
+    case: &Case,
+    crds: &[Value],
+    natives: &[Native],
+    notes: Notes,
+) -> Result<(Stage, bool), String> {
     let description = crate::processor::described::<P>(&case.config)?;
     let mut crds = crds.to_vec();
     let webhooks = hook::webhooks(natives, &case.config, &mut crds)?;
     let description = description.into();
     let mut stage = Stage::open(case.clone(), &crds, &description, webhooks)?;
-    let stub = Stub::over(stage.clusters().clone());
+    if notes == Notes::Forgotten {
+        stage = stage.without_notes();
+    }
+    let stub = Stub::over(stage.clusters().clone()).answered(stage.replies(), notes);
     loop {
         let settled = stub.try_settle::<P>(&case.config, case.only.as_ref())?;
         stage.settled(&settled);
         if stage.next_step()?.is_none() {
-            return Ok(stage);
+            return Ok((stage, stub.is_noted()));
         }
     }
 }

@@ -6,17 +6,21 @@ use futures::future::{self, BoxFuture};
 use mortise_core::{
     contract::{self, bounds},
     digest::ModuleDigest,
-    outbound::Sending,
+    outbound::{self as core, Sending},
     outcome,
     reads::View,
-    reconcile::{Call, Called, Input, Outside, Usage},
+    reconcile::{self, Call, Called, Fault, Input, Outside, Usage},
 };
 use parking_lot::Mutex;
 
-use super::{Line, Read};
+use super::{CallMade, Line, Read, outbound::Client, run::finished};
 use crate::{
     Failure, Host, Level, ObjectRef, Outcome, Processor, Request, Selection,
-    bindings::mortise::host::{cluster::Page, types::ReadError},
+    bindings::mortise::host::{
+        cluster::Page,
+        outbound::{Answer, Call as Outgoing, CallError},
+        types::ReadError,
+    },
     host::Source,
     processor,
 };
@@ -30,6 +34,10 @@ pub(super) struct Journal {
     pub(super) lines: Vec<Line>,
     /// The number of times that the clock was asked.
     pub(super) asked_clock: u32,
+    /// The calls to systems outside of the cluster, of all calls.
+    pub(super) calls: Vec<CallMade>,
+    /// True if a call has left a note.
+    pub(super) is_noted: bool,
     /// The answer to the first call of the last run.
     pub(super) outcome: Option<Result<Outcome, Failure>>,
 }
@@ -37,6 +45,7 @@ pub(super) struct Journal {
 /// A processor as a native function.
 pub(super) struct Native<P> {
     pub(super) journal: Arc<Mutex<Journal>>,
+    pub(super) client: Arc<Client>,
     /// The most objects of a page.
     pub(super) page: u32,
     pub(super) processor: PhantomData<fn() -> P>,
@@ -46,6 +55,8 @@ pub(super) struct Native<P> {
 pub(super) struct Imports {
     pub(super) view: RefCell<View>,
     pub(super) sending: RefCell<Sending>,
+    /// The client that calls are sent by; `None`: none is sent.
+    pub(super) client: Option<Arc<Client>>,
     pub(super) journal: Arc<Mutex<Journal>>,
     /// The most objects of a page.
     pub(super) page: u32,
@@ -69,19 +80,39 @@ impl<P: Processor> Call for Native<P> {
         let imports = Rc::new(Imports {
             view: RefCell::new(view),
             sending: RefCell::new(sending),
+            client: Some(Arc::clone(&self.client)),
             journal: Arc::clone(&self.journal),
             page: self.page,
             now: moment.now_ms,
         });
         let host = Host::new(Rc::clone(&imports) as Rc<dyn Source>);
         let answer = processor::reconciled::<P>(&Request::from(request.clone()), &host);
-        self.journal.lock().outcome.get_or_insert_with(|| answer.clone());
-        let called = Called {
-            outcome: Ok(answer.map(Into::into).map_err(Into::into)),
-            outside: Outside { view: imports.view.take(), sending: imports.sending.take() },
-            usage: Usage::default(),
+        let note = match &answer {
+            Ok(outcome) => &outcome.note,
+            Err(failure) => &failure.note,
         };
-        Box::pin(future::ready(called))
+        {
+            let mut journal = self.journal.lock();
+            journal.is_noted |= note.is_some();
+            journal.outcome.get_or_insert_with(|| answer.clone());
+        }
+        let sending = imports.sending.take();
+        let outcome = match sending.ended() {
+            None => Ok(answer.map(Into::into).map_err(Into::into)),
+            Some(_) => Err(too_many_calls()),
+        };
+        let outside = Outside { view: imports.view.take(), sending };
+        Box::pin(future::ready(Called { outcome, outside, usage: Usage::default() }))
+    }
+}
+
+/// Returns the error that ends a component's call at its limit of calls to the outside.
+fn too_many_calls() -> reconcile::CallError {
+    reconcile::CallError {
+        fault: Fault::Processor,
+        reason: "too-many-calls",
+        message: format!("more than {} calls to the outside in one call", bounds::CALLS),
+        backtrace: None,
     }
 }
 
@@ -101,6 +132,24 @@ impl Source for Imports {
         bounds::check_list(&of, from).map_err(ReadError::Invalid)?;
         let limit = if limit == 0 { self.page } else { limit.min(self.page) };
         Ok(self.view.borrow_mut().list(&of, limit, from)?.into())
+    }
+
+    fn send(&self, call: &Outgoing) -> Result<Answer, CallError> {
+        let of = core::Call::from(call.clone());
+        let result = finished(self.sending.borrow_mut().send(&mut self.view.borrow_mut(), of));
+        let result: Result<Answer, CallError> = result.map(Into::into).map_err(Into::into);
+        let sent = self.client.as_ref().and_then(|client| client.take_sent());
+        let Outgoing { method, url, headers, body, .. } = call.clone();
+        self.journal.lock().calls.push(CallMade {
+            method,
+            url,
+            headers,
+            body,
+            is_sent: sent.is_some(),
+            token: sent.and_then(|sent| sent.token),
+            result: result.clone().map_err(Into::into),
+        });
+        result
     }
 
     fn now(&self) -> u64 {

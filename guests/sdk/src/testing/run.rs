@@ -18,6 +18,7 @@ use mortise_core::{
     contract,
     dispatch::Dispatch,
     grant::{DeclaredReconciler, Grant, Selected},
+    outbound::Outbound,
     queue::{Cause, Key, Priority, ReconcilerId},
     reconcile::{self, Call as _, Parts, Reconciler, Settings, Setup, StartedReconciler},
     store::{Scope, Stores, Wanted},
@@ -33,6 +34,7 @@ use super::{
     clusters::Clusters,
     identity::{Identity, Pattern},
     native::{Journal, Native},
+    outbound::{Client, granted},
 };
 use crate::{
     Description, Failure, Kind, ObjectRef, Outcome, Processor, Selection, Start,
@@ -87,6 +89,14 @@ pub struct Settled {
     pub runs: usize,
 }
 
+/// Whether the next run of an object has the note of the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Notes {
+    Kept,
+    /// All notes are forgotten before each run.
+    Forgotten,
+}
+
 /// The host's rules over clusters in memory.
 pub(super) struct Driver {
     clusters: Clusters,
@@ -94,6 +104,10 @@ pub(super) struct Driver {
     journal: Arc<Mutex<Journal>>,
     /// The most objects of a page.
     page: u32,
+    notes: Notes,
+    client: Arc<Client>,
+    /// The grants of calls to the outside; `None`: all that is declared.
+    granted: Option<Vec<contract::OutboundRule>>,
     watches: Vec<Watch>,
     /// The processor that was called last.
     version: Option<Version>,
@@ -233,7 +247,12 @@ impl Stub {
 // === impl Driver ===
 
 impl Driver {
-    pub(super) fn new(clusters: Clusters, journal: &Arc<Mutex<Journal>>, page: u32) -> Self {
+    pub(super) fn new(
+        clusters: Clusters,
+        (client, granted): (Arc<Client>, Option<Vec<contract::OutboundRule>>),
+        journal: &Arc<Mutex<Journal>>,
+        (page, notes): (u32, Notes),
+    ) -> Self {
         let dispatch = Arc::new(Dispatch::new(&Stores::new()));
         dispatch.queue().stand_still();
         let (now, clock) = (clusters.home().now(), clusters.home().clone());
@@ -246,6 +265,9 @@ impl Driver {
             parts,
             journal,
             page,
+            notes,
+            client,
+            granted,
             watches: Vec::new(),
             version: None,
             now,
@@ -270,6 +292,7 @@ impl Driver {
         let wanted = grant.wanted().to_vec();
         let call = Native::<P> {
             journal: Arc::clone(&self.journal),
+            client: Arc::clone(&self.client),
             page: self.page,
             processor: PhantomData,
         };
@@ -288,8 +311,8 @@ impl Driver {
             grant: Arc::new(grant),
             api: Arc::new(self.clusters.clone()),
             rights: None,
-            outbound: None,
-            egress: Vec::new(),
+            outbound: Some(Arc::clone(&self.client) as Arc<dyn Outbound>),
+            egress: granted(self.granted.as_ref().unwrap_or(&description.outbound))?,
         };
         let reconciler = Reconciler::new(setup, self.parts.clone());
         for (kind, scope, wanted) in wanted {
@@ -414,10 +437,17 @@ impl Driver {
         self.version.as_ref()?.reconciler.object_of(key)
     }
 
+    pub(super) fn forget_notes(&self) {
+        self.parts.dispatch.queue().forget_notes();
+    }
+
     /// Runs a key that is due.
     fn run(&mut self, key: &Key) -> Option<Run> {
         let version = self.version.as_ref()?;
         let dispatch = Arc::clone(&self.parts.dispatch);
+        if self.notes == Notes::Forgotten {
+            self.forget_notes();
+        }
         let mut run = dispatch.queue().take_key(key)?;
         let (first_read, first_line) = {
             let mut journal = self.journal.lock();
@@ -458,7 +488,7 @@ impl Driver {
 }
 
 /// Runs a future to its end, which pauses, but waits for nothing.
-fn finished<T>(run: impl Future<Output = T>) -> T {
+pub(super) fn finished<T>(run: impl Future<Output = T>) -> T {
     let mut run = pin!(run);
     let done = (0..MAX_POLLS).find_map(|_| run.as_mut().now_or_never());
     done.expect("a native call and an API in memory never wait")

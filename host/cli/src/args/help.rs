@@ -17,34 +17,44 @@ Exit codes:
   5  `diff`: the second module needs more";
 
 pub(super) const DEV: &str = "\
+A guest calls a system outside of the cluster only if its description declares it, and --egress or its companion grants it. The companion is
+a program that the guest's manifest names (`dev.companion.run`); it starts and ends with `mortise dev`. Its first line is JSON,
+`{\"egress\": […]}`, as in the spec of a Processor.
+
 Examples:
   mortise dev guests/api-rule                     # builds it, runs it, prints the kubeconfig's path
   mortise dev guests/api-rule --apply objects/    # with other objects than its examples
   mortise dev --api-only --port 8001              # the API alone
   mortise dev guests/mirror --cluster shop/provider/kubeconfig=provider/     # a second API, with the objects in provider/
+  mortise dev guests/my-guest --egress 'https://*.example.com=127.0.0.1:8443,ca.pem'
 
 Exit codes:
   0  ended by Ctrl-C
   1  bad input: the message says what would be accepted";
 
 pub(super) const SIMULATE: &str = "\
-The same input with the same --now gives the same output, but for digests of changed values of Secrets.
+The same input with the same --now gives the same output, but for digests of changed values of Secrets, and for answers to calls that
+--call-safe sends. The first call that would change something outside of the cluster ends the simulation, and is printed.
 
 Examples:
   mortise simulate --module my.wasm --objects objects.yaml --crds crds/       # a difference to read
   mortise simulate --module my.wasm --objects objects/ -o json                # one JSON document
   mortise simulate --module my.wasm --objects objects/ --only apirule/shop/orders
   mortise simulate --module my.wasm --objects objects/ --missing-kind virtualservices.networking.istio.io
+  mortise simulate --module my.wasm --objects objects/ --call-safe             # GET and HEAD are sent
+  mortise simulate --module my.wasm --objects objects/ --answers calls.yaml
   mortise simulate --module my.wasm --objects objects/ --library example:shouting/shout@1.0.0=shout.wasm,deadline=30s
 
 Exit codes:
-  0  no reconcile failed, even if keys are still queued
+  0  no reconcile failed, even if keys are still queued, or if a call ended the simulation
   1  bad input: the message says what would be accepted
   3  the last run of a reconcile failed";
 
 pub(super) const TEST: &str = "\
-A case is a folder: objects.yaml (or a folder objects), expected.yaml, and, if needed, config.yaml and case.yaml (the time,
-missing kinds, refused writes, other clusters, steps). The folder clusters holds the objects of other clusters. The folders convert and review hold cases of the processor's webhooks: object.yaml, case.yaml
+A case is a folder: objects.yaml (or a folder objects), expected.yaml, and, if needed, config.yaml, case.yaml (the time, missing kinds,
+refused writes, other clusters, steps) and calls.yaml (the expected calls to systems outside of the cluster, and their answers; nothing is
+sent, and a case with calls or notes runs twice, the second time with all notes forgotten). The folder clusters holds the objects of other
+clusters. The folders convert and review hold cases of the processor's webhooks: object.yaml, case.yaml
 and the answer in expected.yaml. mortise_sdk::testing::case documents them; the same folders run in `cargo test`.
 
 Examples:
@@ -61,6 +71,8 @@ Exit codes:
 pub(super) const INSPECT: &str = "\
 --rbac prints a ClusterRole for declarations in all namespaces, and a Role in each namespace that is declared by name, with only the
 verbs of the requests that the host sends for the processor. Events are created for the objects that it reconciles.
+For calls to systems outside of the cluster, the block that grants them is printed for `spec.egress` of the Processor, with a warning for each
+read that holds a credential.
 
 Examples:
   mortise inspect my.wasm
@@ -135,8 +147,8 @@ Exit codes:
   1  bad input, or the registry did not return it: the message says why";
 
 pub(super) const DIFF: &str = "\
-Compares the rules of the roles that each module needs, the rules that it grants in roles, the kinds that it reconciles, the version of the
-contract, its imports, and its size.
+Compares the rules of the roles that each module needs, the rules that it grants in roles, the calls that it may make to systems outside of
+the cluster, the kinds that it reconciles, the version of the contract, its imports, and its size.
 
 Examples:
   mortise diff old.wasm new.wasm
@@ -146,7 +158,7 @@ Examples:
 Exit codes:
   0  the second module needs nothing more
   1  bad input: the message says what would be accepted
-  5  the second module needs more rights, kinds or imports";
+  5  the second module needs more rights, calls, kinds or imports";
 
 pub(super) const SIGN: &str = "\
 The formats are cosign's with a key and without a transparency log. `cosign verify --insecure-ignore-tlog` and `cosign verify-blob` accept

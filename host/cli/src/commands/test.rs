@@ -30,6 +30,7 @@ use mortise_embedded_api::Webhooks;
 use mortise_host::{
     cluster::Cluster,
     host::{Drive, Host, Loaded, Options},
+    outbound,
     wasm::Processor,
 };
 use mortise_sdk::testing::{
@@ -191,19 +192,37 @@ async fn one(
         updated: false,
         took: Duration::ZERO,
     };
-    match run_case(processor, case, crds).await {
+    match run_once(processor.clone(), case.clone(), crds, Notes::Kept).await {
         Err(error) => verdict.error = Some(format!("{error:#}")),
-        Ok(stage) => {
+        Ok((stage, is_noted)) => {
             verdict.differences = stage.differences();
             if update && !verdict.differences.is_empty() {
                 let cannot = || format!("cannot write `{}`", file.display());
                 std::fs::write(&file, stage.accepted()).with_context(cannot)?;
                 verdict.updated = true;
             }
+            let mut wrong = stage.wrong_calls();
+            if wrong.is_empty() && verdict.passed() && (is_noted || !stage.egress().is_empty()) {
+                match run_once(processor, case, crds, Notes::Forgotten).await {
+                    Err(error) => verdict.error = Some(format!("{error:#}")),
+                    Ok((forgetful, _)) => wrong = stage.differences_without_notes(&forgetful),
+                }
+            }
+            // No update of expected.yaml makes a call right.
+            verdict.updated &= wrong.is_empty();
+            verdict.differences.extend(wrong);
         }
     }
     verdict.took = start.elapsed();
     Ok(verdict)
+}
+
+/// Whether the next run of an object has the note of the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Notes {
+    Kept,
+    /// All notes are forgotten before each run.
+    Forgotten,
 }
 
 /// Runs a case to its end.
@@ -213,6 +232,16 @@ async fn one(
 /// Fails if the case cannot be run: the component refuses the configuration, the API refuses
 /// objects, or a key never stops changing objects.
 pub async fn run_case(processor: Processor, case: Case, crds: &[Value]) -> anyhow::Result<Stage> {
+    Ok(run_once(processor, case, crds, Notes::Kept).await?.0)
+}
+
+/// Runs a case to its end. Returns whether a note was left, too.
+async fn run_once(
+    processor: Processor,
+    case: Case,
+    crds: &[Value],
+    notes: Notes,
+) -> anyhow::Result<(Stage, bool)> {
     let loaded = local::describe(processor, &case.config).await?;
     let webhooks = webhooks(&loaded)?;
     let mut crds = crds.to_vec();
@@ -226,16 +255,20 @@ pub async fn run_case(processor: Processor, case: Case, crds: &[Value]) -> anyho
         !stage.case().steps.iter().any(is_cut_off),
         "a cluster that is unreachable is simulated natively only, by `cargo test`"
     );
-    let run = CaseRun::start(&stage, loaded)?;
-    let mut settled = Settled::default();
+    if notes == Notes::Forgotten {
+        stage = stage.without_notes();
+    }
+    let run = CaseRun::start(&stage, loaded, notes)?;
+    let (mut settled, mut is_noted) = (Settled::default(), false);
     loop {
         run.settle(&mut settled).await?;
+        is_noted |= run.host.drive().has_notes();
         stage.settled(&settled);
         let Some(later) = stage.next_step().map_err(anyhow::Error::msg)? else { break };
         run.host.drive().advance(later);
     }
     run.host.stop().await?;
-    Ok(stage)
+    Ok((stage, is_noted))
 }
 
 /// Returns the conversions of a processor, if it has some.
@@ -257,10 +290,11 @@ struct CaseRun {
     remotes: Remotes,
     only: Option<mortise_sdk::testing::identity::Pattern>,
     description: Arc<Description>,
+    notes: Notes,
 }
 
 impl CaseRun {
-    fn start(stage: &Stage, loaded: Loaded) -> anyhow::Result<Self> {
+    fn start(stage: &Stage, mut loaded: Loaded, notes: Notes) -> anyhow::Result<Self> {
         let api = stage.cluster().api().clone();
         let description = Arc::clone(&loaded.description);
         let clock = stage.cluster().clone();
@@ -271,11 +305,16 @@ impl CaseRun {
         };
         let remotes: Remotes = stage.case().clusters.iter().filter_map(named).collect();
         let clusters = remotes.options();
-        let options = Options { now, drive: Drive::Caller, clusters, ..Options::default() };
+        loaded.settings.egress = stage.egress().into();
+        let client = Some(stage.outbound());
+        let outbound = outbound::Options { client, ..outbound::Options::default() };
+        let drive = Drive::Caller;
+        let options = Options { now, drive, clusters, outbound, ..Options::default() };
         let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
         let host = Host::start(&cluster, vec![loaded], &options)?;
         host.drive().stand_still();
-        Ok(Self { host, api, remotes, only: stage.case().only.clone(), description })
+        let only = stage.case().only.clone();
+        Ok(Self { host, api, remotes, only, description, notes })
     }
 
     /// Runs keys until none is due.
@@ -290,6 +329,9 @@ impl CaseRun {
                 "no rest: {key} is due again after {MAX_RUNS} runs"
             );
             *of_key += 1;
+            if self.notes == Notes::Forgotten {
+                driver.forget_notes();
+            }
             let Some(run) = driver.take(&key) else { continue };
             let report = driver.run(run).await;
             let title = title(&of, key.reconciler().name(), &self.description);

@@ -272,6 +272,14 @@ impl Core {
         self.notes.get(key, module)
     }
 
+    pub(super) fn has_notes(&self) -> bool {
+        !self.notes.is_empty()
+    }
+
+    pub(super) fn forget_notes(&mut self) {
+        self.notes.forget_all(|_| true);
+    }
+
     pub(super) fn set_note(&mut self, key: &Key, module: &Arc<str>, note: Option<Note>) {
         if self.slots.get(key).is_some_and(|slot| slot.running && !slot.dropped) {
             self.notes.set(key, module, note);

@@ -45,6 +45,10 @@ impl Notes {
         Self { held, ages, next_age: 0, bytes: 0, most_bytes }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// Returns the note that this module left for a key.
     pub(super) fn get(&self, key: &Key, module: &str) -> Option<Note> {
         let held = self.held.get(key).filter(|held| *held.module == *module)?;

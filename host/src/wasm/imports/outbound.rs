@@ -27,15 +27,9 @@ impl State {
         self.reading.count(call.size())?;
         let timeout = self.left().saturating_sub(RESERVED).min(Duration::from_millis(call.timeout));
         let call = Call { timeout: milliseconds(timeout), ..call };
-        let mut nothing;
-        let view = match self.reading.view() {
-            Some(view) => view,
-            // Such a call sends nothing, and so reads no credential.
-            None => {
-                nothing = View::default();
-                &mut nothing
-            }
-        };
+        // A call without a view sends nothing, and so reads no credential.
+        let mut nothing = View::default();
+        let view = self.reading.view().unwrap_or(&mut nothing);
         self.turn.give_back();
         let answer = tokio::time::timeout(timeout + GRACE, self.sending.send(view, call)).await;
         let answer = answer.unwrap_or_else(|_| Err(self.sending.late()));

@@ -8,13 +8,17 @@ use mortise_core::{
     },
     fixture::{all, description, elsewhere, object, reference, v1, write_rule},
     grant::Grant,
+    outbound::pauses::MAX_PAUSE,
     reads::{PAGE_BYTES, View},
     store::Stores,
 };
 use proptest::prelude::*;
 use wasmtime_wasi::p2::bindings::{cli::stdout::Host as _, random::insecure::Host as _};
 
-use crate::wasm::{Limits, state::State};
+use crate::{
+    outbound,
+    wasm::{Limits, state::State},
+};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -58,10 +62,23 @@ const ROWS: &[(&str, &str, usize)] = &[
     ("LOG_FIELD_NAME", "the name of a value in the log", LOG_FIELD_NAME),
     ("LIBRARY_ANSWER", "the answer of a library", LIBRARY_ANSWER),
     ("FUNCTION_TYPE", "the type of a library's function in a message", FUNCTION_TYPE),
+    ("CALLS", "calls of `outbound`, refused ones too", CALLS),
+    ("URL", "the URL of a call", URL),
+    ("CALL_HEADERS", "headers of a call", CALL_HEADERS),
+    ("CALL_HEADER_BYTES", "names and values of these headers together", CALL_HEADER_BYTES),
+    ("CALL_BODY", "the body of a call", CALL_BODY),
+    ("CREDENTIAL", "the value of a credential", CREDENTIAL),
+    ("CALL_ERROR", "the text of a call's error", CALL_ERROR),
+    ("RECORDED_URL", "the URL of a call in the record of a run", RECORDED_URL),
+    ("NOTE", "a note", NOTE),
+    ("NOTES", "notes of a host together", NOTES),
     ("RECONCILERS", "reconcilers", RECONCILERS),
     ("READS", "declared reads", READS),
     ("WRITES", "declared writes", WRITES),
     ("GRANTS", "granted rules", GRANTS),
+    ("OUTBOUND", "outbound rules", OUTBOUND),
+    ("OUTBOUND_CREDENTIALS", "credentials of an outbound rule", OUTBOUND_CREDENTIALS),
+    ("ORIGIN", "the origin of an outbound rule", ORIGIN),
     ("GRANT_ENTRIES", "entries of one list of a granted rule", GRANT_ENTRIES),
     ("GRANT_TEXT", "a text of a granted rule", GRANT_TEXT),
     (
@@ -124,6 +141,7 @@ fn the_contract_names_every_limit() {
     let calls = crate::wasm::Limits::default();
     let outcomes = mortise_core::outcome::Limits::default();
     let seconds = usize::try_from(calls.deadline.as_secs()).unwrap();
+    let longest_pause = usize::try_from(MAX_PAUSE.as_secs()).unwrap();
     let mut expected: Vec<(&str, usize)> = vec![
         ("time", seconds),
         ("linear memory, all memories and what an instance takes beside them", calls.memory),
@@ -138,6 +156,18 @@ fn the_contract_names_every_limit() {
             outcomes.entries,
         ),
         ("one object of an outcome", outcomes.object),
+        ("headers of an answer", outbound::MAX_HEADERS),
+        ("names and values of these headers together, as they come", outbound::MAX_HEAD_BYTES),
+        ("the body of an answer", outbound::MAX_BODY_BYTES),
+        (
+            "calls that a host sends at once; one namespace has at most half of them",
+            usize::try_from(outbound::MAX_OF_HOST).unwrap(),
+        ),
+        (
+            "calls to one origin that a host sends at once; one namespace has at most half of them",
+            usize::try_from(outbound::MAX_OF_ORIGIN).unwrap(),
+        ),
+        ("a pause that the other side asks for", longest_pause / 60),
     ];
     expected.extend(ROWS.iter().map(|(_, what, limit)| (*what, *limit)));
     let rows = rows();

@@ -213,6 +213,7 @@ impl Group {
         Case {
             name: name.to_owned(),
             folder: PathBuf::new(),
+            calls: Vec::new(),
             clusters: Vec::new(),
             objects,
             config: self.config.clone(),

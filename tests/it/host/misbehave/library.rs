@@ -183,6 +183,7 @@ fn installed_before_it_traps() -> Case {
             Step { patch: vec![node("unknown")], ..after(Duration::from_mins(10)) },
         ],
         expected: None,
+        calls: Vec::new(),
     }
 }
 

@@ -12,12 +12,13 @@ use mortise_embedded_api::yaml;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::document::Document;
+use super::{calls::Calls, document::Document};
 use crate::testing::{cluster::Write, identity::Pattern};
 
 pub(super) const OBJECTS: &str = "objects.yaml";
 pub(super) const CONFIG: &str = "config.yaml";
 pub(super) const CASE: &str = "case.yaml";
+const CALLS: &str = "calls.yaml";
 pub(super) const EXPECTED: &str = "expected.yaml";
 /// The name of the folder of object files, which may replace the single file.
 pub(super) const FOLDER: &str = "objects";
@@ -51,6 +52,8 @@ pub struct Case {
     /// The steps. The first one is the beginning of the case: it holds kinds that are missing and
     /// writes that are refused, and changes no object.
     pub steps: Vec<Step>,
+    /// The calls to systems outside of the cluster, of the first reconciles and of each step.
+    pub calls: Vec<Calls>,
     /// The expected results; `None` if `expected.yaml` does not exist yet.
     pub expected: Option<Expected>,
 }
@@ -239,7 +242,7 @@ impl Case {
     ///
     /// A file is unknown or does not parse, or a field is unknown.
     pub fn load(folder: &Path) -> Result<Self, String> {
-        only(folder, &[OBJECTS, FOLDER, CLUSTERS, CONFIG, CASE, EXPECTED])?;
+        only(folder, &[OBJECTS, FOLDER, CLUSTERS, CONFIG, CASE, CALLS, EXPECTED])?;
         let objects = objects_of(folder)?;
         let how: How = one(&folder.join(CASE))?.unwrap_or_default();
         let wrong = |error: String| format!("`{}`: {error}", folder.join(CASE).display());
@@ -264,20 +267,21 @@ impl Case {
                 .map_err(|error| wrong(format!("only: {error}")))?,
             validate: how.validate.unwrap_or(true),
             steps: std::iter::once(first).chain(how.steps).collect(),
+            calls: calls(&folder.join(CALLS))?,
             expected: Expected::load(&folder.join(EXPECTED))?,
             objects,
             clusters,
         };
         case.check().map_err(wrong)?;
-        if let Some(expected) = &case.expected
-            && expected.documents.len() > case.steps.len()
-        {
-            return Err(format!(
-                "`{}` holds {} documents: one for the first reconciles and one for each of {} steps are expected",
-                folder.join(EXPECTED).display(),
-                expected.documents.len(),
-                case.steps.len() - 1
-            ));
+        let documents = case.expected.as_ref().map_or(0, |expected| expected.documents.len());
+        for (file, documents) in [(EXPECTED, documents), (CALLS, case.calls.len())] {
+            if documents > case.steps.len() {
+                return Err(format!(
+                    "`{}` holds {documents} documents: one for the first reconciles and one for each of {} steps are expected",
+                    folder.join(file).display(),
+                    case.steps.len() - 1
+                ));
+            }
         }
         Ok(case)
     }
@@ -377,6 +381,22 @@ impl Expected {
 }
 
 // === files ===
+
+/// Reads the calls of a case; there may be none.
+fn calls(path: &Path) -> Result<Vec<Calls>, String> {
+    if path.exists() { scripted(path) } else { Ok(Vec::new()) }
+}
+
+/// Reads the calls in a file.
+pub(super) fn scripted(path: &Path) -> Result<Vec<Calls>, String> {
+    let documents: Vec<Calls> = parse(path, &read(path)?)?;
+    for (index, calls) in documents.iter().enumerate() {
+        calls
+            .check()
+            .map_err(|error| format!("`{}`, document {}: {error}", path.display(), index + 1))?;
+    }
+    Ok(documents)
+}
 
 /// Reads the objects of the other clusters, and returns the beginning of each besides.
 fn remotes(
@@ -543,6 +563,7 @@ mod tests {
                 only: None,
                 validate: true,
                 steps: vec![Step::default(), step(text)],
+                calls: Vec::new(),
                 expected: None,
             };
             let error = case.check().unwrap_err();

@@ -1,16 +1,27 @@
 //! A running case: the clusters, the steps so far, and their results.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use mortise_core::contract::Description;
+use mortise_core::{
+    contract::Description,
+    outbound::{Egress, Outbound},
+    write::Clock,
+};
 use mortise_embedded_api::Webhooks;
 use serde_json::Value;
 
 use super::{
+    calls::Script,
     document::{Difference, Document, State},
     file::{Case, Remote, Step},
 };
-use crate::testing::{Settled, cluster::Cluster, clusters::Clusters, identity::Pattern};
+use crate::testing::{
+    Settled,
+    cluster::Cluster,
+    clusters::Clusters,
+    identity::Pattern,
+    outbound::{Replies, granted},
+};
 
 /// A running case.
 ///
@@ -20,6 +31,8 @@ use crate::testing::{Settled, cluster::Cluster, clusters::Clusters, identity::Pa
 pub struct Stage {
     case: Case,
     clusters: Clusters,
+    script: Script,
+    egress: Vec<Arc<Egress>>,
     /// The state before the reconciles of the current step.
     before: State,
     /// The states before and after the reconciles of each finished step.
@@ -60,7 +73,10 @@ impl Stage {
                 .map_err(|error| format!("clusters.{folder}: {error}"))?;
             clusters.add(cluster);
         }
-        let mut stage = Self { case, clusters, before: State::default(), over: Vec::new() };
+        let script = Script::new(case.calls.first().cloned().unwrap_or_default());
+        let egress = granted(&description.outbound)?;
+        let (before, over) = (State::default(), Vec::new());
+        let mut stage = Self { case, clusters, script, egress, before, over };
         stage.before = stage.state(&Settled::default());
         stage.obstruct(&first)?;
         Ok(stage)
@@ -74,6 +90,30 @@ impl Stage {
     /// Returns the clusters in which the case runs.
     pub fn clusters(&self) -> &Clusters {
         &self.clusters
+    }
+
+    /// Prepares a run of the case in which the caller forgets all notes before each reconcile: calls
+    /// may be left out then, or made again.
+    #[must_use]
+    pub fn without_notes(self) -> Self {
+        self.script.set_loose();
+        self
+    }
+
+    /// Returns a client that answers calls to systems outside of the cluster as the case says.
+    pub fn outbound(&self) -> Arc<dyn Outbound> {
+        let home = self.clusters.home().clone();
+        let clock: Clock = Arc::new(move || home.now());
+        self.script.client(clock)
+    }
+
+    /// Returns the grants of such calls: all that the processor declares.
+    pub fn egress(&self) -> &[Arc<Egress>] {
+        &self.egress
+    }
+
+    pub(super) fn replies(&self) -> Replies {
+        self.script.replies()
     }
 
     /// Returns the case.
@@ -94,6 +134,9 @@ impl Stage {
         let after = self.state(settled);
         let before = std::mem::replace(&mut self.before, after.clone());
         self.over.push((before, after));
+        let index = self.over.len();
+        let next = self.case.calls.get(index).cloned().unwrap_or_default();
+        self.script.end_step(&self.title(index - 1), next);
     }
 
     /// Carries out the next step, and returns the time span by which it moved the clock; `None` if
@@ -159,6 +202,33 @@ impl Stage {
                 actual: actual.to_yaml(),
             })
             .collect()
+    }
+
+    /// Returns the calls of the finished steps that the case does not script, and those that it
+    /// scripts and that were not made.
+    pub fn wrong_calls(&self) -> Vec<Difference> {
+        self.script.wrong()
+    }
+
+    /// Returns where the results of a run without notes differ from those of this one. Requeue
+    /// delays do not count.
+    pub fn differences_without_notes(&self, forgetful: &Self) -> Vec<Difference> {
+        let bare = |stage: &Self| -> Vec<Document> {
+            let documents = stage.documents().into_iter();
+            documents.map(|of| Document { requeues: BTreeMap::new(), ..of }).collect()
+        };
+        let pairs = bare(self).into_iter().zip(bare(forgetful)).enumerate();
+        let differences = pairs.filter(|(_, (with, without))| with != without);
+        let differences = differences.map(|(index, (with, without))| Difference {
+            title: format!("{}, with all notes forgotten", self.title(index)),
+            expected: with.to_yaml(),
+            actual: without.to_yaml(),
+        });
+        let calls = forgetful.wrong_calls().into_iter().map(|of| Difference {
+            title: format!("{}, with all notes forgotten", of.title),
+            ..of
+        });
+        differences.chain(calls).collect()
     }
 
     /// Returns the expected changes of each finished step, in the form of [`Stage::documents`].

@@ -183,6 +183,7 @@ fn a_case_changes_and_compares_each_cluster() {
         only: None,
         validate: true,
         steps,
+        calls: Vec::new(),
         expected: None,
     };
     let documents = case::run::<Prices>(&case, &[], &[]).unwrap().documents();

@@ -29,7 +29,7 @@ fn condition(api: &Api, processor: &str, of: &str) -> Value {
 /// The configuration of a puppet that declares nothing but a schema of it.
 fn of_puppet(schema: Option<&str>) -> Value {
     let description = json!({
-        "name": "puppet", "version": "1.0.0", "grants": [], "config_schema": schema, "reconcilers": [], "reads": [], "writes": [],
+        "name": "puppet", "version": "1.0.0", "grants": [], "outbound": [], "config_schema": schema, "reconcilers": [], "reads": [], "writes": [],
     });
     json!({"description": description, "script": {}})
 }
