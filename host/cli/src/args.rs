@@ -174,6 +174,17 @@ pub struct ClusterFolder {
     pub namespace: String,
 }
 
+/// A system outside of the cluster that guests may call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EgressOption {
+    /// The origin, as in `spec.egress` of a Processor.
+    pub origin: String,
+    /// `HOST:PORT` to connect to instead.
+    pub connect: Option<String>,
+    /// The file with the authorities that the server's certificate is checked with, in PEM.
+    pub authorities: Option<PathBuf>,
+}
+
 /// `mortise dev`.
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Debug, clap::Args)]
@@ -212,6 +223,12 @@ pub struct DevArgs {
     /// the cluster of that name in the guest's manifest.
     #[arg(long, value_name = "NAME=DIR")]
     pub cluster: Vec<ClusterFolder>,
+    /// A system outside of the cluster that the guests may call, besides those of their companions;
+    /// may be repeated. It may have private addresses only if HOST:PORT names the one to connect
+    /// to instead; CA is a file of the authorities of its certificate, in PEM. None: nothing is
+    /// called.
+    #[arg(long, value_name = "ORIGIN[=HOST:PORT[,CA]]", conflicts_with = "api_only")]
+    pub egress: Vec<EgressOption>,
     /// Creates a Pod for each replica of Deployments, `StatefulSets` and `DaemonSets`, and marks
     /// all of these ready, as the controllers and a kubelet would.
     #[arg(long)]
@@ -268,6 +285,19 @@ pub struct SimulateArgs {
     /// standard error.
     #[arg(long, value_name = "N", value_parser = value::count)]
     pub rounds: Option<u32>,
+    /// Sends the calls to systems outside of the cluster that read only (GET and HEAD), within
+    /// what the processor declares; without this option, they are refused. Any other call ends the
+    /// simulation.
+    #[arg(long)]
+    pub call_safe: bool,
+    /// A system outside of the cluster that --call-safe may call, as with `mortise dev`; may be
+    /// repeated. All that the processor declares, at public addresses, if absent.
+    #[arg(long, value_name = "ORIGIN[=HOST:PORT[,CA]]", requires = "call_safe")]
+    pub egress: Vec<EgressOption>,
+    /// Answers the calls to systems outside of the cluster from a file, in the format of the
+    /// `calls.yaml` of a case; nothing is sent.
+    #[arg(long, value_name = "FILE", conflicts_with = "call_safe")]
+    pub answers: Option<PathBuf>,
     /// The format of the result; a coloured difference if absent.
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<Output>,
@@ -573,6 +603,33 @@ impl ClusterFolder {
     /// Returns the namespace and the name of the Secret, and the key of the kubeconfig in it.
     pub fn secret(&self) -> Option<(&str, &str, &str)> {
         cluster_secret(&self.name)
+    }
+}
+
+// === impl EgressOption ===
+
+impl FromStr for EgressOption {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (origin, rest) = match text.split_once('=') {
+            Some((origin, rest)) => (origin, Some(rest)),
+            None => (text, None),
+        };
+        let (connect, authorities) = match rest.map(|rest| rest.split_once(',')) {
+            Some(Some((connect, file))) => (Some(connect), Some(file)),
+            Some(None) => (rest, None),
+            None => (None, None),
+        };
+        let is_empty = [connect, authorities].into_iter().flatten().any(str::is_empty);
+        if origin.is_empty() || is_empty {
+            return Err("ORIGIN is expected, as `https://*.example.com`, and as needed =HOST:PORT and ,CA: `https://*.example.com=127.0.0.1:8443,ca.pem`".to_owned());
+        }
+        Ok(Self {
+            origin: origin.to_owned(),
+            connect: connect.map(str::to_owned),
+            authorities: authorities.map(PathBuf::from),
+        })
     }
 }
 

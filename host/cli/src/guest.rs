@@ -1,7 +1,7 @@
 //! A guest's folder: its manifest (the metadata in its Cargo.toml, or a mortise.toml), and the
 //! build of its component.
 
-mod cluster;
+mod desk;
 pub(crate) mod file;
 mod library;
 mod made;
@@ -26,7 +26,7 @@ use crate::args::ClusterFolder;
 /// The expected shape of the libraries in a Cargo.toml.
 const LIBRARIES: &str = "tables of `interface`, `path`, and as needed `build` (a program and its arguments), `watch` (paths) and `limits`";
 /// The expected shape of what `mortise dev` needs.
-const CLUSTERS: &str = "a table with `clusters`: by NAMESPACE/NAME/KEY of the Secret with the kubeconfig, a folder of objects, or a table of `objects` and `namespace`";
+const DESK: &str = "a table with `clusters` (by NAMESPACE/NAME/KEY of the Secret with the kubeconfig, a folder of objects, or a table of `objects` and `namespace`) and `companion` (a table of `run`: a program and its arguments)";
 /// The target that guests are built for.
 pub const TARGET: &str = "wasm32-wasip2";
 
@@ -140,6 +140,9 @@ pub struct Guest {
     pub libraries: Vec<Library>,
     /// The other clusters under `mortise dev`: `package.metadata.mortise.dev.clusters`.
     pub clusters: Vec<ClusterFolder>,
+    /// The program that `mortise dev` runs beside it, and its arguments; empty if there is none:
+    /// `package.metadata.mortise.dev.companion.run`.
+    pub companion: Vec<String>,
     folder: PathBuf,
     build: Build,
 }
@@ -267,12 +270,12 @@ impl Guest {
                 .map(|entry| entry.library(&folder).map_err(invalid))
                 .collect::<Result<_, _>>()?,
         };
-        let clusters = match own.get("dev") {
-            None => Vec::new(),
-            Some(value) => serde_json::from_value::<cluster::Desk>(value.clone())
+        let (clusters, companion) = match own.get("dev") {
+            None => Default::default(),
+            Some(value) => serde_json::from_value::<desk::Desk>(value.clone())
                 .ok()
-                .and_then(|desk| desk.clusters(&folder))
-                .ok_or_else(|| wrong("dev", CLUSTERS))?,
+                .and_then(|desk| desk.open(&folder))
+                .ok_or_else(|| wrong("dev", DESK))?,
         };
         let name = package
             .get("name")
@@ -292,6 +295,7 @@ impl Guest {
             limits,
             libraries,
             clusters,
+            companion,
             folder,
         })
     }

@@ -6,6 +6,7 @@
 //! | [`args`] | the command line |
 //! | [`commands`] | the commands, one file each |
 //! | [`registry`] | registries, with the developer's own credentials |
+//! | [`egress`] | what processors may call outside of the cluster |
 //! | [`guest`], [`files`] | a guest's folder; files of objects |
 //! | [`hooks`] | the hooks of processors as webhooks of the API in memory |
 //! | [`local`] | the host and the API in memory that commands start |
@@ -13,6 +14,7 @@
 
 pub mod args;
 pub mod commands;
+pub mod egress;
 pub mod files;
 pub mod guest;
 pub mod hooks;

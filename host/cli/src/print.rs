@@ -13,6 +13,7 @@ use mortise_core::{
         bounds::text::{escaped, escaped_json, escaped_lines, is_unsafe},
         display_kind,
     },
+    outbound::Made,
     reads::record::Digest,
     reconcile::Report,
     write::{Action, Change},
@@ -25,6 +26,8 @@ use similar::{ChangeTag, TextDiff};
 pub const GREEN: Style = AnsiColor::Green.on_default();
 /// Text about a failure or a deleted object.
 pub const RED: Style = AnsiColor::Red.on_default();
+/// Text that needs attention.
+pub const YELLOW: Style = AnsiColor::Yellow.on_default();
 /// Less important text.
 pub const DIM: Style = Style::new().dimmed();
 /// A heading.
@@ -194,11 +197,11 @@ fn readable(object: &Value) -> Value {
 
 /// Formats an object as YAML. If a text has characters that a terminal or another reader of YAML
 /// may not take as text, the object is written as JSON, where they are escaped.
-pub fn yaml(object: &Value) -> String {
+pub fn yaml(object: &impl Serialize) -> String {
     let text = serde_saphyr::to_string(object);
     let text = text.unwrap_or_else(|error| format!("(no YAML: {error})\n"));
     if text.contains(|character| character != '\n' && is_unsafe(character)) {
-        return escaped_json(format!("{object:#}\n"));
+        return json(object).unwrap_or_else(|error| format!("(no JSON: {error})\n"));
     }
     text
 }
@@ -226,7 +229,8 @@ pub fn event(event: &Value) -> String {
     )
 }
 
-/// Formats a reconcile: the causes, the duration, the writes, the failure, notes and log lines.
+/// Formats a reconcile: the causes, the duration, the writes, the calls to systems outside of the
+/// cluster, the failure, notes and log lines.
 pub fn report(report: &Report) -> String {
     let object = named(&report.kind, report.key.namespace(), report.key.name());
     let mut text = format!("{BOLD}{object}{BOLD:#}  {:.1?}", report.took);
@@ -242,6 +246,9 @@ pub fn report(report: &Report) -> String {
     }
     if report.attempt > 0 {
         let _ = write!(text, "  {DIM}attempt {}{DIM:#}", report.attempt + 1);
+    }
+    for made in &report.record.calls {
+        let _ = write!(text, "\n  {DIM}called:{DIM:#} {}, {:.1?}", call(made), made.took);
     }
     if let Some(failure) = &report.failure {
         let _ = write!(text, "\n  {RED}failed:{RED:#} {}", guest_text(failure));
@@ -261,6 +268,14 @@ pub fn report(report: &Report) -> String {
 /// Formats a guest's text below its first line. No line of the result can look like ours.
 pub(crate) fn guest_text(text: &str) -> String {
     escaped_lines(text.trim_end()).replace('\n', "\n    ")
+}
+
+/// Formats a call to a system outside of the cluster: `GET https://api.example.com/items 200`, or
+/// with an error in one word.
+pub fn call(made: &Made) -> String {
+    let ended = made.status.map(|status| status.to_string());
+    let ended = ended.or_else(|| made.error.map(str::to_owned)).unwrap_or_default();
+    format!("{} {} {ended}", made.method.name(), escaped(&made.url))
 }
 
 /// Formats a write in a few words; an event by its reason.

@@ -37,3 +37,27 @@ fn every_command_has_examples_and_says_its_exit_codes() {
 fn the_command_line_has_no_contradictions() {
     Args::command().debug_assert();
 }
+
+#[test]
+fn an_option_names_an_origin_an_address_and_authorities() {
+    let cases = [
+        ("https://a.example", Some((None, None))),
+        ("https://a.example=b:1", Some((Some("b:1"), None))),
+        ("https://a.example=b:1,ca.pem", Some((Some("b:1"), Some("ca.pem")))),
+        ("https://a.example=b:1,a,b=c.pem", Some((Some("b:1"), Some("a,b=c.pem")))),
+        ("", None),
+        ("=b:1", None),
+        ("https://a.example=", None),
+        ("https://a.example=b:1,", None),
+        ("https://a.example=,ca.pem", None),
+    ];
+    for (text, expected) in cases {
+        let parsed: Option<EgressOption> = text.parse().ok();
+        let expected = expected.map(|(connect, authorities)| EgressOption {
+            origin: "https://a.example".to_owned(),
+            connect: connect.map(str::to_owned),
+            authorities: authorities.map(PathBuf::from),
+        });
+        assert_eq!(parsed, expected, "{text}");
+    }
+}

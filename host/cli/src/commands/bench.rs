@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use mortise_core::{
     contract::{ObjectRef, Request, display_kind},
     grant::Grant,
+    outbound::Sending,
     reads::{PAGE_BYTES, View},
     write::Clock,
 };
@@ -40,6 +41,9 @@ use crate::{
 const FAILED_EXIT_CODE: u8 = 3;
 /// The number of parts into which the time is divided: one thread, then all threads.
 const PHASES: u32 = 2;
+
+/// The reason why calls to systems outside of the cluster are refused.
+const SENDS_NOTHING: &str = "`mortise bench` sends nothing: it measures the processor alone";
 
 /// The warning of a development build.
 const UNOPTIMISED: &str = "this mortise is built for development: its own part of a call is many times slower than in a release build; ratios of modules hold less, figures do not (cargo build --release)";
@@ -222,7 +226,9 @@ impl Callee {
         let moment = Moment { now_ms: now, seed: now };
         let count = self.requests.len();
         let request = self.requests.get(turn % count).expect("there is a request at least");
-        self.loaded.processor.call(wasm::Input::new(self.view(), request, moment)).await
+        let mut input = wasm::Input::new(self.view(), request, moment);
+        input.outside.sending = Sending::closed(SENDS_NOTHING);
+        self.loaded.processor.call(input).await
     }
 
     /// Calls each object once, and returns the reads and the memory of each call.

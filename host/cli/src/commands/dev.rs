@@ -5,11 +5,13 @@
 
 mod build;
 mod change;
+mod companion;
 mod input;
 mod kubeconfig;
 mod message;
 mod objects;
 mod plain;
+mod process;
 mod ready;
 mod remote;
 mod renewal;

@@ -9,7 +9,7 @@ use mortise_core::{
 };
 use serde::Serialize;
 
-use super::inspect::{self, Inspection, page};
+use super::inspect::{self, Inspection, OutboundEntry, page};
 use crate::{
     args::DiffArgs,
     files,
@@ -66,6 +66,8 @@ pub struct Asked {
     pub rules: Vec<String>,
     /// Rules that it grants in roles, one per line.
     pub grants: Vec<String>,
+    /// Calls to systems outside of the cluster: origins with methods, and with credentials.
+    pub calls: Vec<String>,
     /// Kinds that it reconciles.
     pub reconciles: Vec<String>,
     /// Interfaces that it imports.
@@ -127,6 +129,9 @@ impl Side {
         };
         let imports =
             |side: &Self| -> BTreeSet<String> { side.inspection.imports.iter().cloned().collect() };
+        let calls = |side: &Self| -> BTreeSet<String> {
+            side.inspection.outbound.iter().flat_map(OutboundEntry::lines).collect()
+        };
         let only = |of: &dyn Fn(&Self) -> BTreeSet<String>| {
             of(self).difference(&of(other)).cloned().collect()
         };
@@ -139,6 +144,7 @@ impl Side {
         Asked {
             rules,
             grants: lines(granted::lines(&more)),
+            calls: only(&calls),
             reconciles: only(&kinds),
             imports: only(&imports),
         }
@@ -161,9 +167,10 @@ impl Difference {
         for (sign, style, of) in [("-", RED, before), ("+", GREEN, after)] {
             let _ = writeln!(text, "{style}{sign} {} {}{style:#}", of.module, of.version);
         }
-        let parts: [(&str, &[String], &[String]); 4] = [
+        let parts: [(&str, &[String], &[String]); 5] = [
             ("permissions", &self.less.rules, &self.more.rules),
             ("grants", &self.less.grants, &self.more.grants),
+            ("calls", &self.less.calls, &self.more.calls),
             ("reconciles", &self.less.reconciles, &self.more.reconciles),
             ("imports", &self.less.imports, &self.more.imports),
         ];
@@ -192,6 +199,8 @@ impl Difference {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use mortise_core::contract::GrantedRule;
 
     use super::*;
@@ -234,10 +243,24 @@ mod tests {
             reads: Vec::new(),
             writes: Vec::new(),
             grants: Vec::new(),
+            outbound: Vec::new(),
+            egress: Vec::new(),
+            warnings: Vec::new(),
             config_schema: None,
         };
         let (roles, elsewhere) = <(Roles, Roles)>::default();
         Side { shown: shown.to_owned(), inspection, description, roles, elsewhere }
+    }
+
+    /// The same module with a call to a system outside of the cluster.
+    fn calling(mut side: Side, method: &'static str) -> Side {
+        side.inspection.outbound = vec![OutboundEntry {
+            origin: "https://a.example.com".to_owned(),
+            methods: vec![method],
+            credentials: Vec::new(),
+            pause: Duration::ZERO,
+        }];
+        side
     }
 
     const PAGE: &str = "\
@@ -248,6 +271,9 @@ permissions
 grants
 - - {\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"verbs\":[\"get\"]}
 + - {\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"verbs\":[\"list\"]}
+calls
+- GET https://a.example.com
++ POST https://a.example.com
 reconciles
   as before
 imports
@@ -261,8 +287,8 @@ size
 
     #[test]
     fn grants_imports_and_sizes_that_differ_are_shown() {
-        let before = side("a.wasm", &["get", "watch"], &[CLOCK, LOG], 2048);
-        let after = side("b.wasm", &["list", "watch"], &[LOG, SHOUT], 4097);
+        let before = calling(side("a.wasm", &["get", "watch"], &[CLOCK, LOG], 2048), "GET");
+        let after = calling(side("b.wasm", &["list", "watch"], &[LOG, SHOUT], 4097), "POST");
         let page = Difference::of(&before, &after).for_people();
         let page = anstream::adapter::strip_str(&page).to_string();
         assert_eq!(page, PAGE, "\n{page}");
@@ -291,6 +317,7 @@ size
             ("larger", side("b.wasm", &["get"], &[LOG], 2), false),
             ("another grant", side("b.wasm", &["get", "list"], &[LOG], 1), true),
             ("another import", side("b.wasm", &["get"], &[LOG, CLOCK], 1), true),
+            ("a call", calling(side("b.wasm", &["get"], &[LOG], 1), "GET"), true),
             ("fewer of both", side("b.wasm", &[], &[], 1), false),
         ];
         for (case, after, expected) in cases {

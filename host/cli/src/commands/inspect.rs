@@ -2,6 +2,7 @@
 //! needs; of a library, its imports and exports.
 
 mod library;
+mod outbound;
 pub(super) mod page;
 #[cfg(test)]
 mod tests;
@@ -34,9 +35,11 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use self::library::LibraryInspection;
+pub use self::outbound::OutboundEntry;
 use crate::{
     args::{InspectArgs, Structured},
     commands::simulate,
+    egress::Grant,
     files,
     local::{self, Parts},
     print,
@@ -88,6 +91,15 @@ pub struct Inspection {
     /// The rules that it grants in roles, in the format of a role.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Value>,
+    /// The systems outside of the cluster that it may call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outbound: Vec<OutboundEntry>,
+    /// The grants of these systems, as `spec.egress` of a Processor.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub egress: Vec<Grant>,
+    /// Declarations that reach further than they need to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// The JSON schema of the configuration; `None` if the processor takes no configuration, or
     /// checks it itself.
     pub config_schema: Option<Value>,
@@ -355,7 +367,7 @@ impl Inspection {
             reads,
             writes,
             grants,
-            outbound: _,
+            outbound: rules,
             config_schema,
         } = &*loaded.description;
         let names = loaded.processor.names();
@@ -383,6 +395,9 @@ impl Inspection {
             reads: reads.iter().map(Selected::of).collect(),
             writes: writes.iter().map(WriteEntry::of).collect(),
             grants: grants.iter().map(GrantedRule::to_value).collect(),
+            outbound: rules.iter().map(OutboundEntry::of).collect(),
+            egress: Grant::declared(&loaded.description),
+            warnings: outbound::warnings(&loaded.description),
             config_schema: schema.context("the schema of its configuration is no JSON")?,
         })
     }
@@ -402,12 +417,16 @@ impl Inspection {
 
     /// Returns the processor's permissions, as JSON.
     pub fn permissions(&self) -> Value {
-        json!({
+        let mut permissions = json!({
             "reconciles": self.reconcilers.iter().map(|of| &of.of).collect::<Vec<_>>(),
             "reads": self.reads,
             "writes": self.writes,
             "grants": self.grants,
-        })
+        });
+        if let (false, Some(fields)) = (self.outbound.is_empty(), permissions.as_object_mut()) {
+            fields.insert("outbound".to_owned(), json!(self.outbound));
+        }
+        permissions
     }
 }
 

@@ -4,14 +4,16 @@
 //! The same input gives the same output: the clock stands still, random numbers are derived from
 //! its time and from the object, and keys run one after the other in the order of their names.
 
+mod calls;
 mod end;
 mod missing;
 mod only;
 mod progress;
 mod world;
 
+pub use calls::Calls;
 pub(crate) use end::seconds;
-pub use end::{Again, Change, End, Failed, InVersion};
+pub use end::{Again, Called, Change, End, Failed, InVersion, WouldCall};
 pub use missing::Missing;
 pub use only::{Chosen, Only};
 pub use progress::Step;
@@ -26,16 +28,22 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use mortise_core::{
     contract::{Description, ObjectRef, display_kind},
+    outbound::Outbound,
     queue::{Key, Run},
     write::Clock,
 };
 use mortise_embedded_api::EmbeddedApi;
-use mortise_host::host::{Drive, Driver, Host, Loaded, Options};
+use mortise_host::{
+    host::{Drive, Driver, Host, Loaded, Options},
+    outbound,
+};
+use mortise_sdk::testing::case;
 use serde_json::Value;
 
 use self::progress::Progress;
 use crate::{
     args::{Output, SimulateArgs},
+    egress::{self, Grant},
     files,
     guest::Source,
     local::{self, Parts},
@@ -44,6 +52,8 @@ use crate::{
 
 /// The exit code if a reconcile failed.
 const FAILED_EXIT_CODE: u8 = 3;
+/// The note about a call that was not made.
+const NOT_CALLED: &str = "the simulation ends at a call that would change something outside of the cluster: --answers FILE answers it from a file";
 /// The default limit of rounds. Some processors would change objects forever.
 const DEFAULT_MAX_ROUNDS: u32 = 100;
 
@@ -71,6 +81,7 @@ struct Simulation<'a> {
     driver: Driver<'a>,
     api: &'a EmbeddedApi,
     only: Option<Chosen>,
+    calls: Arc<Calls>,
     failures: BTreeMap<Key, Failed>,
     requeues: BTreeMap<Key, Again>,
     end: End,
@@ -88,7 +99,8 @@ pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<Ex
     let config = local::config(args.config.as_deref())?;
     let source = Source::open(&args.module)?;
     let parts = Parts::of(&source, source.component()?, &args.with)?;
-    let loaded = local::load_into(&engine, parts, config).await?;
+    let mut loaded = local::load_into(&engine, parts, config).await?;
+    let calls = calls(args, &mut loaded)?;
     let input = Input {
         objects: files::load_all(&args.objects)?,
         crds: files::load_all(&[source.crds(), &args.crds].concat())?,
@@ -99,7 +111,7 @@ pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<Ex
         rounds: args.rounds,
     };
     let mut progress = Progress::on_stderr();
-    let end = simulate_with_progress(loaded, input, |step| progress.show(step)).await;
+    let end = simulate_with_progress(loaded, input, calls, |step| progress.show(step)).await;
     progress.clear();
     let end = end?;
     end.untyped.iter().for_each(local::warn_untyped);
@@ -116,17 +128,39 @@ pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<Ex
     Ok(if end.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED_EXIT_CODE) })
 }
 
-/// Loads the objects and reconciles until they no longer change.
+/// Grants a processor calls to systems outside of the cluster, and returns how they are answered.
+fn calls(args: &SimulateArgs, loaded: &mut Loaded) -> anyhow::Result<Calls> {
+    let given: anyhow::Result<Vec<Grant>> = args.egress.iter().map(Grant::given).collect();
+    let given = given?;
+    let grants = if given.is_empty() { Grant::declared(&loaded.description) } else { given };
+    egress::grant(loaded, grants)?;
+    if let Some(file) = &args.answers {
+        let clock: Clock = match args.now {
+            Some(now) => Arc::new(move || now),
+            None => Options::default().now,
+        };
+        return Ok(Calls::answered(case::answers(file, clock).map_err(anyhow::Error::msg)?));
+    }
+    Ok(if args.call_safe {
+        Calls::safe(egress::client(&Options::default()))
+    } else {
+        Calls::refused()
+    })
+}
+
+/// Loads the objects and reconciles until they no longer change. Calls to systems outside of the
+/// cluster are refused.
 ///
 /// # Errors
 ///
 /// Fails for objects that the API refuses, for an `only` that names no object, and for a missing
 /// kind that is unknown or that every cluster has.
 pub async fn simulate(loaded: Loaded, input: Input) -> anyhow::Result<End> {
-    simulate_with_progress(loaded, input, |_| {}).await
+    simulate_with_progress(loaded, input, Calls::refused(), |_| {}).await
 }
 
-/// Does what [`simulate`] does, and reports its progress after each reconcile.
+/// Does what [`simulate`] does, with calls to systems outside of the cluster, and reports its
+/// progress after each reconcile.
 ///
 /// # Errors
 ///
@@ -134,6 +168,7 @@ pub async fn simulate(loaded: Loaded, input: Input) -> anyhow::Result<End> {
 pub async fn simulate_with_progress(
     loaded: Loaded,
     input: Input,
+    calls: Calls,
     mut progress: impl FnMut(Step),
 ) -> anyhow::Result<End> {
     let now = input.now;
@@ -146,7 +181,10 @@ pub async fn simulate_with_progress(
         Some(only) => Some(only.find(&description, &world.cluster, &before).await?),
         None => None,
     };
-    let options = Options { now: clock, drive: Drive::Caller, ..Options::default() };
+    let calls = Arc::new(calls);
+    let client = Some(Arc::clone(&calls) as Arc<dyn Outbound>);
+    let outbound = outbound::Options { client, ..outbound::Options::default() };
+    let options = Options { now: clock, drive: Drive::Caller, outbound, ..Options::default() };
     let host = Host::start(&world.cluster, vec![loaded], &options)?;
     host.drive().stand_still();
     world.follow(&host, processor);
@@ -154,6 +192,7 @@ pub async fn simulate_with_progress(
         driver: host.drive(),
         api: &world.api,
         only,
+        calls,
         failures: BTreeMap::new(),
         requeues: BTreeMap::new(),
         end: End { before, untyped: world.untyped.clone(), ..End::default() },
@@ -164,7 +203,9 @@ pub async fn simulate_with_progress(
     end.versions = world.in_other_versions(&hooks);
     end.notes.extend(world.notes.iter().cloned());
     end.notes.extend(waiting(&world.api, &description));
-    if !settled {
+    if end.would_call.is_some() {
+        end.notes.push(NOT_CALLED.to_owned());
+    } else if !settled {
         end.notes.push(format!("not settled after {}: more is to run (--rounds)", end.rounds()));
     } else if let Some(only) = input.only.filter(|_| end.rounds == 0) {
         end.notes.push(format!("{only} was not run: no reconciler selects it"));
@@ -189,7 +230,8 @@ fn waiting(api: &EmbeddedApi, description: &Description) -> Vec<String> {
 // === impl Simulation ===
 
 impl Simulation<'_> {
-    /// Runs rounds until no key is due, or `most` rounds were run. Returns whether no key is due.
+    /// Runs rounds until no key is due, `most` rounds were run, or a call was not made. Returns
+    /// whether no key is due.
     async fn reconcile(
         &mut self,
         most: u32,
@@ -209,6 +251,9 @@ impl Simulation<'_> {
             for (index, run) in runs.into_iter().enumerate() {
                 self.run(run).await?;
                 progress(Step { round: self.end.rounds, done: index + 1, of });
+                if self.end.would_call.is_some() {
+                    return Ok(false);
+                }
             }
         }
     }
@@ -235,7 +280,15 @@ impl Simulation<'_> {
     async fn run(&mut self, run: Run) -> anyhow::Result<()> {
         let object = self.driver.object_of(&run.key);
         let before = self.api.revision();
-        let report = self.driver.run(run).await;
+        let report = tokio::select! {
+            report = self.driver.run(run) => report,
+            unmade = self.calls.unmade() => {
+                // The run is dropped: none of its writes were made.
+                let object = object.map(|object| self.preferred(object));
+                self.end.would_call = object.map(|object| WouldCall::new(&object, unmade));
+                return Ok(());
+            }
+        };
         let own = u64::try_from(report.changes.len()).unwrap_or(u64::MAX);
         if self.api.revision() - before > own {
             // The API changed more objects than were written (it deletes dependents with their
@@ -246,6 +299,8 @@ impl Simulation<'_> {
         self.failures.remove(&report.key);
         self.requeues.remove(&report.key);
         let Some(object) = object.map(|object| self.preferred(object)) else { return Ok(()) };
+        let calls = report.record.calls.iter();
+        self.end.calls.extend(calls.map(|made| Called::new(&object, made)));
         if let Some(after) = report.again {
             self.requeues.insert(report.key.clone(), Again::new(&object, after));
         }

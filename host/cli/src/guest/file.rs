@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Build, CLUSTERS, Error, Guest, Made, cluster, library};
+use super::{Build, DESK, Error, Guest, Made, desk, library};
 
 /// The name of the file.
 pub(crate) const NAME: &str = "mortise.toml";
@@ -28,7 +28,7 @@ struct Keys {
     #[serde(default)]
     libraries: Vec<library::Entry>,
     #[serde(default)]
-    dev: cluster::Desk,
+    dev: desk::Desk,
 }
 
 /// Reads the file in a guest's folder.
@@ -55,6 +55,8 @@ fn guest(folder: PathBuf, text: &str) -> Result<Guest, String> {
         component.watch.push(folder.join(NAME));
     }
     let libraries = keys.libraries.into_iter().map(|entry| entry.library(&folder));
+    let (clusters, companion) =
+        keys.dev.open(&folder).ok_or_else(|| format!("dev must be {DESK}"))?;
     let name = folder.file_name().unwrap_or(folder.as_os_str());
     Ok(Guest {
         description: None,
@@ -64,7 +66,8 @@ fn guest(folder: PathBuf, text: &str) -> Result<Guest, String> {
         cases: folder.join(keys.cases.unwrap_or_else(|| "cases".into())),
         limits: keys.limits.limits("limits")?,
         libraries: libraries.collect::<Result<_, _>>()?,
-        clusters: keys.dev.clusters(&folder).ok_or_else(|| format!("dev must be {CLUSTERS}"))?,
+        clusters,
+        companion,
         build: Build::Command(component),
         folder,
     })
@@ -83,6 +86,7 @@ mod tests {
         let guest = read(
             "component = '.build/a.wasm'\nbuild = ['make']\nwatch = ['src']\ncrds = ['crds']\n\
              examples = 'examples'\n[limits]\ndeadline = '30s'\n\
+             [dev]\ncompanion = { run = ['./fake', '--port', '0'] }\n\
              [[libraries]]\ninterface = 'a:b/c'\npath = 'c.wasm'\n",
         )
         .unwrap();
@@ -93,6 +97,7 @@ mod tests {
         assert_eq!(guest.crds, [Path::new("/guests/greeter/crds")]);
         assert_eq!(guest.cases, Path::new("/guests/greeter/cases"));
         assert_eq!(guest.limits.deadline, std::time::Duration::from_secs(30));
+        assert_eq!(guest.companion, ["./fake", "--port", "0"]);
         assert_eq!(guest.libraries[0].component.path, Path::new("/guests/greeter/c.wasm"));
     }
 

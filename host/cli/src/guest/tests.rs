@@ -30,7 +30,9 @@ fn clusters_are_folders_with_names_of_secrets() {
         "shop/provider/kubeconfig": "provider",
         "shop/other/kubeconfig": {"objects": "other", "namespace": "team"},
     });
-    let guest = guest(&json!({"dev": {"clusters": clusters}})).unwrap();
+    let run = json!(["cargo", "run"]);
+    let guest = guest(&json!({"dev": {"clusters": clusters, "companion": {"run": run}}})).unwrap();
+    assert_eq!(guest.companion, ["cargo", "run"]);
     let [other, provider] = guest.clusters.as_slice() else { panic!("two") };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     assert_eq!((&provider.objects, &*provider.namespace), (&folder.join("provider"), "default"));
@@ -45,6 +47,8 @@ fn a_field_of_another_shape_is_named() {
         (json!({"examples": ["a"]}), "examples` in"),
         (json!({"dev": {"clusters": {"provider": "provider"}}}), "dev` in"),
         (json!({"dev": {"cluster": {}}}), "dev` in"),
+        (json!({"dev": {"companion": {"run": "cargo run"}}}), "dev` in"),
+        (json!({"dev": {"companion": {}}}), "dev` in"),
     ];
     for (mortise, named) in cases {
         let error = guest(&mortise).unwrap_err().to_string();

@@ -14,6 +14,11 @@ use kube::{
     core::GroupVersionKind,
     runtime::wait::await_condition,
 };
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fd::OwnedFd,
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
 use serde_json::json;
 
 use crate::{
@@ -40,7 +45,7 @@ impl Dev {
     }
 
     /// Of greeters.
-    fn greet(arguments: &[&str]) -> Self {
+    pub(crate) fn greet(arguments: &[&str]) -> Self {
         Self::spawn(with_target(mortise().arg("dev").args(arguments)))
     }
 
@@ -457,6 +462,70 @@ fn a_first_build_that_fails_ends_dev_where_nobody_can_mend_it() {
     assert_eq!(output.status.code(), Some(1));
     assert!(message.contains("src/lib.rs:1"), "the compiler says where: {message}");
     assert!(message.ends_with("error: `broken` does not build\n"), "{message}");
+}
+
+/// A companion that says its number, and the one of a process that it has started.
+const COMPANION: &str = "echo '{\"egress\": [{\"origin\": \"https://*.api.example\", \"connect\": \"127.0.0.1:9\", \"private\": true}]}'\nsleep 1000 & echo numbers $$ $!; wait\n";
+
+/// Handles on processes, by which their end is seen.
+fn processes(line: &str) -> Vec<OwnedFd> {
+    let (_, numbers) = line.split_once("numbers ").unwrap();
+    let open = |number: &str| {
+        let id = Pid::from_raw(number.parse().unwrap()).unwrap();
+        pidfd_open(id, PidfdFlags::empty()).unwrap()
+    };
+    numbers.split(' ').map(open).collect()
+}
+
+/// Waits for the end of a process.
+fn ends(process: &OwnedFd) {
+    let limit = Timespec::try_from(TIMEOUT).unwrap();
+    let ended = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)).unwrap();
+    assert_eq!(ended, 1, "the process goes on");
+}
+
+#[test]
+fn a_companion_starts_and_ends_with_dev() {
+    let guest = Greeter::new("accompanied", "0").with_companion(COMPANION);
+    let dev = Dev::greet(&[path(guest.folder())]);
+    // In any order: one is the session's, the other the companion's.
+    let (mut note, mut numbers) = (None, None);
+    while note.is_none() || numbers.is_none() {
+        let line = dev.line("");
+        if line.contains("the companion of `accompanied` grants") {
+            note = Some(line);
+        } else if line.contains("numbers ") {
+            numbers = Some(line);
+        }
+    }
+    assert!(note.unwrap().contains("https://*.api.example at 127.0.0.1:9"));
+    let processes = processes(&numbers.unwrap());
+    dev.line("create ConfigMap v1 shop/accompanied");
+    assert!(dev.interrupt().success());
+    processes.iter().for_each(ends);
+}
+
+#[test]
+fn a_companion_ends_when_dev_is_killed() {
+    let guest = Greeter::new("orphaned", "0").with_companion(COMPANION);
+    let mut dev = Dev::greet(&[path(guest.folder())]);
+    let processes = processes(&dev.line("numbers "));
+    dev.child.kill().unwrap();
+    ends(&processes[0]);
+    // The kernel ends the program alone: what it has started is its own to end.
+    let _ = pidfd_send_signal(&processes[1], Signal::KILL);
+}
+
+#[test]
+fn a_companion_that_ends_is_an_error_with_its_last_lines() {
+    let script = "echo '{\"egress\": []}'; echo no port is free >&2; exit 7\n";
+    let guest = Greeter::new("deserted", "0").with_companion(script);
+    let mut command = mortise();
+    let output = with_target(&mut command).args(["dev", path(guest.folder())]).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    let expected = "the companion of `deserted`, has ended (exit status: 7); its last lines:\n  no port is free\n";
+    assert!(message.contains(expected), "{message}");
 }
 
 #[tokio::test]

@@ -76,6 +76,17 @@ impl Greeter {
         guest
     }
 
+    /// Adds a program that `mortise dev` runs beside it: a script of a shell.
+    pub(crate) fn with_companion(self, script: &str) -> Self {
+        let (file, path) = (self.folder().join("companion.sh"), self.folder().join("Cargo.toml"));
+        std::fs::write(file, script).unwrap();
+        let companion =
+            "[package.metadata.mortise.dev]\ncompanion = { run = [\"sh\", \"companion.sh\"] }\n";
+        let manifest = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, manifest + companion).unwrap();
+        self
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -33,6 +33,8 @@ mod library;
 #[cfg(test)]
 mod new;
 #[cfg(test)]
+mod outbound;
+#[cfg(test)]
 mod run;
 #[cfg(test)]
 mod simulate;

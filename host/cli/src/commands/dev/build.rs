@@ -10,15 +10,14 @@ use std::{
     io::{BufRead as _, BufReader},
     os::unix::process::CommandExt as _,
     path::PathBuf,
-    process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio},
+    process::{ChildStderr, Stdio},
     sync::Arc,
 };
 
-use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::process::Process;
 use crate::guest::{self, Guest, Made};
 
 /// The width to which Cargo right-aligns the first word of a line of progress.
@@ -41,17 +40,6 @@ pub(super) enum Built {
     Failed(guest::Error),
     /// The build was cancelled.
     GivenUp,
-}
-
-/// The process of a command, shared by two tasks: one reads and waits, the other may cancel it.
-#[derive(Debug, Default)]
-struct Process(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    /// The child process, from its start until its output has ended.
-    child: Option<Child>,
-    given_up: bool,
 }
 
 /// Builds a guest; `say` receives the lines as they are written. Commands are ended when `give_up`
@@ -201,43 +189,4 @@ fn rendered(line: &str) -> Option<String> {
     let message: Value = serde_json::from_str(line).ok()?;
     let text = message.pointer("/message/rendered")?.as_str()?;
     Some(text.trim_end().to_owned())
-}
-
-// === impl Process ===
-
-impl Process {
-    /// Starts the process, unless it was cancelled before. Returns its standard output and standard
-    /// error.
-    fn start(&self, command: &mut Command) -> std::io::Result<Option<(ChildStdout, ChildStderr)>> {
-        let mut state = self.0.lock();
-        if state.given_up {
-            return Ok(None);
-        }
-        let mut child = command.spawn()?;
-        let streams = child.stdout.take().zip(child.stderr.take());
-        state.child = Some(child);
-        Ok(streams)
-    }
-
-    /// Cancels the build: ends the process and all processes that it has started.
-    fn give_up(&self) {
-        let mut state = self.0.lock();
-        state.given_up = true;
-        let group = state.child.as_ref().and_then(|child| i32::try_from(child.id()).ok());
-        if let Some(group) = group.and_then(Pid::from_raw) {
-            // The process may have ended just now, but is not reaped yet, so its number is not
-            // reused.
-            let _ = kill_process_group(group, Signal::TERM);
-        }
-    }
-
-    fn is_given_up(&self) -> bool {
-        self.0.lock().given_up
-    }
-
-    /// Waits for the process to end. Called once its output has ended.
-    fn wait(&self) -> std::io::Result<Option<ExitStatus>> {
-        let child = self.0.lock().child.take();
-        child.map(|mut child| child.wait()).transpose()
-    }
 }

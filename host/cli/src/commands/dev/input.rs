@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{objects, remote::RemoteInput};
 use crate::{
     args::{ClusterFolder, DevArgs, ModuleArgs},
+    egress::Grant,
     files,
     guest::Guest,
     local,
@@ -31,6 +32,8 @@ pub(super) struct Input {
     pub(super) ready: bool,
     /// The other clusters.
     pub(super) remotes: Vec<RemoteInput>,
+    /// What the guests may call outside of the cluster, besides what their companions say.
+    pub(super) egress: Vec<Grant>,
     /// Tells whether the values of Secrets are shown or masked.
     pub(super) secrets: Secrets,
 }
@@ -68,6 +71,7 @@ impl Input {
             configs: configs(&guests, &args.config)?,
             with: args.with.clone(),
             ready: args.ready,
+            egress: args.egress.iter().map(Grant::given).collect::<Result<_, _>>()?,
             remotes: remotes(&guests, &args.cluster)?,
             secrets: Secrets::from(args.show_secrets),
             guests,

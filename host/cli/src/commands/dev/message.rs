@@ -8,7 +8,7 @@ use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{host::ProcessorStatus, wasm::Digest};
 use serde_json::Value;
 
-use super::build;
+use super::{build, companion::Said};
 use crate::print::{self, Secrets};
 
 /// A message for the user. Guests are identified by their place in the command line.
@@ -22,6 +22,8 @@ pub(super) enum Message {
     Building(usize),
     /// A line of Cargo or of the compiler.
     Line(usize, build::Line),
+    /// A line of the companion of a guest.
+    Said(usize, Said),
     /// A guest could not be built or loaded; the former version, if any, keeps running.
     Failed(usize, String),
     /// The build has the same digest as the running version.

@@ -97,6 +97,10 @@ fn text(scene: &Scene, message: &Message) -> Option<String> {
     match message {
         Message::Note(note) => Some(format!("{DIM}{note}{DIM:#}")),
         Message::Building(of) => Some(format!("{DIM}building {}{DIM:#}", guest(of))),
+        Message::Said(of, said) => {
+            let text = said.text.replace('\n', "\n    ");
+            Some(format!("{DIM}{}'s companion{DIM:#}  {text}", guest(of)))
+        }
         Message::Failed(of, message) => {
             let advice = "the former version keeps running; save a file to try again";
             Some(format!(

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     args::ModuleArgs,
+    egress::{self, Grant},
     files,
     guest::Guest,
     hooks,
@@ -34,6 +35,8 @@ pub(super) struct Renewal {
     pub(super) index: usize,
     pub(super) guest: Arc<Guest>,
     pub(super) config: Arc<str>,
+    /// What the guest may call outside of the cluster.
+    pub(super) egress: Arc<[Grant]>,
     pub(super) with: ModuleArgs,
     /// The running version of this guest, if any.
     pub(super) present: Option<Version>,
@@ -132,7 +135,8 @@ impl Renewal {
     ) -> anyhow::Result<Renewed> {
         let started = Instant::now();
         let parts = Parts::of_guest(Some(&self.guest), module.to_owned(), &self.with)?;
-        let loaded = local::load_into(&self.engine, parts, self.config.to_string()).await?;
+        let mut loaded = local::load_into(&self.engine, parts, self.config.to_string()).await?;
+        egress::grant(&mut loaded, self.egress.iter().cloned())?;
         let guest = Arc::clone(&self.guest);
         let Some(host) = &self.host else {
             return Ok(Renewed::First { guest, sources, loaded, built });

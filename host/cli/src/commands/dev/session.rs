@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
-use futures::future::BoxFuture;
+use futures::future::{self, BoxFuture};
 use mortise_core::reconcile::Report;
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     change::{Changes, Sources},
+    companion::Companion,
     input::Input,
     message::{Message, Ran, Running, Sender, short},
     objects, ready,
@@ -32,6 +33,7 @@ use super::{
     renewal::{Renewal, Renewed, Version},
 };
 use crate::{
+    egress::Grant,
     guest::Guest,
     hooks::{self, Hooks},
     local,
@@ -65,6 +67,8 @@ struct Work {
     admin: Option<BoxFuture<'static, ()>>,
     changes: Option<Changes>,
     job: Option<Job>,
+    /// The companions of the guests that have one.
+    companions: Vec<Companion>,
     /// True if the last job was cancelled for the next one.
     gave_way: bool,
     cluster: Cluster,
@@ -75,6 +79,8 @@ struct Work {
 struct Seat {
     guest: Arc<Guest>,
     config: Arc<str>,
+    /// What the guest may call outside of the cluster.
+    egress: Arc<[Grant]>,
     sources: Sources,
     /// True if files were saved since the last build began.
     dirty: bool,
@@ -148,6 +154,7 @@ impl Work {
                 sources: Sources::of(&guest)?,
                 guest: Arc::new(guest),
                 config: config.into(),
+                egress: session.input.egress.clone().into(),
                 dirty: true,
                 first: None,
                 version: None,
@@ -160,6 +167,7 @@ impl Work {
             admin: None,
             changes: None,
             job: None,
+            companions: Vec::new(),
             gave_way: false,
             cluster,
             session,
@@ -194,12 +202,39 @@ impl Work {
         if self.seats.is_empty() {
             self.put_objects().await?;
         }
+        self.start_companions().await?;
         let mut ticks = tokio::time::interval(STATUS_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             self.begin_job();
             self.step(&mut ticks).await?;
         }
+    }
+
+    /// Starts the companions of the guests, and waits until each has said what its guest may call.
+    async fn start_companions(&mut self) -> anyhow::Result<()> {
+        let mut seats = Vec::new();
+        for (index, seat) in self.seats.iter().enumerate() {
+            let companion = Companion::start(&seat.guest, index, &self.session.messages)?;
+            if let Some(companion) = companion {
+                self.companions.push(companion);
+                seats.push(index);
+            }
+        }
+        for (index, companion) in seats.into_iter().zip(&mut self.companions) {
+            let grants = companion.grants().await?;
+            if let Some(seat) = self.seats.get_mut(index) {
+                let granted: Vec<String> = grants.iter().map(ToString::to_string).collect();
+                let granted =
+                    if granted.is_empty() { "nothing".into() } else { granted.join(", ") };
+                let note = format!("the companion of `{}` grants {granted}", seat.guest.package);
+                // A closed channel means that the program ends.
+                let _ = self.session.messages.send(Message::Note(note));
+                // Those of the command line come first: they may replace one.
+                seat.egress = seat.egress.iter().cloned().chain(grants).collect();
+            }
+        }
+        Ok(())
     }
 
     /// Waits for the next event and handles it.
@@ -214,6 +249,7 @@ impl Work {
             report = next_report(self.host.as_deref()) => {
                 self.session.send(Message::Ran(Box::new(self.session.ran(report?))));
             }
+            error = next_end(&mut self.companions) => return Err(error),
             // Metrics are served until the session ends.
             () = served(self.admin.as_mut()) => {}
             _ = ticks.tick() => {
@@ -267,6 +303,7 @@ impl Work {
             index,
             guest: Arc::clone(&seat.guest),
             config: Arc::clone(&seat.config),
+            egress: Arc::clone(&seat.egress),
             with: self.session.input.with.clone(),
             present: seat.version.clone(),
             taken: taken.into_iter().filter(|(name, _)| Some(name) != own.as_ref()).collect(),
@@ -412,6 +449,8 @@ impl Work {
         if let Some(host) = self.host.take() {
             host.stop().await?;
         }
+        // After the host, whose last runs may call them.
+        future::join_all(self.companions.drain(..).map(Companion::end)).await;
         if let Some(folder) = &self.session.input.save {
             let note = objects::save(&self.session.api, folder, self.session.input.secrets)?;
             self.session.send(Message::Note(note));
@@ -432,6 +471,14 @@ async fn served(admin: Option<&mut BoxFuture<'static, ()>>) {
         Some(admin) => admin.await,
         None => std::future::pending().await,
     }
+}
+
+async fn next_end(companions: &mut [Companion]) -> anyhow::Error {
+    let mut ends: Vec<_> = companions.iter_mut().map(|of| Box::pin(of.ended())).collect();
+    if ends.is_empty() {
+        return future::pending().await;
+    }
+    future::select_all(&mut ends).await.0
 }
 
 async fn next_renewed(job: Option<&mut Job>) -> Renewed {

@@ -5,10 +5,10 @@ use std::{fmt::Write as _, time::Duration};
 use mortise_core::contract::bounds::text::escaped;
 
 use super::{
-    ImageEntry, Inspection, LibraryEntry, ReconcilerEntry, Selected, WriteEntry,
-    library::LibraryInspection,
+    ImageEntry, Inspection, LibraryEntry, OutboundEntry, ReconcilerEntry, Selected, WriteEntry,
+    library::LibraryInspection, outbound,
 };
-use crate::print::{self, BOLD, DIM};
+use crate::print::{self, BOLD, DIM, YELLOW};
 
 /// Rows of cells; each cell has lines.
 type Table = Vec<Vec<Vec<String>>>;
@@ -53,6 +53,18 @@ impl Inspection {
         if !self.grants.is_empty() {
             let rows = self.grants.iter().map(|rule| vec![vec![rule.to_string()]]).collect();
             section(&mut text, "grants", &["rule"], rows);
+        }
+        if !self.outbound.is_empty() {
+            let rows = self.outbound.iter().map(OutboundEntry::row).collect();
+            section(&mut text, "calls", &["origin", "methods", "credentials", "pause"], rows);
+            let _ = writeln!(text, "\n{BOLD}a Processor grants these calls by{BOLD:#}");
+            text.push_str(&outbound::block(&self.egress));
+        }
+        if !self.warnings.is_empty() {
+            let _ = writeln!(text, "\n{BOLD}warnings{BOLD:#}");
+            for warning in &self.warnings {
+                let _ = writeln!(text, "  {YELLOW}{}{YELLOW:#}", escaped(warning));
+            }
         }
         let _ = writeln!(text, "\n{BOLD}configuration{BOLD:#}");
         match &self.config_schema {
@@ -143,6 +155,13 @@ impl Selected {
         vec![vec![self.title()], self.place(), self.selector(), fields]
     }
 
+    /// Names the credential in one line: `data.token of Secret v1 (in shop, app=a)`.
+    pub(super) fn as_credential(&self) -> String {
+        let place = self.place().into_iter().chain(self.selector());
+        let place: Vec<String> = place.filter(|part| !part.is_empty()).collect();
+        format!("{} of {} ({})", self.fields.join(", "), self.title(), place.join(", "))
+    }
+
     /// Returns kind and version: `ConfigMap v1`.
     fn title(&self) -> String {
         format!("{} {}", self.kind, self.api_version)
@@ -180,6 +199,17 @@ impl WriteEntry {
         let fields = some_or(self.fields.clone(), "any");
         let of = &self.of;
         vec![vec![of.title()], of.place(), of.selector(), vec![self.verbs.join(", ")], fields]
+    }
+}
+
+// === impl OutboundEntry ===
+
+impl OutboundEntry {
+    fn row(&self) -> Vec<Vec<String>> {
+        let credentials = self.credentials.iter().map(Selected::as_credential).collect();
+        let pause = if self.pause.is_zero() { "none".to_owned() } else { time(self.pause) };
+        let methods = some_or(vec![self.methods.join(", ")], "none");
+        vec![vec![self.origin.clone()], methods, some_or(credentials, "none"), vec![pause]]
     }
 }
 

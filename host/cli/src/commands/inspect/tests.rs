@@ -1,5 +1,10 @@
+use std::sync::Arc;
+
 use mortise_core::{
-    contract::bounds::text::{escaped, is_unsafe},
+    contract::{
+        Methods, OutboundRule,
+        bounds::text::{escaped, is_unsafe},
+    },
     fixture::{HOSTILE_TEXTS, all, description},
 };
 
@@ -58,6 +63,9 @@ fn inspection() -> Inspection {
         reads: vec![reads, Selected { matching, labels: "app=a".into(), ..selected("Widget") }],
         writes: vec![written],
         grants: vec![json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]})],
+        outbound: Vec::new(),
+        egress: Vec::new(),
+        warnings: Vec::new(),
         config_schema: Some(json!({"type": "object"})),
     }
 }
@@ -120,6 +128,96 @@ fn a_page_says_what_may_be_started_where() {
     ] {
         assert!(page.contains(part), "{part} is missing in:\n{page}");
     }
+}
+
+const CALLS: &str = "\
+calls
+  origin                     methods    credentials                                                               pause
+  https://*.api.example.com  GET, POST  data.token of Secret v1 (everywhere, example.com/token=yes)               15s
+                                        spec.token of Account example.dev/v1 (everywhere, example.com/token=yes)
+  https://b.example.com      GET        none                                                                      none
+
+a Processor grants these calls by
+  egress:
+  - origin: https://*.api.example.com
+    credentials:
+    - kind: Secret
+      labels: example.com/token=yes
+    - group: example.dev
+      kind: Account
+      labels: example.com/token=yes
+  - origin: https://b.example.com
+
+warnings
+  reads[0] holds a credential: `spec.token` of Account example.dev/v1; read named fields without it
+
+";
+
+#[test]
+fn a_page_has_the_block_that_grants_its_calls() {
+    let of = |group: &str, version: &str, kind: &str, field: &str| Selection {
+        kind: Kind::home(group, version, kind).into(),
+        labels: "example.com/token=yes".into(),
+        fields: [field.to_owned()].into(),
+        ..all("Rule")
+    };
+    let rule = |origin: &str, methods, credentials, pause| OutboundRule {
+        origin: origin.into(),
+        methods,
+        credentials,
+        pause,
+    };
+    let account = of("example.dev", "v1", "Account", "spec.token");
+    let secret = of("", "v1", "Secret", "data.token");
+    let mut description = description(all("Rule"), vec![]);
+    description.reads = vec![Selection { fields: Arc::default(), ..account.clone() }];
+    description.outbound = vec![
+        rule(
+            "https://*.api.example.com",
+            Methods::GET | Methods::POST,
+            vec![secret, account],
+            15_000,
+        ),
+        rule("https://b.example.com", Methods::GET, vec![], 0),
+    ];
+    let inspection = Inspection {
+        outbound: description.outbound.iter().map(OutboundEntry::of).collect(),
+        egress: Grant::declared(&description),
+        warnings: outbound::warnings(&description),
+        ..inspection()
+    };
+    let page = anstream::adapter::strip_str(&inspection.for_people()).to_string();
+    let start = page.find("calls\n").unwrap();
+    let end = page.find("configuration\n").unwrap();
+    assert_eq!(&page[start..end], CALLS, "\n{page}");
+    let json = json!(inspection);
+    assert_eq!(json["egress"][1], json!({"origin": "https://b.example.com"}));
+    assert_eq!(json["outbound"][0]["pauseSeconds"], 15);
+    assert_eq!(inspection.permissions()["outbound"], json["outbound"]);
+}
+
+#[tokio::test]
+async fn the_rights_to_credentials_are_of_the_account_at_home() {
+    let credential = Selection {
+        namespace: Some("shop".into()),
+        fields: ["spec.token".to_owned()].into(),
+        ..all("Account")
+    };
+    let mut description = description(all("Rule"), vec![]);
+    description.outbound = vec![OutboundRule {
+        origin: "https://a.example.com".into(),
+        methods: Methods::GET,
+        credentials: vec![credential],
+        pause: 0,
+    }];
+    let format = Some(Structured::Json);
+    let text = rbac(&description, Vec::new(), None, format).await.unwrap();
+    let list: Value = serde_json::from_str(&text).unwrap();
+    let items = list["items"].as_array().unwrap();
+    let role = items.iter().find(|of| of["metadata"]["namespace"] == "shop").unwrap();
+    assert_eq!(role["rules"][0]["resources"], json!(["accounts"]));
+    assert_eq!(role["rules"][0]["verbs"], json!(["get", "list", "watch"]));
+    assert!(!text.contains("-elsewhere"), "{text}");
 }
 
 #[tokio::test]

@@ -21,12 +21,13 @@ macro_rules! repository {
     };
 }
 
-const CONTRACT: [(&str, &str); 8] = [
+const CONTRACT: [(&str, &str); 9] = [
     repository!("wit/admission.wit"),
     repository!("wit/clock.wit"),
     repository!("wit/cluster.wit"),
     repository!("wit/conversion.wit"),
     repository!("wit/log.wit"),
+    repository!("wit/outbound.wit"),
     repository!("wit/reconciliation.wit"),
     repository!("wit/types.wit"),
     repository!("wit/world.wit"),

@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use mortise_core::{
-    contract::{Kind, ObjectRef, api_version},
+    contract::{Kind, ObjectRef, api_version, bounds::text::escaped},
+    outbound::Made,
     write::{self, Action},
 };
 use serde::Serialize;
 use serde_json::{Number, Value, json};
 
+use super::calls::Unmade;
 use crate::{
     local,
-    print::{self, BOLD, DIM, RED, Secrets},
+    print::{self, BOLD, DIM, RED, Secrets, YELLOW},
 };
 
 /// The result of a simulation.
@@ -22,12 +24,19 @@ pub struct End {
     pub objects: Vec<Value>,
     /// The writes, in order.
     pub changes: Vec<Change>,
+    /// The calls to systems outside of the cluster, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Called>,
     /// The events that the processor created.
     pub events: Vec<Value>,
     /// The reconciles that are due later.
     pub requeues: Vec<Again>,
     /// The reconciles whose last run failed.
     pub failures: Vec<Failed>,
+    /// The call to a system outside of the cluster at which the simulation ended: it would have
+    /// changed something there.
+    #[serde(rename = "wouldCall", skip_serializing_if = "Option::is_none")]
+    pub would_call: Option<WouldCall>,
     /// The objects in the other versions that the processor converts them to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<InVersion>,
@@ -72,6 +81,34 @@ pub struct Failed {
     pub message: String,
 }
 
+/// A call to a system outside of the cluster.
+#[derive(Debug, Clone, Serialize)]
+pub struct Called {
+    /// The reconciled object: `apiVersion`, `kind`, `namespace`, `name`.
+    pub object: Value,
+    /// The method, in upper case.
+    pub method: &'static str,
+    /// The URL without the query.
+    pub url: String,
+    /// The status of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// The reason why there is no answer, in one word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<&'static str>,
+}
+
+/// A call to a system outside of the cluster that was not made.
+#[derive(Debug, Clone, Serialize)]
+pub struct WouldCall {
+    /// The reconciled object: `apiVersion`, `kind`, `namespace`, `name`.
+    pub object: Value,
+    /// The method, in upper case.
+    pub method: &'static str,
+    /// The URL without the query.
+    pub url: String,
+}
+
 /// An object in another version.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -110,6 +147,32 @@ impl Change {
 impl Again {
     pub(super) fn new(of: &ObjectRef, after: Duration) -> Self {
         Self { object: reference(of), after_seconds: seconds(after) }
+    }
+}
+
+// === impl Called ===
+
+impl Called {
+    pub(super) fn new(of: &ObjectRef, made: &Made) -> Self {
+        let Made { method, url, status, took: _, error } = made;
+        let (method, url) = (method.name(), url.clone());
+        Self { object: reference(of), method, url, status: *status, error: *error }
+    }
+
+    /// Formats the call for people, by its answer.
+    fn line(&self) -> String {
+        let ended = self.status.map(|status| status.to_string());
+        let ended = ended.or_else(|| self.error.map(str::to_owned)).unwrap_or_default();
+        format!("{} {} {ended} for {}", self.method, escaped(&self.url), short(&self.object))
+    }
+}
+
+// === impl WouldCall ===
+
+impl WouldCall {
+    pub(super) fn new(of: &ObjectRef, unmade: Unmade) -> Self {
+        let Unmade { method, url } = unmade;
+        Self { object: reference(of), method: method.name(), url }
     }
 }
 
@@ -191,6 +254,9 @@ impl End {
         for shown in &self.versions {
             shown.write(&mut text, secrets);
         }
+        for called in &self.calls {
+            let _ = writeln!(text, "{DIM}called{DIM:#} {}", called.line());
+        }
         for event in &self.events {
             let _ = writeln!(text, "{DIM}event{DIM:#} {}", print::event(event));
         }
@@ -205,6 +271,10 @@ impl End {
         for failed in &self.failures {
             let message = print::guest_text(&failed.message);
             let _ = writeln!(text, "{RED}failed{RED:#} {}: {message}", short(&failed.object));
+        }
+        if let Some(WouldCall { object, method, url }) = &self.would_call {
+            let (url, of) = (escaped(url), short(object));
+            let _ = writeln!(text, "{YELLOW}would {method} {url}{YELLOW:#} for {of}");
         }
         let _ = writeln!(
             text,

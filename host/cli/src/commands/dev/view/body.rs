@@ -14,7 +14,7 @@ use super::{
     render::ALL_COLUMNS_WIDTH,
     styled::{self, BOLD, DIM, GREEN, RED, YELLOW},
 };
-use crate::commands::dev::message::Ran;
+use crate::{commands::dev::message::Ran, print::call};
 
 /// Draws the detail or the tab that is shown.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
@@ -162,6 +162,8 @@ fn in_detail(detail: &Detail) -> Vec<Line<'static>> {
     if let Some(again) = report.again {
         lines.push(field("again in", short(again)));
     }
+    let calls = report.record.calls.iter();
+    lines.extend(calls.map(|made| field("called", format!("{}, {:.1?}", call(made), made.took))));
     let failure = report.failure.iter().flat_map(|failure| failure.lines());
     lines.extend(failure.map(|line| Line::styled(escaped(line).into_owned(), RED)));
     let notes = report.notes.iter().flat_map(|note| note.lines());

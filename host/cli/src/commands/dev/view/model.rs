@@ -166,6 +166,11 @@ impl Model {
                 of: "mortise".to_owned(),
                 text,
             }),
+            Message::Said(of, said) => {
+                let guest = self.guests.get(of).map_or("", |guest| &guest.package);
+                let of = format!("{guest}'s companion");
+                self.log(Logged { at: now, level: None, of, text: said.text });
+            }
             Message::Ran(ran) => self.take_ran(*ran),
             Message::Status(status) => self.take_status(status),
             Message::Running(running) => {

@@ -4,7 +4,9 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use mortise_core::{
     contract::{Kind, Level, ObjectRef, bounds::text::escaped},
     fixture::HOSTILE_TEXTS,
+    outbound::{Made, Method},
     queue::{Cause, Key, Run},
+    reads::record::Record,
     reconcile::Report,
     write::{Action, Change},
 };
@@ -19,6 +21,7 @@ use super::{
 use crate::{
     commands::dev::{
         build::Line,
+        companion::Said,
         message::{Message, Ran, Running},
     },
     print::Secrets,
@@ -269,6 +272,46 @@ fn log_lines_are_shown_with_their_source() {
         text.contains("shop/a hello to=you") && text.contains("mortise WARN something"),
         "{text}"
     );
+}
+
+#[test]
+fn lines_of_a_companion_are_shown_among_the_logs() {
+    let mut model = model(&["greeter"]);
+    show(&mut model, [Message::Said(0, Said::of("(2 lines are left out)\nGET /items 200"))]);
+    typed(&mut model, "2");
+    let text = screen(&mut model, 60, 8);
+    for part in ["greeter's companion (2 lines are left out)\n", "     GET /items 200\n"] {
+        assert!(text.contains(part), "{part} is missing in:\n{text}");
+    }
+}
+
+#[test]
+fn the_detail_view_shows_the_calls_of_a_reconcile() {
+    let made = |url: &str, status, error| Made {
+        method: Method::Post,
+        url: url.to_owned(),
+        status,
+        took: Duration::from_millis(12),
+        error,
+    };
+    let mut called = ran("a");
+    let mut record = Record::clone(&called.report.record);
+    record.calls = [
+        made("https://a.example/items", Some(201), None),
+        made("https://a.example/\u{1b}[2J", None, Some("not-sent")),
+    ]
+    .into();
+    called.report.record = Arc::new(record);
+    let mut model = model(&["greeter"]);
+    show(&mut model, [running(None), Message::Ran(Box::new(called))]);
+    press(&mut model, KeyCode::Enter);
+    let text = screen(&mut model, 90, 24);
+    for part in [
+        "called   POST https://a.example/items 201, 12.0ms\n",
+        r"called   POST https://a.example/\u{1b}[2J not-sent, 12.0ms",
+    ] {
+        assert!(text.contains(part), "{part} is missing in:\n{text}");
+    }
 }
 
 #[test]
