@@ -34,6 +34,7 @@ fn definitions() -> Vec<Value> {
         rate_limit::api::definition(),
         secret_copies(),
     ];
+    definitions.extend(konnect::crds());
     definitions.extend(kube_bind::api::definitions());
     definitions
 }

@@ -1,0 +1,119 @@
+//! Adoption: an object takes over an entity that is there already.
+
+use mortise_sdk::{Error, outbound::Method};
+use serde_json::Value;
+
+use super::{
+    fault::Fault,
+    find::{id_of, marked_uid},
+    run::{End, Run},
+    session::Session,
+    status::{PROGRAMMED, reason},
+};
+use crate::{
+    body::is_segment,
+    kind::{Adopt, Special, at, text},
+};
+
+/// The condition that says whether the entity was taken over.
+const ADOPTED: &str = "Adopted";
+
+impl Run<'_> {
+    /// Takes over the entity that the object names. `path` is that of the collection.
+    pub(crate) fn adopt(&mut self, session: &Session, path: &str) -> Result<End, Error> {
+        let id = text(self.object, "spec.adopt.konnect.id").unwrap_or_default().to_owned();
+        let mode = match text(self.object, "spec.adopt.mode") {
+            Some("match") => Adopt::Match,
+            // The default of a kind that only matches is that.
+            None | Some("") if !self.api.adopt.contains(&Adopt::Override) => Adopt::Match,
+            _ => Adopt::Override,
+        };
+        if !self.api.adopt.contains(&mode) {
+            let message = format!("adopt mode of {} is not supported", self.entity.kind);
+            return Ok(self.not_adopted("FailedToAdopt", &message, &Fault::Clash(message.clone())));
+        }
+        if !is_segment(&id) {
+            let message = format!("spec.adopt.konnect.id `{id}` is not an ID");
+            return Ok(self.not_adopted("FetchFailed", &message, &Fault::Clash(message.clone())));
+        }
+        let path = format!("{path}/{id}");
+        let found = match session.get(self.host, &path, &[]) {
+            Ok(answer) => self.unwrapped(answer),
+            Err(fault) => return Ok(self.not_fetched(&id, &fault)),
+        };
+        if id_of(&found).as_deref() != Some(&*id) {
+            return Ok(self.not_fetched(&id, &Fault::NoEntity));
+        }
+        if let Some(uid) = marked_uid(&found).filter(|uid| *uid != self.uid()) {
+            let message = format!(
+                "Konnect entity (ID: {id}) is managed by another k8s object with UID {uid}"
+            );
+            return Ok(self.not_adopted("UIDConflict", &message, &Fault::Clash(message.clone())));
+        }
+        if self.is(Special::SameService) && at(&found, "service.id") != at(&self.body, "service.id")
+        {
+            let message = format!("Konnect entity (ID: {id}) belongs to another service");
+            return Ok(self.not_adopted("FailedToAdopt", &message, &Fault::Clash(message.clone())));
+        }
+        match mode {
+            Adopt::Match => {
+                if !is_equal(&self.body, &found) {
+                    let message =
+                        format!("Konnect entity (ID: {id}) does not match the spec of the object");
+                    let fault = Fault::Clash(message.clone());
+                    return Ok(self.not_adopted("NotMatch", &message, &fault));
+                }
+            }
+            Adopt::Override => {
+                let sent = session.send(self.host, Method::Put, &path, &[], Some(&self.body));
+                if let Err(fault) = sent {
+                    let message = format!(
+                        "failed to override Konnect entity (ID: {id}): {}",
+                        fault.text(Some(self.api))
+                    );
+                    return Ok(self.not_adopted("FailedToAdopt", &message, &fault));
+                }
+            }
+        }
+        self.status.set(ADOPTED, true, ADOPTED, "");
+        self.has_entity(session, &id)
+    }
+
+    fn not_fetched(&mut self, id: &str, fault: &Fault) -> End {
+        let message = format!(
+            "failed to fetch Konnect entity (ID: {id}) for adoption: {}",
+            fault.text(Some(self.api))
+        );
+        self.not_adopted("FetchFailed", &message, fault)
+    }
+
+    fn not_adopted(&mut self, adopted: &str, message: &str, fault: &Fault) -> End {
+        let is_repeated = fault.status().is_some_and(|status| status >= 500 || status == 401);
+        let end =
+            self.failed_with(&[PROGRAMMED], reason::FAILED_TO_ADOPT, message, fault, is_repeated);
+        // Both conditions have the same words, also those that tell of a pause.
+        if let Some(message) = self.status.message(PROGRAMMED) {
+            self.status.set(ADOPTED, false, adopted, message);
+        }
+        end
+    }
+
+    /// Returns the entity in an answer.
+    pub(crate) fn unwrapped(&self, answer: Value) -> Value {
+        match self.api.item {
+            "" => answer,
+            item => answer.get(item).cloned().unwrap_or_default(),
+        }
+    }
+}
+
+/// Returns whether an entity has all fields of a body, but for its marks. A field that is absent from
+/// the entity is as good as one that is empty.
+fn is_equal(body: &Value, found: &Value) -> bool {
+    let fields = body.as_object().into_iter().flatten();
+    let is_plain = |value: &Value| matches!(value, Value::Null) || value == &Value::from("");
+    fields.filter(|(field, _)| *field != "tags").all(|(field, value)| match found.get(field) {
+        Some(found) => found == value || (is_plain(found) && is_plain(value)),
+        None => is_plain(value),
+    })
+}

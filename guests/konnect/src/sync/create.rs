@@ -1,0 +1,165 @@
+//! Creation: once, whatever becomes of the answer.
+
+use mortise_sdk::{Error, outbound::Method};
+use serde_json::Value;
+
+use super::{
+    fault::{Fault, Operation},
+    find::id_of,
+    run::{Again, End, Run},
+    session::Session,
+    status::{PROGRAMMED, reason},
+};
+use crate::{
+    body,
+    kind::{Create, Lookup, Special, at},
+};
+
+impl Run<'_> {
+    /// Creates the entity, or finds the one that was created before.
+    pub(crate) fn create(&mut self, session: &Session) -> Result<End, Error> {
+        let path = match self.path(self.api.collection) {
+            Ok(path) => path,
+            Err(field) => return Ok(self.without_parent(session, &field)),
+        };
+        if self.object.pointer("/spec/adopt/konnect/id").is_some() {
+            return self.adopt(session, &path);
+        }
+        let at_uid = self.api.create == Create::PostOrPutAtUid
+            && self.body.get("name").and_then(Value::as_str).is_none_or(str::is_empty);
+        self.place(session);
+        if at_uid {
+            let path = format!("{path}/{}", self.uid());
+            let answer = session.send(self.host, Method::Put, &path, &[], Some(&self.body));
+            return self.created(session, answer);
+        }
+        if !body::is_unique(self.api, &self.body) {
+            match self.find(session)? {
+                Ok(found) if !found.is_empty() => return self.found(session, found),
+                Ok(_) => {}
+                Err(fault) => return Ok(self.failed(Operation::Create, &fault)),
+            }
+        }
+        let answer = session.send(self.host, Method::Post, &path, &[], Some(&self.body));
+        match answer {
+            Err(Fault::Refused(refusal)) if refusal.is_conflict() => {
+                let fault = Fault::Refused(refusal);
+                match self.find(session)? {
+                    Ok(found) if !found.is_empty() => self.found(session, found),
+                    Ok(_) => Ok(self.clashed(&fault)),
+                    Err(fault) => Ok(self.failed(Operation::Create, &fault)),
+                }
+            }
+            answer => self.created(session, answer),
+        }
+    }
+
+    /// Ends a run without the ID of a parent: no call is made.
+    fn without_parent(&mut self, session: &Session, field: &str) -> End {
+        let parent = match field {
+            "upstreamID" => "Upstream",
+            "consumerID" => "Consumer",
+            "certificateID" => "Certificate",
+            _ => "ControlPlane",
+        };
+        let message = format!(
+            "can't create {} {} without a Konnect {parent} ID",
+            self.entity.kind,
+            self.shown()
+        );
+        self.place(session);
+        self.status.set(PROGRAMMED, false, reason::FAILED_TO_CREATE, message.clone());
+        End::Failed(message, Again::OnChange)
+    }
+
+    fn created(&mut self, session: &Session, answer: Result<Value, Fault>) -> Result<End, Error> {
+        let answer = answer.map(|answer| match self.api.item {
+            "" => answer,
+            item => answer.get(item).cloned().unwrap_or_default(),
+        });
+        match answer.and_then(|entity| Ok((id_of(&entity).ok_or(Fault::NoEntity)?, entity))) {
+            Ok((id, entity)) => {
+                if self.is(Special::Endpoints) {
+                    self.set_cluster_type(&entity);
+                }
+                self.has_entity(session, &id)
+            }
+            Err(fault) => Ok(self.failed(Operation::Create, &fault)),
+        }
+    }
+
+    /// Takes the first of the entities that carry the mark of the object; the others are those of a
+    /// host that was frozen while it created one.
+    fn found(&mut self, session: &Session, found: Vec<(String, Value)>) -> Result<End, Error> {
+        let mut found = found.into_iter();
+        let Some((id, entity)) = found.next() else { return Ok(End::Done(None)) };
+        self.status.set_id("id", Some(&id));
+        // What is equal without a mark may be somebody else's.
+        let is_marked = !matches!(self.api.lookup, Lookup::Content(_));
+        for (surplus, _) in found.filter(|_| is_marked) {
+            if let Err(fault) = self.delete_entity(session, &surplus) {
+                return Ok(self.failed(Operation::Create, &fault));
+            }
+        }
+        if self.is_outdated(&entity) {
+            return self.update(session, &id);
+        }
+        self.has_entity(session, &id)
+    }
+
+    /// Returns whether an entity was made from another generation of the object.
+    fn is_outdated(&self, entity: &Value) -> bool {
+        ["tags", "labels"].into_iter().any(|field| {
+            let generation = |of: &Value| match at(of, field) {
+                Some(Value::Array(tags)) => {
+                    let of_tag = |tag: &Value| {
+                        tag.as_str()?.strip_prefix("k8s-generation:").map(str::to_owned)
+                    };
+                    tags.iter().find_map(of_tag)
+                }
+                Some(labels) => {
+                    labels.get("k8s-generation").and_then(Value::as_str).map(str::to_owned)
+                }
+                None => None,
+            };
+            generation(entity) != generation(&self.body)
+        })
+    }
+
+    /// Ends the creation of an entity of which nothing was found although the API refuses another.
+    fn clashed(&mut self, fault: &Fault) -> End {
+        let original = fault.message(Operation::Create, self.api, self.entity.kind, &self.shown());
+        // The condition of a control plane has the answer alone.
+        let message = if self.is(Special::Endpoints) {
+            original
+        } else {
+            let failed = format!("failed to create {} {}: ", self.entity.kind, self.shown());
+            let failed = if original.starts_with(&failed) { "" } else { &failed };
+            format!(
+                "trying to find a matching Konnect entity matching the ID failed: {} {} (matching UID {}) \
+                 not found on Konnect, {failed}{original}",
+                self.entity.kind,
+                self.metadata.name,
+                self.uid()
+            )
+        };
+        self.failed_with(
+            &[PROGRAMMED],
+            reason::FAILED_TO_CREATE,
+            &message,
+            &Fault::Clash(message.clone()),
+            false,
+        )
+    }
+
+    /// Goes on when the entity is there: with what belongs to it, then its status.
+    pub(crate) fn has_entity(&mut self, session: &Session, id: &str) -> Result<End, Error> {
+        self.status.set_id("id", Some(id));
+        self.place(session);
+        if let Some(end) = self.relate(session, id, Operation::Create)? {
+            return Ok(end);
+        }
+        let hash = self.hash();
+        Ok(self.programmed(session, id, Some(hash)))
+    }
+}

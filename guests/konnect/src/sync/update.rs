@@ -1,0 +1,144 @@
+//! Updates: at once where what is sent has changed, and once a period.
+
+use std::time::Duration;
+
+use mortise_sdk::{Error, outbound::Method};
+use serde_json::json;
+
+use super::{
+    fault::Operation,
+    note::Note,
+    run::{End, Run},
+    session::Session,
+};
+use crate::{
+    body,
+    config::Labels,
+    kind::{Special, Update},
+};
+
+impl Run<'_> {
+    /// Returns how long nothing is to be sent; `None` if the entity is to be sent now.
+    pub(crate) fn rest(&mut self) -> Option<Duration> {
+        let (now, period) = (self.host.now(), self.config.sync_period());
+        if !self.status.is_programmed() {
+            let edited = self.edited();
+            let note = self.note.as_ref().filter(|note| note.refused == edited)?;
+            return note.rest(now, period);
+        }
+        let hash = self.hash();
+        let note = match self.note.take() {
+            Some(note)
+                if note.refused.is_empty() && (note.sent == hash || note.sent.is_empty()) =>
+            {
+                note
+            }
+            Some(_) => return None,
+            None => Note::of_start(now, period, self.uid(), hash.clone()),
+        };
+        let rest = note.rest(now, period);
+        self.note = Some(Note { sent: hash, ..note });
+        rest
+    }
+
+    /// Returns the hash of what is sent at once when it changes. Tags and labels that metadata makes
+    /// are not part of it, unless the configuration says so: with the spec they change anyway.
+    pub(crate) fn hash(&self) -> String {
+        if self.config.labels == Labels::AtOnce {
+            return self.edited();
+        }
+        let mut sent = self.body.clone();
+        if let Some(sent) = sent.as_object_mut() {
+            sent.remove("tags");
+            sent.remove("labels");
+        }
+        body::hash(&json!([sent, self.resolved.ids.get("consumerGroupIDs"), self.parents()]))
+    }
+
+    /// Returns the IDs of parents, but for the control plane: when that is created anew, its entities
+    /// follow within the period.
+    fn parents(&self) -> Vec<Option<&str>> {
+        let parents = self.entity.parents().filter(|reference| reference.id != "controlPlaneID");
+        parents.map(|reference| self.id(reference.id)).collect()
+    }
+
+    /// Sends the entity.
+    pub(crate) fn update(&mut self, session: &Session, id: &str) -> Result<End, Error> {
+        let Ok(path) = self.path(self.api.collection) else { return Ok(End::Done(None)) };
+        let method = match self.api.update {
+            Update::Put | Update::PutExisting => Method::Put,
+            Update::Patch(_) => Method::Patch,
+            Update::Never => {
+                let hash = self.hash();
+                self.programmed(session, id, Some(hash));
+                return Ok(End::Done(None));
+            }
+        };
+        if let Some(end) = self.delete_surplus(session, id)? {
+            return Ok(end);
+        }
+        self.place(session);
+        let path = format!("{path}/{id}");
+        let sent = body::for_update(self.api, &self.body);
+        let answer = session.send(self.host, method, &path, &[], Some(&sent));
+        match answer {
+            Err(fault) if fault.status() == Some(404) && self.api.update != Update::Put => {
+                self.status.set_id("id", None);
+                self.create(session)
+            }
+            Err(fault) => Ok(self.failed(Operation::Update, &fault)),
+            Ok(_) => {
+                if let Some(end) = self.relate(session, id, Operation::Update)? {
+                    return Ok(end);
+                }
+                let hash = self.hash();
+                Ok(self.programmed(session, id, Some(hash)))
+            }
+        }
+    }
+
+    /// Does what belongs to an entity beside its body; `None` if all of it is done.
+    pub(crate) fn relate(
+        &mut self,
+        session: &Session,
+        id: &str,
+        operation: Operation,
+    ) -> Result<Option<End>, Error> {
+        if self.is(Special::ConsumerGroups) {
+            return Ok(self.set_consumer_groups(session, id, operation));
+        }
+        if self.is(Special::Members)
+            && let Some(end) = self.set_members(session, id)?
+        {
+            return Ok(Some(end));
+        }
+        if self.is(Special::Endpoints) && operation == Operation::Create {
+            return Ok(self.refresh(session, id).err());
+        }
+        Ok(None)
+    }
+
+    /// Deletes entities that a frozen host may have left, of kinds of which the API takes several
+    /// equal ones: once a period, not with a change.
+    fn delete_surplus(&mut self, session: &Session, id: &str) -> Result<Option<End>, Error> {
+        let is_change = self.note.as_ref().is_none_or(|note| note.sent != self.hash());
+        if is_change || body::is_unique(self.api, &self.body) || self.is_at_uid(id) {
+            return Ok(None);
+        }
+        let found = match self.find(session)? {
+            Ok(found) => found,
+            Err(fault) => return Ok(Some(self.failed(Operation::Update, &fault))),
+        };
+        for (surplus, _) in found.into_iter().filter(|(found, _)| found != id) {
+            if let Err(fault) = self.delete_entity(session, &surplus) {
+                return Ok(Some(self.failed(Operation::Update, &fault)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns whether an entity was put at the uid of its object, where there is only one.
+    fn is_at_uid(&self, id: &str) -> bool {
+        id == self.uid()
+    }
+}

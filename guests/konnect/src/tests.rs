@@ -1,0 +1,7 @@
+//! The loop against a fake of the Konnect API, in memory.
+
+mod adoption;
+mod checks;
+mod fixture;
+mod life;
+mod table;

@@ -1,0 +1,283 @@
+//! Where this guest does better than the original: each row of the table in the README.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::fixture::{World, auth, control_plane, in_cp, object, service};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+fn count(world: &World, method: &str) -> usize {
+    world.requests().iter().filter(|request| request.starts_with(method)).count()
+}
+
+fn plugin(minute: u32) -> Value {
+    object("KongPlugin", "plug", json!({"plugin": "rate-limiting", "config": {"minute": minute}}))
+}
+
+fn binding() -> Value {
+    in_cp(
+        "KongPluginBinding",
+        "bind",
+        json!({
+            "pluginRef": {"name": "plug"}, "scope": "GlobalInControlPlane",
+        }),
+    )
+}
+
+fn certificate_from_secret() -> [Value; 2] {
+    let secret = object(
+        "Secret",
+        "tls",
+        json!({
+            "metadata": {"labels": {"konghq.com/secret": "true"}},
+            "stringData": {"tls.crt": "one", "tls.key": "key"},
+        }),
+    );
+    let reference = json!({"type": "secretRef", "secretRef": {"name": "tls"}});
+    [secret, in_cp("KongCertificate", "cert", reference)]
+}
+
+#[test]
+fn an_edited_plugin_is_sent_at_once() {
+    let world = World::with_control_plane();
+    for object in [plugin(5), binding()] {
+        world.apply(&object);
+        world.settle();
+    }
+    assert_eq!(count(&world, "POST"), 1);
+    world.patch("KongPlugin", "plug", json!({"config": {"minute": 9}}));
+    world.settle();
+    assert_eq!(count(&world, "PUT"), 1);
+    assert_eq!(world.fake.lock().entities("plugins")[0]["config"]["minute"], 9);
+}
+
+#[test]
+fn an_edited_secret_of_a_certificate_is_sent_at_once() {
+    let world = World::with_control_plane();
+    for object in certificate_from_secret() {
+        world.apply(&object);
+        world.settle();
+    }
+    assert_eq!(count(&world, "POST"), 1);
+    world.patch("Secret", "tls", json!({"stringData": {"tls.crt": "two"}}));
+    world.settle();
+    assert_eq!(count(&world, "PUT"), 1);
+    assert_eq!(world.fake.lock().entities("certificates")[0]["cert"], "two");
+}
+
+#[test]
+fn after_429_nothing_is_sent_for_the_token_until_the_pause_is_over() {
+    for (retry_after, seconds) in [
+        (json!({"Retry-After": "7"}), 7),
+        (json!({}), 15),
+        (json!({"Retry-After": "0"}), 15),
+        (json!({"Retry-After": "-1"}), 15),
+        (json!({"Retry-After": "soon"}), 15),
+    ] {
+        let world = World::with_control_plane();
+        world.faults(json!([{"method": "POST", "path": "/services$", "status": 429, "headers": retry_after}]));
+        world.apply(&service("svc"));
+        world.settle();
+        assert_eq!(count(&world, "POST"), 1, "{retry_after}");
+        let told = world.condition("KongService", "svc", "Programmed");
+        assert!(told.contains("; nothing is sent until 2026-01-01T"), "{told}");
+        world.apply(&service("other"));
+        world.patch("KongService", "svc", json!({"spec": {"host": "two.example"}}));
+        world.advance(seconds - 4);
+        assert_eq!(count(&world, "POST"), 0, "{retry_after}");
+        world.advance(6);
+        assert_eq!(count(&world, "POST"), 2, "{retry_after}");
+        assert_eq!(world.condition("KongService", "svc", "Programmed"), "True/Programmed ");
+    }
+}
+
+#[test]
+fn a_refused_entity_is_sent_once_then_at_a_change_or_after_the_period() {
+    for status in [400, 403] {
+        let world = World::with_control_plane();
+        world.faults(json!([{"method": "POST", "path": "/services$", "status": status, "times": -1, "body": {"code": 3, "message": "validation error"}}]));
+        world.apply(&service("svc"));
+        world.settle();
+        world.settle_for(Duration::from_mins(1));
+        assert_eq!(count(&world, "POST"), 1, "once");
+        world.patch("KongService", "svc", json!({"spec": {"host": "two.example"}}));
+        world.settle();
+        assert_eq!(count(&world, "POST"), 1, "at a change");
+        world.settle_for(HOUR + Duration::from_secs(1));
+        assert_eq!(count(&world, "POST"), 1, "after the period");
+    }
+}
+
+#[test]
+fn without_the_id_of_a_parent_there_is_a_condition_and_no_call() {
+    let world = World::new(&json!({}));
+    world.apply(&auth());
+    world
+        .faults(json!([{"method": "POST", "path": "control-planes$", "status": 400, "times": -1}]));
+    world.apply(&control_plane());
+    world.settle();
+    world.requests();
+    world.apply(&service("svc"));
+    world.settle();
+    assert_eq!(world.requests(), [""; 0]);
+    assert_eq!(
+        world.condition("KongService", "svc", "ControlPlaneRefValid"),
+        "False/NotProgrammed Referenced ControlPlane ns/cp is not programmed yet"
+    );
+    assert_eq!(
+        world.condition("KongService", "svc", "Programmed"),
+        "False/FailedToCreate can't create KongService ns/svc without a Konnect ControlPlane ID"
+    );
+    world.delete("KongService", "svc");
+    world.settle();
+    assert_eq!((world.requests().len(), world.get("KongService", "svc")), (0, None));
+}
+
+#[test]
+fn a_deletion_needs_no_grant() {
+    let world = World::new(&json!({}));
+    let mut elsewhere = auth();
+    elsewhere["metadata"]["namespace"] = "b".into();
+    world.apply(&elsewhere);
+    let mut grant = object(
+        "KongReferenceGrant",
+        "g",
+        json!({"spec": {
+            "from": [{"group": "konnect.konghq.com", "kind": "KonnectGatewayControlPlane", "namespace": "ns"}],
+            "to": [{"group": "konnect.konghq.com", "kind": "KonnectAPIAuthConfiguration"}],
+        }}),
+    );
+    grant["metadata"]["namespace"] = "b".into();
+    world.apply(&grant);
+    let mut cp = control_plane();
+    cp["spec"]["konnect"]["authRef"]["namespace"] = "b".into();
+    world.apply(&cp);
+    world.settle();
+    assert_eq!(count(&world, "POST"), 1);
+    world.delete("KongReferenceGrant", "g");
+    world.settle();
+    assert!(
+        world
+            .condition("KonnectGatewayControlPlane", "cp", "APIAuthResolvedRef")
+            .starts_with("False/RefNotPermitted")
+    );
+    world.delete("KonnectGatewayControlPlane", "cp");
+    world.settle();
+    assert_eq!((count(&world, "DELETE"), world.get("KonnectGatewayControlPlane", "cp")), (1, None));
+}
+
+#[test]
+fn a_route_is_deleted_though_its_service_is_gone() {
+    let world = World::with_control_plane();
+    let route = json!({"spec": {"name": "rt", "paths": ["/x"], "serviceRef": {"type": "namespacedRef", "namespacedRef": {"name": "svc"}}}});
+    for object in [service("svc"), object("KongRoute", "rt", route)] {
+        world.apply(&object);
+        world.settle();
+    }
+    world.patch(
+        "KongRoute",
+        "rt",
+        json!({"spec": {"serviceRef": {"namespacedRef": {"name": "none"}}}}),
+    );
+    world.settle();
+    world.requests();
+    world.delete("KongRoute", "rt");
+    world.settle();
+    assert_eq!((count(&world, "DELETE"), world.get("KongRoute", "rt")), (1, None));
+}
+
+#[test]
+fn without_a_token_a_deletion_says_so_and_an_annotation_lets_the_object_go() {
+    let world = World::with_control_plane();
+    world.apply(&service("svc"));
+    world.settle();
+    world.patch("KonnectAPIAuthConfiguration", "auth", json!({"metadata": {"finalizers": []}}));
+    world.delete("KonnectAPIAuthConfiguration", "auth");
+    world.delete("KongService", "svc");
+    world.settle();
+    assert_eq!(
+        world.condition("KongService", "svc", "APIAuthResolvedRef"),
+        "False/RefNotFound Referenced KonnectAPIAuthConfiguration ns/auth not found"
+    );
+    let told = world.condition("KongService", "svc", "Programmed");
+    assert!(told.contains(crate::ABANDON), "{told}");
+    world.patch(
+        "KongService",
+        "svc",
+        json!({"metadata": {"annotations": {crate::ABANDON: "true"}}}),
+    );
+    world.settle();
+    assert_eq!(world.get("KongService", "svc"), None);
+}
+
+#[test]
+fn what_a_frozen_host_left_is_deleted_by_its_mark() {
+    let world = World::with_control_plane();
+    let certificate = in_cp("KongCertificate", "cert", json!({"cert": "c", "key": "k"}));
+    world.apply(&certificate);
+    world.settle();
+    let mut second = world.fake.lock().entities("certificates")[0].clone();
+    second["id"] = "aaaaaaaa-1111-4111-8111-111111111111".into();
+    world.change(json!({"put": "certificates", "entity": second}));
+    world.settle_for(2 * HOUR);
+    let stored = world.fake.lock().entities("certificates");
+    assert_eq!(stored.len(), 1);
+    assert_eq!(
+        stored[0]["id"],
+        world.get("KongCertificate", "cert").unwrap()["status"]["konnect"]["id"]
+    );
+}
+
+#[test]
+fn an_equal_certificate_of_another_object_is_not_taken_over() {
+    let world = World::with_control_plane();
+    let certificate =
+        |name: &str| in_cp("KongDataPlaneClientCertificate", name, json!({"cert": "c"}));
+    for name in ["one", "two"] {
+        world.apply(&certificate(name));
+        world.settle();
+    }
+    let id = |name: &str| {
+        world.get("KongDataPlaneClientCertificate", name).unwrap()["status"]["konnect"]["id"]
+            .clone()
+    };
+    assert_ne!(id("one"), id("two"));
+}
+
+#[test]
+fn a_mirror_of_nothing_is_not_mirrored() {
+    let world = World::new(&json!({}));
+    world.apply(&auth());
+    let spec = json!({"source": "Mirror", "mirror": {"konnect": {"id": "aaaaaaaa-1111-4111-8111-111111111111"}}, "konnect": {"authRef": {"name": "auth"}}});
+    world.apply(&object("KonnectGatewayControlPlane", "cp", json!({"spec": spec})));
+    world.settle();
+    let message = "failed listing controlPlanes by id: entity with ID aaaaaaaa-1111-4111-8111-111111111111 not found on Konnect";
+    assert_eq!(
+        world.condition("KonnectGatewayControlPlane", "cp", "Mirrored"),
+        format!("False/Failed {message}")
+    );
+    assert_eq!(
+        world.condition("KonnectGatewayControlPlane", "cp", "Programmed"),
+        format!("False/FailedToCreate {message}")
+    );
+}
+
+#[test]
+fn a_binding_is_sent_when_its_target_comes() {
+    let world = World::with_control_plane();
+    let targets = json!({"pluginRef": {"name": "plug"}, "targets": {"serviceRef": {"group": "configuration.konghq.com", "kind": "KongService", "name": "svc"}}});
+    for object in [plugin(5), in_cp("KongPluginBinding", "bind", targets)] {
+        world.apply(&object);
+        world.settle();
+    }
+    assert_eq!(world.requests(), [""; 0]);
+    assert_eq!(
+        world.condition("KongPluginBinding", "bind", "Programmed"),
+        "False/FailedToCreate KongService.configuration.konghq.com \"svc\" not found"
+    );
+    world.apply(&service("svc"));
+    world.settle();
+    assert_eq!(count(&world, "POST"), 2);
+}
