@@ -14,10 +14,11 @@ mod stage;
 mod state;
 
 use mortise_sdk::testing::{Settled, Stub};
-use mortise_tests::goldens::{self, Tally};
+use mortise_tests::goldens;
 use serde_json::Value;
 
 use self::{differences::Differences, format::Scenario};
+use super::scenario;
 
 /// The original whose consumer side `kube-bind` replaces.
 const ORIGINAL: &str = "kube-bind";
@@ -50,38 +51,21 @@ fn settle(stub: &Stub) -> Settled {
 /// Returns the scenarios, and the definitions of the original's kinds.
 fn recorded() -> (Vec<Scenario>, Vec<Value>) {
     let folder = goldens::root().join(ORIGINAL);
-    (format::scenarios(&folder).unwrap(), stage::definitions(&folder).unwrap())
+    (format::scenarios(&folder).unwrap(), scenario::definitions(&folder.join("crds")).unwrap())
 }
 
-/// Runs the scenarios that are meant; a folder of other scenarios may have none.
 fn check(is_meant: impl Fn(&Scenario) -> bool) {
     let (scenarios, definitions) = recorded();
     let intended = Differences::read();
-    let mut tally = Tally::default();
-    let mut count = 0;
-    for scenario in scenarios.iter().filter(|scenario| is_meant(scenario)) {
-        count += 1;
-        let run::Report { differences, reasons } =
-            run::run(scenario, &definitions, settle, &intended);
-        let (name, part) = (&scenario.name, "states of both clusters");
-        if differences.is_empty() {
-            println!("{name}: as recorded, {} intended differences", reasons.len());
-            let reasons: Vec<String> = reasons.into_iter().collect();
-            tally.compare(name, part, (&Value::Null, &reasons), &Value::Null);
-        } else {
-            println!("{name}: differs");
-            tally.failed(name, part, &differences.join("\n"));
-        }
-    }
-    if count > 0 {
-        println!("{}", tally.report());
-        tally.check().unwrap();
-    }
+    let scenarios = scenarios.iter().filter(|scenario| is_meant(scenario));
+    let named = scenarios.map(|scenario| (&*scenario.name, scenario));
+    let run = |scenario: &Scenario| run::run(scenario, &definitions, settle, &intended);
+    scenario::check("states of both clusters", named, run);
 }
 
 fn check_group(group: &str) {
     assert!(GROUPS.contains(&group), "{group}");
-    check(|scenario| scenario.group() == group);
+    check(|scenario| scenario::subject(&scenario.name) == group);
 }
 
 #[test]
@@ -161,5 +145,5 @@ fn kube_bind_sync_ends_as_recorded() {
 
 #[test]
 fn kube_bind_scenarios_of_other_groups_end_as_recorded() {
-    check(|scenario| !GROUPS.contains(&scenario.group()));
+    check(|scenario| !GROUPS.contains(&scenario::subject(&scenario.name)));
 }

@@ -3,10 +3,7 @@
 use mortise_sdk::testing::cluster::Cluster;
 use serde_json::{Value, json};
 
-use super::{
-    stage::{Verb, send},
-    state::text,
-};
+use crate::goldens::scenario::{Verb, send, text};
 
 /// The annotation of a namespace that names its `APIServiceNamespace`.
 const ANNOTATION: &str = "kube-bind.io/api-service-namespace";

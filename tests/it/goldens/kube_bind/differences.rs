@@ -4,10 +4,7 @@
 
 mod rules;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -16,6 +13,7 @@ use super::{
     format::Step,
     state::{Key, State},
 };
+use crate::goldens::scenario::{self, Reasons, fields};
 
 /// The rule that is applied after all others.
 const AT_ONCE: &str = "noticed-at-once";
@@ -48,25 +46,19 @@ impl Facts<'_> {
 }
 
 /// The reasons of all rules, by name.
-pub(super) struct Differences(BTreeMap<String, String>);
+pub(super) struct Differences(Reasons);
 
 // === impl Differences ===
 
 impl Differences {
     pub(super) fn read() -> Self {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens-differ-kube-bind.yaml");
-        let reasons: BTreeMap<String, String> =
-            serde_saphyr::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
-        let mut known: Vec<&str> = RULES.iter().map(|(name, _)| *name).chain([AT_ONCE]).collect();
-        known.sort_unstable();
-        let named: Vec<&str> = reasons.keys().map(String::as_str).collect();
-        assert_eq!(named, known, "each rule has a reason in the file");
-        Self(reasons)
+        let rules = RULES.iter().map(|(name, _)| *name).chain([AT_ONCE]);
+        Self(scenario::reasons("goldens-differ-kube-bind.yaml", rules))
     }
 
     /// Returns no rules.
     pub(super) fn none() -> Self {
-        Self(BTreeMap::new())
+        Self(Reasons::new())
     }
 
     /// Returns the state that is expected of ours, and the reasons why it differs from the record.
@@ -85,16 +77,9 @@ impl Differences {
     }
 
     fn apply_rules(&self, facts: &Facts<'_>, record: &State) -> (State, BTreeSet<String>) {
-        let (mut expected, mut reasons) = (record.clone(), BTreeSet::new());
-        for (rule, change) in RULES {
-            let Some(reason) = self.0.get(rule) else { continue };
-            let before = expected.clone();
-            change(facts, &mut expected);
-            if before != expected {
-                reasons.insert(reason.clone());
-            }
-        }
-        (expected, reasons)
+        let rules = RULES.iter();
+        let rules = rules.map(|(name, rule)| (*name, |expected: &mut State| rule(facts, expected)));
+        scenario::apply_rules(&self.0, rules, record)
     }
 
     /// Where a part of an object is as the original only comes to have it in a later step, when
@@ -128,12 +113,6 @@ impl Differences {
         }
         is_anywhere
     }
-}
-
-/// Returns the top-level fields of two objects.
-fn fields<'a>(one: &'a Value, other: &'a Value) -> impl Iterator<Item = &'a String> {
-    let fields = [one, other].into_iter().filter_map(Value::as_object);
-    fields.flat_map(serde_json::Map::keys)
 }
 
 /// Returns the state with one object as it is after each of the later steps that change it.

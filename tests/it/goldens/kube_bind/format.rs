@@ -6,10 +6,11 @@ use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::state::{Key, merged};
+use super::state::Key;
+use crate::goldens::scenario::{self, Of, merged};
 
 /// The file of the objects, actions and conditions that scenarios name.
-const NAMED: &str = "objects.yaml";
+const NAMED: &str = "objects";
 /// How long the conditions of a step may take if it does not say.
 const WITHIN: f64 = 25.0;
 /// How long nothing may change after a step if it does not say.
@@ -64,17 +65,6 @@ pub(super) enum Action {
     Proxy(bool),
 }
 
-/// The object of an action.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct Of {
-    pub(super) api_version: String,
-    pub(super) kind: String,
-    #[serde(default)]
-    pub(super) namespace: String,
-    pub(super) name: String,
-}
-
 /// A condition to wait for: an object has these values, or is absent.
 #[derive(Debug, Clone)]
 pub(super) struct Condition {
@@ -102,28 +92,13 @@ pub(super) enum After {
 ///
 /// Fails if a file cannot be read, if a scenario does not parse, or if it names what is not there.
 pub(super) fn scenarios(folder: &Path) -> anyhow::Result<Vec<Scenario>> {
-    let mut scenarios = Vec::new();
-    let named = Named::read(&read(&folder.join(NAMED))?).context(NAMED)?;
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if path.extension().is_some_and(|extension| extension == "yaml") && !path.ends_with(NAMED) {
-            let scenario = read(&path).and_then(|text| Scenario::parse(&name, &text, &named));
-            scenarios.push(scenario.with_context(|| format!("scenario `{name}`"))?);
-        }
-    }
-    ensure!(!scenarios.is_empty(), "`{}` holds no scenario", folder.display());
-    scenarios.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(scenarios)
-}
-
-fn read(path: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))
-}
-
-/// Returns the group of an `apiVersion`.
-pub(super) fn group_of(api_version: &str) -> &str {
-    api_version.split_once('/').map_or("", |(group, _)| group)
+    let mut texts = scenario::texts(folder)?;
+    let named = Named::read(&texts.remove(NAMED).with_context(|| format!("no `{NAMED}.yaml`"))?);
+    let named = named.context(NAMED)?;
+    let parse = |(name, text): (&String, &String)| {
+        Scenario::parse(name, text, &named).with_context(|| format!("scenario `{name}`"))
+    };
+    texts.iter().map(parse).collect()
 }
 
 fn seconds(seconds: f64) -> anyhow::Result<Duration> {
@@ -216,16 +191,6 @@ impl Named {
     }
 }
 
-// === impl Of ===
-
-impl Of {
-    pub(super) fn key(&self, side: Side) -> Key {
-        let Self { api_version, kind, namespace, name } = self.clone();
-        let group = group_of(&api_version).to_owned();
-        Key { side, group, kind, namespace, name }
-    }
-}
-
 // === impl Scenario ===
 
 impl Scenario {
@@ -237,11 +202,6 @@ impl Scenario {
         }
         ensure!(!steps.is_empty(), "no steps");
         Ok(Self { name: name.to_owned(), has_namespaces: !raw.backend.is_empty(), steps })
-    }
-
-    /// Returns the group, which is the first word of the name.
-    pub(super) fn group(&self) -> &str {
-        self.name.split('-').next().unwrap_or_default()
     }
 }
 
@@ -467,7 +427,7 @@ waits:
         assert_eq!(second["metadata"].get("labels"), None);
         assert_eq!((wait[0].name.as_str(), step.until.len()), ("room", 1));
         assert_eq!((step.within.as_secs(), step.quiet.as_millis()), (25, 2500));
-        assert_eq!((scenario.group(), scenario.has_namespaces), ("one", false));
+        assert!(!scenario.has_namespaces);
     }
 
     #[test]

@@ -6,17 +6,13 @@ use anyhow::{Context as _, bail};
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-use super::{format::Side, state::text};
+use super::format::Side;
+use crate::goldens::scenario::{TIME, UID, mapped, regex, text};
 
 /// A uid that no object has.
 const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
 
 static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| regex(r"\$\{([^}]*)\}"));
-static UID: LazyLock<Regex> =
-    LazyLock::new(|| regex("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"));
-static TIME: LazyLock<Regex> =
-    LazyLock::new(|| regex(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"));
-
 /// The API servers that a kubeconfig leads to, with their addresses.
 const HOSTS: [(Server, &str, &str); 4] = [
     (Server::Provider, "P", "provider.golden.example:6443"),
@@ -45,10 +41,6 @@ pub(super) struct Names {
     numbers: BTreeMap<String, usize>,
     /// The placeholder of each kubeconfig that was given out, and the server.
     kubeconfigs: BTreeMap<String, (String, Server)>,
-}
-
-fn regex(text: &str) -> Regex {
-    Regex::new(text).unwrap()
 }
 
 // === impl Names ===
@@ -159,24 +151,6 @@ fn kubeconfig(address: &str, namespace: &str, context: &str, has_context: bool) 
          users:\n- name: admin\n  user: {{token: admin}}\n\
          contexts:\n- name: {context}\n  context: {{cluster: provider, user: admin{namespace}}}\n"
     )
-}
-
-/// Returns the value with all texts mapped.
-fn mapped(
-    value: &Value,
-    map: &mut impl FnMut(&str) -> anyhow::Result<String>,
-) -> anyhow::Result<Value> {
-    Ok(match value {
-        Value::String(text) => Value::String(map(text)?),
-        Value::Array(items) => {
-            items.iter().map(|item| mapped(item, map)).collect::<Result<_, _>>()?
-        }
-        Value::Object(fields) => {
-            let field = |(key, value): (&String, &Value)| Ok((key.clone(), mapped(value, map)?));
-            Value::Object(fields.iter().map(field).collect::<anyhow::Result<_>>()?)
-        }
-        other => other.clone(),
-    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,6 @@
 //! Runs a scenario, and compares the clusters after each step with the record.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
 use serde_json::Value;
@@ -12,17 +9,9 @@ use super::{
     differences::{Differences, Facts},
     format::{Action, After, Scenario, Side, Step},
     stage::{Settle, Stage},
-    state::{Key, State, change, differences, merged, recorded},
+    state::{Key, State, differences, recorded},
 };
-
-/// The result of a scenario.
-#[derive(Debug, Default)]
-pub(super) struct Report {
-    /// The first step that differs from the record: each difference with object and field.
-    pub(super) differences: Vec<String>,
-    /// The reasons of the differences that are intended.
-    pub(super) reasons: BTreeSet<String>,
-}
+use crate::goldens::scenario::{Report, caught, change, merged, of_step};
 
 /// The state according to the record.
 #[derive(Debug, Default)]
@@ -55,12 +44,7 @@ pub(super) fn run(
     };
     let mut record = Record::default();
     for index in 0..scenario.steps.len() {
-        let mut run = || run_step(&mut stage, &mut record, scenario, index);
-        // A panic of the processor ends its scenario only.
-        let outcome = match catch_unwind(AssertUnwindSafe(&mut run)) {
-            Ok(outcome) => outcome.map_err(|error| format!("{error:#}")),
-            Err(panic) => Err(panic_text(panic.as_ref())),
-        };
+        let outcome = caught(|| run_step(&mut stage, &mut record, scenario, index));
         let differences = match outcome {
             Ok(unmet) => compare(
                 &stage,
@@ -73,13 +57,8 @@ pub(super) fn run(
             Err(error) => vec![error],
         };
         if !differences.is_empty() {
-            let of = format!("step {} of {}", index + 1, scenario.steps.len());
-            let failures = stage.failures.iter().map(|failure| format!("failed run: {failure}"));
-            report.differences = differences
-                .into_iter()
-                .chain(failures)
-                .map(|text| format!("{of}: {text}"))
-                .collect();
+            let step = (index, scenario.steps.len());
+            report.differences = of_step(step, differences, &stage.failures);
             break;
         }
     }
@@ -98,7 +77,7 @@ fn run_step(
         let before = stage.state();
         let changed = stage.act(action).with_context(|| format!("{action:?}"))?;
         if let Action::Delete(side, of) = action {
-            record.deleted.insert(of.key(*side));
+            record.deleted.insert(Key::named(*side, of));
         }
         if let Some(key) = changed {
             record.answered(key, &before, &stage.state());
@@ -134,12 +113,6 @@ fn compare(
     }
     let unmet = unmet.into_iter().map(|unmet| format!("waited in vain: {unmet}"));
     unmet.chain(found).collect()
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("panicked: {}", text.unwrap_or("without a text"))
 }
 
 // === impl Record ===
@@ -230,9 +203,10 @@ mod tests {
     use serde_json::json;
 
     use super::{
-        super::{ORIGINAL, format::Named, stage::definitions},
+        super::{ORIGINAL, format::Named},
         *,
     };
+    use crate::goldens::scenario::definitions;
 
     const OBJECTS: &str = "
 team: {apiVersion: v1, kind: Namespace, metadata: {name: team}}
@@ -262,7 +236,7 @@ asked: {apiVersion: kube-bind.io/v1alpha2, kind: APIServiceNamespace, metadata: 
     fn run_text(text: &str, settle: Settle) -> Vec<String> {
         let named = Named::read(OBJECTS).unwrap();
         let scenario = Scenario::parse("test", &format!("about: a test\n{text}"), &named).unwrap();
-        let crds = definitions(&goldens::root().join(ORIGINAL)).unwrap();
+        let crds = definitions(&goldens::root().join(ORIGINAL).join("crds")).unwrap();
         run(&scenario, &crds, settle, &Differences::none()).differences
     }
 

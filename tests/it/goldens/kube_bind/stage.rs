@@ -1,7 +1,7 @@
 //! The two clusters of a scenario, in memory with driven time, and those who act on them: the
 //! processor and the provider's backend.
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, anyhow, ensure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 
 use super::{
     backend,
-    format::{Action, Condition, Of, Scenario, Side},
+    format::{Action, Condition, Scenario, Side},
     names::{Names, Server},
-    state::{GROUP, Key, State, state_of, text, unmet},
+    state::{Key, State, state_of, unmet},
 };
+use crate::goldens::scenario::{Of, Verb, path_of, send, text};
 
 /// The time by which the clock moves at once.
 const TICK: Duration = Duration::from_millis(250);
@@ -48,15 +49,6 @@ pub(super) struct Stage {
     has_namespaces: bool,
     /// The runs that failed last, by key.
     pub(super) failures: Vec<String>,
-}
-
-/// A request to a cluster.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Verb {
-    Get,
-    Create,
-    Merge,
-    Delete,
 }
 
 // === impl Stage ===
@@ -147,7 +139,7 @@ impl Stage {
 
     fn create(&mut self, side: Side, object: &Value) -> anyhow::Result<Key> {
         let object = self.names.filled(object)?;
-        let of: Of = of_object(&object)?;
+        let of = Of::object(&object)?;
         let path = path_of(self.cluster(side), &of)?;
         let (collection, _) = path.rsplit_once('/').context("a path")?;
         send(self.cluster(side), Verb::Create, collection, &object)?;
@@ -274,17 +266,6 @@ impl Stage {
     }
 }
 
-/// Returns the definitions of the original's kinds.
-pub(super) fn definitions(folder: &Path) -> anyhow::Result<Vec<Value>> {
-    let mut definitions = Vec::new();
-    for entry in std::fs::read_dir(folder.join("crds"))? {
-        let text = std::fs::read_to_string(entry?.path())?;
-        definitions.push(serde_saphyr::from_str(&text)?);
-    }
-    ensure!(!definitions.is_empty(), "no definitions of `{GROUP}`");
-    Ok(definitions)
-}
-
 /// Returns the names of all clusters that Secrets of the scenario can stand for.
 fn cluster_names(scenario: &Scenario) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
@@ -306,56 +287,4 @@ fn cluster_names(scenario: &Scenario) -> BTreeSet<String> {
         }
     }
     names
-}
-
-fn of_object(object: &Value) -> anyhow::Result<Of> {
-    let metadata = &object["metadata"];
-    Ok(serde_json::from_value(json!({
-        "apiVersion": object["apiVersion"], "kind": object["kind"], "name": metadata["name"],
-        "namespace": metadata.get("namespace").unwrap_or(&json!("")),
-    }))?)
-}
-
-/// Returns the path of an object.
-fn path_of(cluster: &Cluster, of: &Of) -> anyhow::Result<String> {
-    let root = if of.api_version.contains('/') { "/apis" } else { "/api" };
-    let root = format!("{root}/{}", of.api_version);
-    let served = send(cluster, Verb::Get, &root, &Value::Null)?;
-    let is_meant =
-        |resource: &&Value| resource["kind"] == of.kind && !text(resource, "/name").contains('/');
-    let mut resources = served["resources"].as_array().into_iter().flatten();
-    let resource = resources.find(is_meant).with_context(|| format!("{of:?} is not served"))?;
-    let plural = text(resource, "/name");
-    Ok(if resource["namespaced"] == true {
-        format!("{root}/namespaces/{}/{plural}/{}", of.namespace, of.name)
-    } else {
-        format!("{root}/{plural}/{}", of.name)
-    })
-}
-
-/// Sends a request to a cluster.
-///
-/// # Errors
-///
-/// Fails if the API refuses it.
-pub(super) fn send(
-    cluster: &Cluster,
-    verb: Verb,
-    path: &str,
-    body: &Value,
-) -> anyhow::Result<Value> {
-    let (method, content) = match verb {
-        Verb::Get => ("GET", "application/json"),
-        Verb::Create => ("POST", "application/json"),
-        Verb::Merge => ("PATCH", "application/merge-patch+json"),
-        Verb::Delete => ("DELETE", "application/json"),
-    };
-    let body = if body.is_null() { String::new() } else { body.to_string() };
-    let request = http::Request::builder().method(method).uri(path).header("content-type", content);
-    match cluster.api().answer(request.body(body)?) {
-        (200..=299, answer) => Ok(answer),
-        (code, answer) => {
-            Err(anyhow!("{method} {path} is refused with {code}: {}", text(&answer, "/message")))
-        }
-    }
 }

@@ -9,8 +9,11 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value};
 
 use super::{
-    format::{Condition, Side, group_of},
+    format::{Condition, Side},
     names::Names,
+};
+use crate::goldens::scenario::{
+    Of, conditions_mut, group_of, object_differences, text, with_differences,
 };
 
 /// The API group of the original's own kinds.
@@ -49,9 +52,6 @@ const QUOTES: [&str; 3] = ["invalid kubeconfig: ", "cannot be created: ", "canno
 const OWN: &str = "current context ";
 /// The label that Kubernetes sets on namespaces.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-/// The most differences of one object that are printed.
-const MAX_DIFFERENCES: usize = 12;
-
 /// The objects that count, in the form of the record.
 pub(super) type State = BTreeMap<Key, Value>;
 
@@ -77,6 +77,12 @@ impl Key {
             namespace: text(object, "/metadata/namespace").to_owned(),
             name: text(object, "/metadata/name").to_owned(),
         }
+    }
+
+    pub(super) fn named(side: Side, of: &Of) -> Self {
+        let Of { api_version, kind, namespace, name } = of.clone();
+        let group = group_of(&api_version).to_owned();
+        Self { side, group, kind, namespace, name }
     }
 
     pub(super) fn is(&self, side: Side, group: &str, kind: &str) -> bool {
@@ -249,42 +255,6 @@ fn without_empty_maps(value: &mut Value) {
 
 // === fields ===
 
-/// Returns the text at a JSON pointer, or "".
-pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// Returns a value with a JSON merge patch applied.
-pub(super) fn merged(value: &Value, patch: &Value) -> Value {
-    let Value::Object(patch) = patch else { return patch.clone() };
-    let mut fields = value.as_object().cloned().unwrap_or_default();
-    for (key, patch) in patch {
-        if patch.is_null() {
-            fields.remove(key);
-        } else {
-            let merged = merged(fields.get(key).unwrap_or(&Value::Null), patch);
-            fields.insert(key.clone(), merged);
-        }
-    }
-    Value::Object(fields)
-}
-
-/// Returns the JSON merge patch that makes `to` of `from`.
-pub(super) fn change(from: &Value, to: &Value) -> Value {
-    let (Value::Object(old), Value::Object(new)) = (from, to) else { return to.clone() };
-    let changed = new.iter().filter(|(key, value)| old.get(*key) != Some(value));
-    let changed = changed
-        .map(|(key, value)| (key.clone(), change(old.get(key).unwrap_or(&Value::Null), value)));
-    let gone = old.keys().filter(|key| !new.contains_key(*key));
-    changed.chain(gone.map(|key| (key.clone(), Value::Null))).collect()
-}
-
-/// Returns the conditions of an object.
-pub(super) fn conditions_mut(object: &mut Value) -> impl Iterator<Item = &mut Value> {
-    let conditions = object.pointer_mut("/status/conditions");
-    conditions.and_then(Value::as_array_mut).into_iter().flatten()
-}
-
 /// Returns the value at a JSON pointer, in which `[field=value]` picks an item of a list.
 fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
     let mut tokens = pointer.strip_prefix('/').into_iter().flat_map(|pointer| pointer.split('/'));
@@ -323,49 +293,9 @@ pub(super) fn unmet(condition: &Condition, state: &State) -> Option<String> {
 
 /// Returns the differences of two states, each with the object and the field.
 pub(super) fn differences(expected: &State, actual: &State) -> Vec<String> {
-    let keys: BTreeSet<&Key> = expected.keys().chain(actual.keys()).collect();
-    let mut all = Vec::new();
-    for key in keys {
-        match (expected.get(key), actual.get(key)) {
-            (Some(_), None) => all.push(format!("{key}: is not there")),
-            (None, Some(object)) => {
-                all.push(format!("{key}: is there, which it is not in the record: {object}"));
-            }
-            (Some(expected), Some(actual)) => {
-                let mut found = Vec::new();
-                compare("", expected, actual, &mut found);
-                let more = found.len().saturating_sub(MAX_DIFFERENCES);
-                found.truncate(MAX_DIFFERENCES);
-                all.extend(found.into_iter().map(|difference| format!("{key} {difference}")));
-                if more > 0 {
-                    all.push(format!("{key}: {more} more differences"));
-                }
-            }
-            (None, None) => {}
-        }
-    }
-    all
-}
-
-fn compare(at: &str, expected: &Value, actual: &Value, found: &mut Vec<String>) {
-    match (expected, actual) {
-        (Value::Object(wanted), Value::Object(held)) => {
-            let keys: BTreeSet<&String> = wanted.keys().chain(held.keys()).collect();
-            for key in keys {
-                let at = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
-                let of =
-                    |fields: &Map<String, Value>| fields.get(key).cloned().unwrap_or(Value::Null);
-                compare(&at, &of(wanted), &of(held), found);
-            }
-        }
-        (Value::Array(wanted), Value::Array(held)) if wanted.len() == held.len() => {
-            for (index, (expected, actual)) in wanted.iter().zip(held).enumerate() {
-                compare(&format!("{at}/{index}"), expected, actual, found);
-            }
-        }
-        _ if expected == actual => {}
-        _ => found.push(format!("{at}: expected {expected}, found {actual}")),
-    }
+    object_differences(expected, actual, |key, expected, actual, all| {
+        with_differences(key, expected, actual, all);
+    })
 }
 
 #[cfg(test)]
@@ -373,6 +303,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::goldens::scenario::merged;
 
     fn object(extra: &Value) -> Value {
         let object = json!({"apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceBinding", "metadata": {"name": "a"}});
@@ -428,23 +359,6 @@ mod tests {
         );
         let [extra] = &differences(&State::new(), &state(&one))[..] else { panic!() };
         assert!(extra.contains("is there"), "{extra}");
-    }
-
-    #[test]
-    fn a_change_is_what_has_to_be_merged() {
-        let cases = [
-            (
-                json!({"a": 1, "b": {"c": [1], "d": 2}}),
-                json!({"b": {"c": [2], "d": 2}, "e": {"f": 3}}),
-            ),
-            (json!({"a": {"b": 1}}), json!({"a": 2})),
-            (json!({"a": 1}), json!({"a": {"b": 1}})),
-            (json!({"a": 1}), json!({"a": 1})),
-        ];
-        for (from, to) in cases {
-            assert_eq!(merged(&from, &change(&from, &to)), to, "{from}");
-        }
-        assert_eq!(change(&json!({"a": 1, "b": 2}), &json!({"a": 1, "b": 3})), json!({"b": 3}));
     }
 
     #[test]

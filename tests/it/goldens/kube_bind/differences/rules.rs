@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use super::{
     super::{
         format::Side,
-        state::{GROUP, Key, State, conditions_mut, text},
+        state::{GROUP, Key, State},
     },
     Facts,
 };
+use crate::goldens::scenario::{conditions_mut, text};
 
 /// The finalizer on objects of bound kinds.
 const SYNCER: &str = "kubebind.io/syncer";

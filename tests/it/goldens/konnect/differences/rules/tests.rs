@@ -1,0 +1,132 @@
+use super::{
+    super::{
+        super::{
+            format::Scenario,
+            request::{Normal, Timed},
+            state::{State, key_of, recorded},
+        },
+        History,
+    },
+    *,
+};
+
+const POST: &str =
+    "{method: POST, path: /x/services, body: {tags: ['k8s-uid:UID-KongService-svc']}";
+
+/// Returns what a rule expects in the last of some steps. Ours has sent what the record has, but
+/// for the last step, in which it has sent nothing.
+fn expected(rule: Rule, steps: &str) -> Consequences {
+    let text = format!("about: a\nsyncPeriod: 4s\nnamespace: ns\nsteps: {steps}");
+    let scenario = Scenario::parse("test", &text).unwrap();
+    let (step, earlier) = scenario.steps.split_last().unwrap();
+    let (mut history, mut objects) = (History::default(), State::new());
+    for step in earlier {
+        let timed = step.requests.iter().cloned().map(|request| Timed { at: 0, request });
+        history.learn(step, &timed.collect::<Vec<_>>());
+    }
+    for object in scenario.steps.iter().flat_map(|step| &step.objects) {
+        objects.extend(recorded(object).map(|shown| (key_of(object), shown)));
+    }
+    let requests = Normal::new(false, false).recorded(step);
+    let mut expected = Consequences { requests, objects };
+    let ours = Consequences { requests: Vec::new(), objects: State::new() };
+    let facts =
+        Facts { scenario: &scenario, step, earlier, later: &[], ours: &ours, history: &history };
+    rule(&facts, &mut expected);
+    expected
+}
+
+/// Returns the requests that a rule expects in the last of some steps, in short.
+fn requests(rule: Rule, steps: &str) -> Vec<String> {
+    let short = |request: &Request| {
+        let answer = &request.answer;
+        let answer = answer.ids.clone().map_or_else(|| json!(answer.id), |ids| json!(ids));
+        let times = (request.seconds_since_previous, request.periods_since_previous);
+        let repeated = if request.repeated { " repeated" } else { "" };
+        format!("{request} {answer} {times:?}{repeated}").replace(" eu.api.konghq.com", " ")
+    };
+    expected(rule, steps).requests.iter().map(short).collect()
+}
+
+#[test]
+fn a_pause_is_as_long_as_konnect_asks_for() {
+    let steps = |header: &str| {
+        format!(
+            "[{{requests: [{POST}, answer: {{status: 429, headers: {header}}}}}, \
+             {POST}, answer: {{status: 201, id: a}}, secondsSincePrevious: 0}}]}}]"
+        )
+    };
+    for (header, pause) in [("{Retry-After: '2'}", 2), ("{Retry-After: '0'}", 15), ("{}", 15)] {
+        let found = requests(pauses_are_kept, &steps(header));
+        let last = format!("POST /x/services (201) \"a\" (Some({pause}), None)");
+        assert_eq!(found[1], last, "{header}");
+    }
+}
+
+#[test]
+fn what_is_refused_is_sent_once_and_again_after_a_change_or_a_period() {
+    let refused = format!("{POST}, repeated: true, answer: {{status: 400}}}}");
+    let once = "POST /x/services (400) null (None, None)";
+    let found = requests(refused_is_sent_once, &format!("[{{requests: [{refused}]}}]"));
+    assert_eq!(found, [once]);
+    let later = |step: &str| format!("[{{requests: [{refused}]}}, {step}]");
+    let again = |patch: &str| {
+        let step = format!("{{patch: [{patch}], requests: [{refused}]}}");
+        requests(refused_is_sent_once, &later(&step))
+    };
+    assert_eq!(again(""), Vec::<String>::new());
+    assert_eq!(again("{kind: KongService, name: svc, merge: {}}"), [once]);
+    let found = requests(refused_is_sent_again_each_period, &later("{waitPeriods: 2}"));
+    assert_eq!(found, ["POST /x/services (400) null (None, Some(1))"; 2]);
+}
+
+#[test]
+fn an_entity_follows_its_source_at_once() {
+    let steps = |merge: &str| {
+        let body = "body: {config: {minute: 5}, tags: ['k8s-uid:UID-KongPluginBinding-b']}";
+        format!(
+            "[{{apply: [{{kind: KongPlugin, metadata: {{name: p}}, config: {{minute: 5}}}}], \
+             requests: [{{method: POST, path: /x/plugins, {body}, answer: {{status: 201, id: i}}}}]}}, \
+             {{patch: [{{kind: KongPlugin, name: p, merge: {merge}}}]}}]"
+        )
+    };
+    let found = expected(sources_are_sent_at_once, &steps("{config: {minute: 9}}"));
+    let [request] = &found.requests[..] else { panic!("{found:?}") };
+    assert_eq!((request.method.as_str(), request.path.as_str()), ("PUT", "/x/plugins/i"));
+    assert_eq!(request.body["config"], json!({"minute": 9}));
+    let found = requests(sources_are_sent_at_once, &steps("{metadata: {labels: {a: b}}}"));
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[test]
+fn what_was_created_before_is_found_and_not_created_again() {
+    let post = |id: &str| {
+        let path = "/x/dp-client-certificates";
+        format!(
+            "{{method: POST, path: {path}, body: {{cert: c}}, answer: {{status: 201, id: {id}}}}}"
+        )
+    };
+    let object = "{kind: KongDataPlaneClientCertificate, name: dp, status: {konnect: {id: d-2}}}";
+    let first = format!("{{requests: [{}]}}", post("d-1"));
+    let found = requests(looked_up_before_created, &format!("[{first}]"));
+    let path = "/x/dp-client-certificates";
+    let created = format!("POST {path} (201) \"d-1\" (None, None)");
+    assert_eq!(found, [format!("GET {path} (200) [] (None, None)"), created]);
+    let steps = format!("[{first}, {{requests: [{}], objects: [{object}]}}]", post("d-2"));
+    let found = requests(looked_up_before_created, &steps);
+    assert_eq!(found, [format!("GET {path} (200) [\"d-1\"] (None, None)")]);
+    let found = expected(looked_up_before_created, &steps).objects;
+    assert_eq!(found.values().next().unwrap()["status"]["konnect"]["id"], "d-1");
+}
+
+#[test]
+fn a_deletion_without_a_grant_takes_the_entity_first() {
+    let object = "{kind: KongService, name: svc, deleting: true, finalizers: [gateway.konghq.com/konnect-cleanup], \
+         status: {conditions: [{type: A, reason: RefNotPermitted}]}}";
+    let steps = format!(
+        "[{{requests: [{POST}, answer: {{status: 201, id: a}}}}]}}, {{objects: [{object}]}}]"
+    );
+    let found = requests(deletions_complete, &steps);
+    assert_eq!(found, ["DELETE /x/services/a (204) null (None, None)"]);
+    assert!(expected(deletions_complete, &steps).objects.is_empty());
+}
