@@ -10,6 +10,11 @@ use super::{
     },
 };
 
+/// Material that is no vault reference, or a valid one.
+const MATERIAL: &str = "!self.startsWith('{vault:') || \
+                 self.matches('^[{]vault://[a-zA-Z0-9._-]+/[^{}]+[}][[:spac\
+                 e:]]*$')";
+
 /// A certificate with its key.
 pub(super) const CERTIFICATE: Entity = Entity {
     group: CONFIGURATION,
@@ -25,9 +30,7 @@ pub(super) const CERTIFICATE: Entity = Entity {
             TEXT.rules(&[(
                 "cert must contain certificate material or a valid Kong \
                  vault reference, e.g. '{vault://my-vault/my-secret}'",
-                "!self.startsWith('{vault:') || \
-                 self.matches('^[{]vault://[a-zA-Z0-9._-]+/[^{}]+[}][[:spac\
-                 e:]]*$')",
+                MATERIAL,
             )]),
         )
         .sent(How::Plain),
@@ -36,9 +39,7 @@ pub(super) const CERTIFICATE: Entity = Entity {
             TEXT.rules(&[(
                 "cert_alt must contain certificate material or a valid Kong \
                  vault reference, e.g. '{vault://my-vault/my-secret}'",
-                "!self.startsWith('{vault:') || \
-                 self.matches('^[{]vault://[a-zA-Z0-9._-]+/[^{}]+[}][[:spac\
-                 e:]]*$')",
+                MATERIAL,
             )]),
         )
         .sent(How::Plain),
@@ -48,9 +49,7 @@ pub(super) const CERTIFICATE: Entity = Entity {
             TEXT.rules(&[(
                 "key must contain private key material or a valid Kong \
                  vault reference, e.g. '{vault://my-vault/my-secret}'",
-                "!self.startsWith('{vault:') || \
-                 self.matches('^[{]vault://[a-zA-Z0-9._-]+/[^{}]+[}][[:spac\
-                 e:]]*$')",
+                MATERIAL,
             )]),
         )
         .sent(How::Plain),
@@ -59,9 +58,7 @@ pub(super) const CERTIFICATE: Entity = Entity {
             TEXT.rules(&[(
                 "key_alt must contain private key material or a valid Kong \
                  vault reference, e.g. '{vault://my-vault/my-secret}'",
-                "!self.startsWith('{vault:') || \
-                 self.matches('^[{]vault://[a-zA-Z0-9._-]+/[^{}]+[}][[:spac\
-                 e:]]*$')",
+                MATERIAL,
             )]),
         )
         .sent(How::Plain),

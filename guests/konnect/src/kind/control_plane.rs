@@ -439,6 +439,31 @@ pub(super) const CONFIG_STORE: Entity = Entity {
     .kept(),
 };
 
+/// The group of objects that a grant is about.
+const GROUP: Field = Field::new(
+    "group",
+    TEXT.with(&[
+        ("maxLength", "253"),
+        ("minLength", "1"),
+        (
+            "pattern",
+            "\"^$|^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9\
+                                 ]*[a-z0-9])?)*$\"",
+        ),
+    ]),
+)
+.required();
+/// The kind of objects that a grant is about.
+const KIND: Field = Field::new(
+    "kind",
+    TEXT.with(&[
+        ("allOf", r#"[{"minLength": 1}, {"minLength": 1}]"#),
+        ("maxLength", "63"),
+        ("pattern", r#""^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$""#),
+    ]),
+)
+.required();
+
 /// Permits references from other namespaces to objects of its namespace.
 pub const GRANT: Entity = Entity {
     group: CONFIGURATION,
@@ -452,28 +477,8 @@ pub const GRANT: Entity = Entity {
             "from",
             Schema::list(
                 &Schema::object(&[
-                    Field::new(
-                        "group",
-                        TEXT.with(&[
-                            ("maxLength", "253"),
-                            ("minLength", "1"),
-                            (
-                                "pattern",
-                                "\"^$|^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9\
-                                 ]*[a-z0-9])?)*$\"",
-                            ),
-                        ]),
-                    )
-                    .required(),
-                    Field::new(
-                        "kind",
-                        TEXT.with(&[
-                            ("allOf", r#"[{"minLength": 1}, {"minLength": 1}]"#),
-                            ("maxLength", "63"),
-                            ("pattern", r#""^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$""#),
-                        ]),
-                    )
-                    .required(),
+                    GROUP,
+                    KIND,
                     Field::new(
                         "namespace",
                         TEXT.with(&[
@@ -521,33 +526,8 @@ pub const GRANT: Entity = Entity {
         .required(),
         Field::new(
             "to",
-            Schema::list(
-                &Schema::object(&[
-                    Field::new(
-                        "group",
-                        TEXT.with(&[
-                            ("maxLength", "253"),
-                            ("minLength", "1"),
-                            (
-                                "pattern",
-                                "\"^$|^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\\\.[a-z0-9]([-a-z0-9\
-                                 ]*[a-z0-9])?)*$\"",
-                            ),
-                        ]),
-                    )
-                    .required(),
-                    Field::new(
-                        "kind",
-                        TEXT.with(&[
-                            ("allOf", r#"[{"minLength": 1}, {"minLength": 1}]"#),
-                            ("maxLength", "63"),
-                            ("pattern", r#""^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$""#),
-                        ]),
-                    )
-                    .required(),
-                    Field::new("name", OBJECT_NAME),
-                ])
-                .rules(&[
+            Schema::list(&Schema::object(&[GROUP, KIND, Field::new("name", OBJECT_NAME)]).rules(
+                &[
                     (
                         "Only 'Secret' kind is supported for 'core' group",
                         ".self.group != 'core' || .self.kind == 'Secret'",
@@ -576,8 +556,8 @@ pub const GRANT: Entity = Entity {
                          ['KongPlugin', 'KongService', 'KongCertificate', \
                          'KongCACertificate', 'KongUpstream']",
                     ),
-                ]),
-            )
+                ],
+            ))
             .with(&[
                 ("maxItems", "16"),
                 ("minItems", "1"),

@@ -10,6 +10,23 @@ use super::{
     },
 };
 
+/// The group of a target of a binding.
+const TARGET_GROUP: Field = Field::new(
+    "group",
+    TEXT.with(&[(
+        "enum",
+        "|core|networking.k8s.io|gateway.networking.k8s.io|configur\
+                                 ation.konghq.com",
+    )]),
+)
+.required();
+/// The kind of a target of a binding.
+const TARGET_KIND: Field = Field::new(
+    "kind",
+    TEXT.with(&[("enum", "Service|Ingress|HTTPRoute|GRPCRoute|KongService|KongRoute")]),
+)
+.required();
+
 /// A plugin with its configuration, which bindings attach to entities.
 pub const PLUGIN: Entity = Entity {
     group: CONFIGURATION,
@@ -156,23 +173,8 @@ pub const BINDING: Entity = Entity {
                 Field::new(
                     "routeRef",
                     Schema::object(&[
-                        Field::new(
-                            "group",
-                            TEXT.with(&[(
-                                "enum",
-                                "|core|networking.k8s.io|gateway.networking.k8s.io|configur\
-                                 ation.konghq.com",
-                            )]),
-                        )
-                        .required(),
-                        Field::new(
-                            "kind",
-                            TEXT.with(&[(
-                                "enum",
-                                "Service|Ingress|HTTPRoute|GRPCRoute|KongService|KongRoute",
-                            )]),
-                        )
-                        .required(),
+                        TARGET_GROUP,
+                        TARGET_KIND,
                         Field::new("name", TEXT).required(),
                     ])
                     .rules(&[(
@@ -188,23 +190,8 @@ pub const BINDING: Entity = Entity {
                 Field::new(
                     "serviceRef",
                     Schema::object(&[
-                        Field::new(
-                            "group",
-                            TEXT.with(&[(
-                                "enum",
-                                "|core|networking.k8s.io|gateway.networking.k8s.io|configur\
-                                 ation.konghq.com",
-                            )]),
-                        )
-                        .required(),
-                        Field::new(
-                            "kind",
-                            TEXT.with(&[(
-                                "enum",
-                                "Service|Ingress|HTTPRoute|GRPCRoute|KongService|KongRoute",
-                            )]),
-                        )
-                        .required(),
+                        TARGET_GROUP,
+                        TARGET_KIND,
                         Field::new("name", TEXT).required(),
                     ])
                     .rules(&[(
