@@ -136,15 +136,16 @@ impl State {
         let start = Instant::now();
         let sent = self.sent(&call).await;
         let (took, origin) = (start.elapsed(), &call.egress.origin);
-        let (method, code) = (code::method(call.method), Code::of(&sent));
-        self.metrics.called_outside(&call.processor, (origin, method, &code.label()), took);
+        let (method, code) = (call.method.name().to_ascii_lowercase(), Code::of(&sent));
+        self.metrics.called_outside(&call.processor, (origin, &method, &code.label()), took);
         debug!(processor = %call.processor, %origin, method, %code, ?took, "called outside");
         sent
     }
 
     async fn sent(&self, call: &Allowed) -> Result<Answer, CallError> {
         let deadline = Instant::now() + call.timeout;
-        let (namespace, origin) = (namespace(&call.processor), request::origin(&call.target));
+        let namespace = namespace(&call.processor);
+        let origin = call.target.origin().to_string();
         let key = PauseKey::of(call);
         self.check_pause(call, &key)?;
         if let Some(wait) = self.rates.wait(&call.processor, &call.egress, Instant::now()) {

@@ -167,6 +167,22 @@ impl Prepared<'_> {
     }
 }
 
+// === impl Method ===
+
+impl Method {
+    /// Returns the name of the method, as HTTP writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
 // === impl Credential ===
 
 impl Credential {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mortise_core::outbound::{Answer, CallError, Method};
+use mortise_core::outbound::{Answer, CallError};
 
 /// The status codes with a series of their own; others are counted by their first digit.
 const STATUSES: [u16; 30] = [
@@ -45,27 +45,10 @@ impl fmt::Display for Code {
     }
 }
 
+/// Returns one word for all faults of a credential: labels tell them no further.
 fn word(error: &CallError) -> &'static str {
     match error {
-        CallError::Denied(_) => "denied",
-        CallError::NotHeld => "not-held",
         CallError::Credential(_) => "credential",
-        CallError::Paused(_) => "paused",
-        CallError::NotSent(_) => "not-sent",
-        CallError::NoAnswer(_) => "no-answer",
-        CallError::TooLarge => "too-large",
-        CallError::Invalid(_) => "invalid",
-    }
-}
-
-/// Returns the name of a method.
-pub(super) fn method(of: Method) -> &'static str {
-    match of {
-        Method::Get => "get",
-        Method::Head => "head",
-        Method::Post => "post",
-        Method::Put => "put",
-        Method::Patch => "patch",
-        Method::Delete => "delete",
+        other => other.code(),
     }
 }

@@ -6,7 +6,7 @@ use http::{
     header::{CONTENT_LENGTH, HOST, USER_AGENT},
 };
 use http_body_util::Full;
-use mortise_core::outbound::{Allowed, Method, Target};
+use mortise_core::outbound::{Allowed, Method};
 
 use crate::http::AGENT;
 
@@ -27,7 +27,7 @@ impl Head {
         let uri = call.target.path_and_query.parse();
         let uri = uri.map_err(|error| format!("the path and query of the URL: {error}"))?;
         let mut headers = HeaderMap::new();
-        headers.insert(HOST, text(&host_and_port(&call.target))?);
+        headers.insert(HOST, text(&call.target.authority())?);
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
         // A body of a known length has its own; servers ask for one without a body, too.
         if body.is_none() && matches!(call.method, Method::Post | Method::Put | Method::Patch) {
@@ -61,17 +61,6 @@ fn header_name(name: &str) -> Result<HeaderName, String> {
 
 fn text(value: &str) -> Result<HeaderValue, String> {
     HeaderValue::from_str(value).map_err(|_| "a header has no valid value".to_owned())
-}
-
-/// Returns the origin of a URL, by which places are shared and pauses kept.
-pub(super) fn origin(of: &Target) -> String {
-    format!("{}://{}", if of.tls { "https" } else { "http" }, host_and_port(of))
-}
-
-/// Returns the host, with the port if it is not that of the scheme, as in the `Host` header.
-fn host_and_port(of: &Target) -> String {
-    let host = if of.host.contains(':') { format!("[{}]", of.host) } else { of.host.clone() };
-    if of.port == if of.tls { 443 } else { 80 } { host } else { format!("{host}:{}", of.port) }
 }
 
 fn method(of: Method) -> http::Method {

@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use konnect_fake::{Change, Fault, Konnect as Fake, message};
 use mortise_sdk::{
     Kind, ObjectRef,
-    outbound::{Answer, Method},
+    outbound::Answer,
     testing::{OutboundRequest, Reply, Settled, Stub},
 };
 use parking_lot::Mutex;
@@ -28,16 +28,8 @@ fn reply(fake: &mut Fake, call: &OutboundRequest) -> Reply {
     let rest = call.url.strip_prefix("https://").unwrap();
     let (host, rest) = rest.split_once('/').unwrap();
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let method = match call.method {
-        Method::Get => "GET",
-        Method::Head => "HEAD",
-        Method::Post => "POST",
-        Method::Put => "PUT",
-        Method::Patch => "PATCH",
-        Method::Delete => "DELETE",
-    };
     let request = message::Request {
-        method: method.to_owned(),
+        method: call.method.name().to_owned(),
         host: host.to_owned(),
         path: format!("/{path}"),
         query: query.to_owned(),

@@ -194,7 +194,7 @@ impl Replies {
             panic!(
                 "the processor calls {} {}, and the test has no answer: script it with \
                  `Stub::outbound(|call| Reply::json(200, &json!({{}})))`",
-                name(call.method),
+                call.method.name(),
                 call.url
             );
         };
@@ -262,7 +262,7 @@ impl OutboundRequest {
     fn of(call: &Allowed, now: Duration) -> Self {
         Self {
             method: method(call.method),
-            url: url(&call.target),
+            url: call.target.url(),
             headers: in_lower_case(call.headers.clone()),
             body: call.body.clone(),
             token: call.authorization.as_ref().map(token),
@@ -280,7 +280,7 @@ impl OutboundRequest {
 
 impl fmt::Display for OutboundRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", name(self.method), self.url)
+        write!(f, "{} {}", self.method.name(), self.url)
     }
 }
 
@@ -300,14 +300,6 @@ fn token(of: &Authorization) -> String {
     }
 }
 
-fn url(of: &core::Target) -> String {
-    let core::Target { tls, host, port, path_and_query } = of;
-    let (scheme, usual) = if *tls { ("https", 443) } else { ("http", 80) };
-    let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-    let port = if *port == usual { String::new() } else { format!(":{port}") };
-    format!("{scheme}://{host}{port}{path_and_query}")
-}
-
 fn method(of: core::Method) -> Method {
     match of {
         core::Method::Get => Method::Get,
@@ -316,18 +308,6 @@ fn method(of: core::Method) -> Method {
         core::Method::Put => Method::Put,
         core::Method::Patch => Method::Patch,
         core::Method::Delete => Method::Delete,
-    }
-}
-
-/// Returns the name of a method, as HTTP writes it.
-pub(super) fn name(of: Method) -> &'static str {
-    match of {
-        Method::Get => "GET",
-        Method::Head => "HEAD",
-        Method::Post => "POST",
-        Method::Put => "PUT",
-        Method::Patch => "PATCH",
-        Method::Delete => "DELETE",
     }
 }
 

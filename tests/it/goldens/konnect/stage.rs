@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use konnect_fake::{Answer, Config, End, Konnect, Reply, log::Entry};
 use mortise_sdk::{
-    outbound::{self, Method},
+    outbound,
     testing::{
         OutboundRequest, Reply as Replied, Settled, Stub, cluster::Cluster, clusters::Clusters,
     },
@@ -89,7 +89,7 @@ impl Api {
         let (host, rest) = rest.split_once('/').unwrap_or((rest, ""));
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let Reply { delay, end } = self.answer(&konnect_fake::Request {
-            method: method(call.method).to_owned(),
+            method: call.method.name().to_owned(),
             host: host.to_owned(),
             path: format!("/{path}"),
             query: query.to_owned(),
@@ -321,17 +321,6 @@ impl<'a> Stage<'a> {
             Err(panic) if panic.is::<Killed>() => self.operator = None,
             Err(panic) => resume_unwind(panic),
         }
-    }
-}
-
-fn method(of: Method) -> &'static str {
-    match of {
-        Method::Get => "GET",
-        Method::Head => "HEAD",
-        Method::Post => "POST",
-        Method::Put => "PUT",
-        Method::Patch => "PATCH",
-        Method::Delete => "DELETE",
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{document::Difference, file};
 use crate::testing::{
     OutboundRequest, Reply,
-    outbound::{Client, Replies, name},
+    outbound::{Client, Replies},
 };
 
 /// The calls of the reconciles of one step: a document of `calls.yaml`.
@@ -139,7 +139,7 @@ impl Scripted {
     }
 
     fn is(&self, request: &OutboundRequest) -> bool {
-        self.method == name(request.method)
+        self.method == request.method.name()
             && self.url == request.url
             && self.token.as_ref().is_none_or(|token| request.token.as_ref() == Some(token))
             && self.body.as_ref().is_none_or(|body| is_part(body, &request.json()))
@@ -261,7 +261,7 @@ impl Progress {
 
 /// Returns a call as calls.yaml would hold it.
 fn entry(request: &OutboundRequest) -> String {
-    let mut entry = json!({"method": name(request.method), "url": request.url});
+    let mut entry = json!({"method": request.method.name(), "url": request.url});
     if let Some(entry) = entry.as_object_mut() {
         entry.extend(request.token.clone().map(|token| ("token".to_owned(), token.into())));
         let body = request.body.is_some().then(|| request.json());

@@ -53,6 +53,16 @@ impl Target {
         super::Origin { tls: *tls, any_label: false, host: host.clone(), port: *port }
     }
 
+    /// Returns the host, and the port if it is not the scheme's, as in the header `Host`.
+    pub fn authority(&self) -> String {
+        authority(self.tls, &self.host, self.port)
+    }
+
+    /// Returns the whole URL, with the query, which may hold what nothing must show.
+    pub fn url(&self) -> String {
+        format!("{}{}", self.origin(), self.path_and_query)
+    }
+
     /// Returns the path, without the query.
     pub fn path(&self) -> &str {
         self.path_and_query.split('?').next().unwrap_or_default()
@@ -74,13 +84,13 @@ pub(super) fn write_place(
     host: &str,
     port: u16,
 ) -> fmt::Result {
-    to.write_str(if tls { "https://" } else { "http://" })?;
-    if host.contains(':') {
-        write!(to, "[{host}]")?;
-    } else {
-        to.write_str(host)?;
-    }
-    if port == usual_port(tls) { Ok(()) } else { write!(to, ":{port}") }
+    let scheme = if tls { "https" } else { "http" };
+    write!(to, "{scheme}://{}", authority(tls, host, port))
+}
+
+fn authority(tls: bool, host: &str, port: u16) -> String {
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    if port == usual_port(tls) { host } else { format!("{host}:{port}") }
 }
 
 fn usual_port(tls: bool) -> u16 {
