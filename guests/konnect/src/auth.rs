@@ -34,7 +34,7 @@ const RESOLVED_REFS: &str = "ResolvedRefs";
 /// The time after which a token is checked again that was not accepted.
 const AGAIN: Duration = Duration::from_secs(3);
 
-/// What is known of a token.
+/// The result of a check of a token.
 enum Checked {
     /// The API takes it.
     Valid { organization: String, secret: Option<Name> },

@@ -12,7 +12,7 @@ use crate::{
     tag,
 };
 
-/// What a body takes from other objects.
+/// The values that a body takes from other objects.
 #[derive(Debug, Default)]
 pub struct Resolved {
     /// The IDs of referenced entities by `Reference::id`: texts, or lists of them.

@@ -37,7 +37,7 @@ pub const CLEANUP: &str = "gateway.konghq.com/konnect-cleanup";
 /// The finalizer that the original had on control planes before [`CLEANUP`].
 pub const OLD_CLEANUP: &str = "gateway.operator.konghq.com/konnect-gateway-controlplane";
 
-/// All kinds: parents before their children.
+/// The kinds, parents before their children.
 pub static ALL: [&Entity; 24] = [
     &control_plane::AUTH,
     &control_plane::CONTROL_PLANE,
@@ -114,7 +114,7 @@ pub struct Api {
     pub items: &'static str,
     /// The modes in which `spec.adopt` takes an entity over.
     pub adopt: &'static [Adopt],
-    /// What the loop does beside the columns of this table.
+    /// The exceptions to the columns of this table.
     pub special: &'static [Special],
 }
 
@@ -173,7 +173,7 @@ pub enum Adopt {
     Override,
 }
 
-/// What the loop does for a kind beside the columns of the table.
+/// An exception of a kind to the columns of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
     /// `spec.source: Mirror`: an entity that is read only.

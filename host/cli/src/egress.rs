@@ -1,4 +1,4 @@
-//! What processors may call outside of the cluster under a developer's commands.
+//! The systems outside of the cluster that processors may call under a developer's commands.
 
 use std::{fmt, io::Read as _, path::Path, sync::Arc};
 

@@ -28,7 +28,7 @@ pub use crate::{
     reads::record::Made,
 };
 
-/// What a Processor grants: an entry of its `spec.egress`.
+/// A grant of a Processor: an entry of its `spec.egress`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Egress {
     /// The origin, which may have `*` for labels of its host.

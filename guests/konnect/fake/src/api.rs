@@ -1,4 +1,4 @@
-//! What a request of one organization may use.
+//! The data of one organization, for its requests.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ const REGION: &str = "eu";
 /// The domain of hosts that have none.
 const DOMAIN: &str = "konghq.com";
 
-/// What a request may use.
+/// The data that a request reads and writes.
 pub(crate) struct Api<'a> {
     pub(crate) organization: &'a mut Organization,
     pub(crate) region: &'a str,
@@ -27,7 +27,7 @@ pub(crate) struct Api<'a> {
     pub(crate) context: Context<'a>,
 }
 
-/// What a request for a part of a control plane may use beside it.
+/// The data that a request for a part of a control plane uses beside it.
 pub(crate) struct Context<'a> {
     /// The time, in milliseconds since 1970.
     pub(crate) now: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Context<'a> {
     pub(crate) delete_unknown: u16,
 }
 
-/// What may still be stored.
+/// The room that is left in the store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
     pub(crate) entities: usize,

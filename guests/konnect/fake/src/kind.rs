@@ -46,7 +46,7 @@ pub(crate) struct Reference {
     pub(crate) field: &'static str,
     /// The segment of the kind that is named.
     pub(crate) to: &'static str,
-    /// What the deletion of the named entity does.
+    /// The effect of a deletion of the named entity.
     pub(crate) deletion: Deletion,
 }
 
@@ -76,7 +76,7 @@ const NAME: Unique = Unique("name", &["name"]);
 const CONSUMER: Reference =
     Reference { field: "consumer", to: "consumers", deletion: Deletion::Cascades };
 
-/// All kinds.
+/// The table of kinds.
 pub(crate) static KINDS: &[Kind] = &[
     Kind {
         segment: "services",

@@ -21,7 +21,7 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-/// What happens to a request.
+/// The reply to a request, and its delay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// The milliseconds before the answer is sent, or the connection is closed.

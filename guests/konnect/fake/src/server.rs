@@ -64,7 +64,7 @@ pub struct Server {
     _tasks: JoinSet<()>,
 }
 
-/// What each connection needs.
+/// The parts of the server that each connection shares.
 #[derive(Clone)]
 struct Shared {
     konnect: Arc<Mutex<Konnect>>,

@@ -81,7 +81,7 @@ pub struct Definition {
     pub short: &'static [&'static str],
     /// Categories for `kubectl`.
     pub categories: &'static [&'static str],
-    /// What `kubectl get` prints.
+    /// The columns that `kubectl get` prints.
     pub columns: &'static [Column],
     /// Validations of `spec`.
     pub spec_rules: &'static [Rule],

@@ -52,7 +52,7 @@ enum Typed {
     No,
 }
 
-/// What was attempted.
+/// The operation that was attempted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Create,

@@ -1,4 +1,5 @@
-//! What a run notes for the next run of the same object: when the entity was sent, and what.
+//! The note of a run for the next run of the same object: the time of the last attempt, and the hash
+//! of what was sent or refused.
 //!
 //! A note is a hint. Without one, an object that is programmed is sent once within the period.
 
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 use crate::body::hash;
 
-/// What was sent last.
+/// The last attempt to send an entity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Note {
     /// The time, in milliseconds since 1970.

@@ -46,7 +46,7 @@ pub(crate) enum Check {
     Silent,
 }
 
-/// What a reference leads to.
+/// The result of a check of references.
 enum Found {
     /// An entity of this ID.
     Valid(String),

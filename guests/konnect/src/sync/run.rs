@@ -36,7 +36,7 @@ pub(crate) struct Run<'a> {
     pub(crate) object: &'a Value,
     pub(crate) metadata: Metadata,
     pub(crate) status: Status<'a>,
-    /// What the body takes from other objects.
+    /// The values that the body takes from other objects.
     pub(crate) resolved: Resolved,
     /// IDs of other entities that the status keeps when the entity has been sent with them.
     pub(crate) pending: BTreeMap<&'static str, Option<Value>>,

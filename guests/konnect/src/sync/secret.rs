@@ -7,7 +7,7 @@ const FIELDS: [&str; 8] =
     ["config", "jwk", "key", "key_alt", "password", "pem", "private_key", "secret"];
 /// A text of at least this many bytes is secret also as a part of a word.
 const LONG: usize = 6;
-/// What stands in a message for a secret text.
+/// The text that stands in a message for a secret one.
 const HIDDEN: &str = "***";
 
 /// Returns a message without the secret texts of a body, as they are and as JSON quotes them.

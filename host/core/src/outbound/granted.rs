@@ -1,11 +1,11 @@
-//! What a Processor grants: its `spec.egress`, parsed.
+//! The grants of a Processor: its `spec.egress`, parsed.
 
 use std::sync::Arc;
 
 use super::{Egress, Origin, Outbound, Target};
 use crate::{contract::Kind, labels::LabelSelector};
 
-/// What a version of a processor may send, as its Processor grants it, and the client that sends.
+/// The grants of a Processor for a version of a processor, and the client that sends.
 #[derive(Default)]
 pub(crate) struct Granted {
     /// The Processor, as `namespace/name`.

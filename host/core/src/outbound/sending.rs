@@ -42,7 +42,7 @@ pub struct Sending {
     ended: Option<Ended>,
 }
 
-/// What calls need.
+/// The state that decides about calls.
 enum State {
     /// Nothing is sent, for this reason.
     Closed(&'static str),

@@ -32,7 +32,8 @@ pub(super) struct Input {
     pub(super) ready: bool,
     /// The other clusters.
     pub(super) remotes: Vec<RemoteInput>,
-    /// What the guests may call outside of the cluster, besides what their companions say.
+    /// The systems outside of the cluster that the guests may call, besides those that their
+    /// companions name.
     pub(super) egress: Vec<Grant>,
     /// Tells whether the values of Secrets are shown or masked.
     pub(super) secrets: Secrets,

@@ -35,7 +35,7 @@ pub(super) struct Renewal {
     pub(super) index: usize,
     pub(super) guest: Arc<Guest>,
     pub(super) config: Arc<str>,
-    /// What the guest may call outside of the cluster.
+    /// The systems outside of the cluster that the guest may call.
     pub(super) egress: Arc<[Grant]>,
     pub(super) with: ModuleArgs,
     /// The running version of this guest, if any.

@@ -79,7 +79,7 @@ struct Work {
 struct Seat {
     guest: Arc<Guest>,
     config: Arc<str>,
-    /// What the guest may call outside of the cluster.
+    /// The systems outside of the cluster that the guest may call.
     egress: Arc<[Grant]>,
     sources: Sources,
     /// True if files were saved since the last build began.
