@@ -325,7 +325,7 @@ fn diff_shows_the_additional_permissions_of_the_second_module() {
         setup.run(&[&["diff", before, after][..], &crds, rest].concat())
     };
     let same = diff(&reference, idle.to_str().unwrap(), &[]).well();
-    assert_eq!(same.matches("  as before").count(), 4, "{same}");
+    assert_eq!(same.matches("  as before").count(), 5, "{same}");
     let more = diff(&reference, copy.to_str().unwrap(), &[]);
     assert_eq!(more.code, Some(5), "{more:?}");
     for line in [
