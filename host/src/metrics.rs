@@ -108,6 +108,7 @@ struct All {
     writes: Series<Counter>,
     writes_skipped: Series<Counter>,
     conflicts_forced: Series<Counter>,
+    events_refused: Series<Counter>,
     store_objects: ByLabels<Gauge>,
     store_bytes: ByLabels<Gauge>,
     cluster_store_bytes: ByLabels<Gauge>,
@@ -155,6 +156,9 @@ impl Metrics {
         }
         for kind in &report.forced {
             all.conflicts_forced.of(processor, [("kind", &kind_label(kind))]).inc();
+        }
+        for cluster in &report.refused_events {
+            all.events_refused.of(processor, [("cluster", cluster)]).inc();
         }
         if report.log_dropped > 0 {
             all.log_lines_dropped.of(processor, []).inc_by(report.log_dropped.into());
@@ -403,6 +407,10 @@ impl All {
             conflicts_forced: of.counters(
                 "conflicts_forced",
                 "Writes that took fields from other field managers by force; by processor and kind",
+            ),
+            events_refused: of.counters(
+                "events_refused",
+                "Events that an API server refused, which fails no reconcile; by processor and cluster (empty: home)",
             ),
             denied: of.counters(
                 "denied",

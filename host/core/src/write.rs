@@ -121,6 +121,8 @@ pub struct Written {
     pub waits: Vec<String>,
     /// The kind of the object of each forced apply, which took fields from other managers.
     pub forced: Vec<Arc<Kind>>,
+    /// The cluster of each event that was refused, which fails nothing.
+    pub refused_events: Vec<Arc<str>>,
     /// Warnings for a person.
     pub warnings: Vec<String>,
     /// The requests that were answered with 403: the kind, and the message.

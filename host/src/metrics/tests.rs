@@ -40,6 +40,7 @@ fn busy() -> Metrics {
         trapped: vec!["panicked"],
         waited: vec![Duration::from_secs(1), Duration::from_micros(1)],
         forced: vec![kind("Thing").into()],
+        refused_events: vec!["".into(), "shop/p/k".into(), "shop/p/k".into()],
         log_dropped: 7,
         ..report(
             0,
@@ -101,6 +102,8 @@ fn a_run_is_counted() {
         r#"mortise_writes_total{processor="p",kind="Rule.g",verb="status"} 1"#,
         r#"mortise_writes_skipped_total{processor="p"} 3"#,
         r#"mortise_conflicts_forced_total{processor="p",kind="Thing.g"} 1"#,
+        r#"mortise_events_refused_total{processor="p",cluster=""} 1"#,
+        r#"mortise_events_refused_total{processor="p",cluster="shop/p/k"} 2"#,
         r#"mortise_hook_requests_total{processor="p",hook="convert",result="success"} 1"#,
         r#"mortise_hook_requests_total{processor="p",hook="admit/mark",result="refused"} 1"#,
         r#"mortise_hook_requests_total{processor="p",hook="other",result="invalid"} 1"#,

@@ -101,6 +101,8 @@ pub struct Report {
     pub log_dropped: u32,
     /// The kind of the object of each forced apply, which took fields from other managers.
     pub forced: Vec<Arc<Kind>>,
+    /// The cluster of each event that was refused.
+    pub refused_events: Vec<Arc<str>>,
     /// The reason why a due key was not skipped; `None` if it was not due.
     pub not_skipped: Option<MustRun>,
     /// The run record: the run's reads and results, as plain data.
@@ -135,6 +137,7 @@ impl Report {
             trapped: Vec::new(),
             log_dropped: 0,
             forced: Vec::new(),
+            refused_events: Vec::new(),
             not_skipped: None,
             record: Arc::new(Record::new(&run.key, run.attempt)),
         }
@@ -172,6 +175,7 @@ impl Report {
             report.withheld.extend(withheld);
             report.unchanged += written.skipped;
             report.forced.extend(written.forced);
+            report.refused_events.extend(written.refused_events);
             report.denied.extend(denied);
             if let Some((_, usage)) = call {
                 report.log.extend(usage.log);

@@ -89,6 +89,7 @@ async fn an_event_that_is_refused_is_no_failure() {
     let written = bed.run(outcome).await;
     fine(&written);
     assert!(written.changes.is_empty());
+    assert_eq!(written.refused_events, ["".into()]);
 }
 
 #[tokio::test]
