@@ -2,13 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
+use mortise_core::api::Outgoing;
 use parking_lot::RwLock;
 use ring::digest::Digest;
 use serde_json::Value;
-use tokio::time::sleep;
+use tokio::{
+    sync::{Notify, futures::Notified},
+    time::sleep,
+};
+use tracing::debug;
 
 use crate::cluster::{
-    Cluster,
+    Cluster, Policy,
     access::Elsewhere,
     lease::Guard,
     remote::{Connected, Gate, gated, policy},
@@ -17,8 +22,9 @@ use crate::cluster::{
 /// The time without an answer after which the cluster is asked for its version, so that a cluster
 /// which has gone is noticed although nobody asks it anything.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// The time for which a cluster may fail until what is known of it counts as too old.
-const MAX_AGE: Duration = Duration::from_secs(30);
+/// The time since the last answer of a failing cluster after which what is known of it counts as too
+/// old. A cluster that hangs is told within 30 s: the heartbeat, its time limit, and this check.
+const MAX_AGE: Duration = Duration::from_secs(20);
 
 /// A cluster that is connected to.
 #[derive(Debug)]
@@ -33,6 +39,8 @@ pub(crate) struct Link {
     /// The Secret, without its data.
     pub(super) secret: RwLock<Value>,
     gate: Arc<Gate>,
+    /// Notified when the cluster answers again, after it had counted as unreachable.
+    returned: Notify,
 }
 
 // === impl Link ===
@@ -48,12 +56,36 @@ impl Link {
         let (client, gate) = gated(&client);
         let cluster = Cluster::with_policy(client, policy()).named(name).guarded(lease);
         let rights = Elsewhere::new(&cluster);
-        Self { cluster, rights, server, digest, secret: RwLock::new(secret), gate }
+        Self {
+            cluster,
+            rights,
+            server,
+            digest,
+            secret: RwLock::new(secret),
+            gate,
+            returned: Notify::new(),
+        }
     }
 
     /// Returns why what is known of the cluster is too old, if it is.
     pub(crate) fn unreachable(&self) -> Option<String> {
         self.gate.unreachable_for(MAX_AGE)
+    }
+
+    /// Waits until the cluster answers again, after it had counted as unreachable.
+    pub(crate) fn returned(&self) -> Notified<'_> {
+        self.returned.notified()
+    }
+
+    /// Asks for the version. The gate records whether there is an answer.
+    async fn beat(&self) {
+        // The server is not trusted: its answer is bounded in bytes and time, as any other.
+        let once = Policy { attempts: 1, ..policy() };
+        let cluster = Cluster { policy: once, ..self.cluster.clone() };
+        let version = Outgoing::get("/version".to_owned()).to(&cluster.name);
+        if let Err(refusal) = cluster.send(&version).await {
+            debug!(cluster = %cluster.name, %refusal, "another cluster did not tell its version");
+        }
     }
 
     /// Keeps the rights fresh and the connection checked. Calls `changed` when either changes.
@@ -62,13 +94,15 @@ impl Link {
         loop {
             sleep(HEARTBEAT / 2).await;
             if !self.gate.has_answered_within(HEARTBEAT) {
-                // The gate records the answer.
-                let _ = self.cluster.client().apiserver_version().await;
+                self.beat().await;
             }
             let is_away = self.unreachable().is_some();
             let has_changed = !is_away && self.rights.renew().await;
             if has_changed || is_away != was_away {
                 changed();
+            }
+            if was_away && !is_away {
+                self.returned.notify_waiters();
             }
             was_away = is_away;
         }

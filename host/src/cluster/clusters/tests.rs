@@ -5,7 +5,7 @@
     reason = "a test writes as another user, and its tasks end with it"
 )]
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicUsize;
 
 use kube::{Client, client::Body};
 use mortise_core::{
@@ -26,8 +26,23 @@ const SERVER: &str = "https://api.provider.example:6443";
 #[derive(Clone, Default)]
 struct InMemory {
     apis: BTreeMap<String, EmbeddedApi>,
-    /// True while no other cluster answers.
-    away: Arc<AtomicBool>,
+    mode: Arc<Mutex<Mode>>,
+    /// The bytes that were read of versions.
+    read: Arc<AtomicUsize>,
+}
+
+/// The way in which the other clusters answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Mode {
+    #[default]
+    Well,
+    Away,
+    Hangs,
+    Refuses(u16),
+    /// A version of 1 GiB.
+    Endless,
+    /// A version of which a byte comes each second.
+    Trickles,
 }
 
 /// A case, the kubeconfig, the granted server, the declared Secrets, and the expected problem.
@@ -40,7 +55,8 @@ struct Scene {
     clusters: Clusters,
     moves: Arc<AtomicUsize>,
     grant: Arc<Grant>,
-    away: Arc<AtomicBool>,
+    mode: Arc<Mutex<Mode>>,
+    read: Arc<AtomicUsize>,
 }
 
 impl Connect for InMemory {
@@ -48,18 +64,41 @@ impl Connect for InMemory {
         let name = String::from_utf8_lossy(kubeconfig).into_owned();
         let api = self.apis.get(&name).ok_or_else(|| Refused::new("no such API"))?;
         let server = if name == "other" { "https://other.example" } else { SERVER }.to_owned();
-        let (router, away) = (api.router(), Arc::clone(&self.away));
+        let (router, mode, read) = (api.router(), Arc::clone(&self.mode), Arc::clone(&self.read));
         let service = tower::service_fn(move |request: http::Request<Body>| {
-            let (mut router, is_away) = (router.clone(), away.load(Ordering::Relaxed));
+            let (mut router, mode, read) = (router.clone(), *mode.lock(), Arc::clone(&read));
             async move {
-                if is_away {
-                    return Err(tower::BoxError::from("connection refused"));
+                let is_version = request.uri().path() == "/version";
+                match mode {
+                    Mode::Away => return Err(tower::BoxError::from("connection refused")),
+                    Mode::Hangs => return std::future::pending().await,
+                    Mode::Refuses(code) => {
+                        return Ok(http::Response::builder().status(code).body("".into())?);
+                    }
+                    Mode::Endless | Mode::Trickles if is_version => {
+                        return Ok(http::Response::new(version(mode == Mode::Trickles, read)));
+                    }
+                    Mode::Well | Mode::Endless | Mode::Trickles => {}
                 }
                 Ok(tower::Service::call(&mut router, request).await?)
             }
         });
         Ok(Connected { server, client: Client::new(service, "default") })
     }
+}
+
+/// Returns a version of 1 GiB, at once or byte by byte. Counts the bytes that are read.
+fn version(is_slow: bool, read: Arc<AtomicUsize>) -> axum::body::Body {
+    let (size, wait) =
+        if is_slow { (1, Duration::from_secs(1)) } else { (1 << 16, Duration::ZERO) };
+    axum::body::Body::from_stream(futures::stream::unfold(0, move |sent: usize| {
+        let read = Arc::clone(&read);
+        async move {
+            sleep(wait).await;
+            read.fetch_add(size, Ordering::Relaxed);
+            (sent < 1 << 30).then(|| (Ok::<_, tower::BoxError>(vec![b'x'; size]), sent + size))
+        }
+    }))
 }
 
 fn api() -> EmbeddedApi {
@@ -107,8 +146,8 @@ impl Scene {
         }
         let named = [("provider", &provider), ("home", &home), ("other", &provider)];
         let apis = named.map(|(name, api)| (name.to_owned(), api.clone())).into();
-        let connect = InMemory { apis, away: Arc::default() };
-        let away = Arc::clone(&connect.away);
+        let connect = InMemory { apis, ..InMemory::default() };
+        let (mode, read) = (Arc::clone(&connect.mode), Arc::clone(&connect.read));
         let servers = servers.iter().map(|text| text.parse().unwrap()).collect();
         let options = Options { connect: Arc::new(connect), servers };
         let cluster = Cluster::new(Client::new(home.router(), "default"));
@@ -122,7 +161,7 @@ impl Scene {
         });
         tokio::spawn(clusters.clone().run());
         let grant = Arc::new(Grant::new(&description(secrets)).unwrap());
-        Self { home, provider, clusters, moves, grant, away }
+        Self { home, provider, clusters, moves, grant, mode, read }
     }
 
     fn user(&self, processor: &str, granted: &[ClusterGrant]) -> Arc<Remotes> {
@@ -315,7 +354,7 @@ async fn a_cluster_that_fails_is_left_alone_and_used_again_when_it_answers() {
     let user = scene.user("shop/sync", &granted(SERVER));
     state(&user, None).await;
     let _watched = user.changes(&NAME.into()).unwrap();
-    scene.away.store(true, Ordering::Relaxed);
+    *scene.mode.lock() = Mode::Away;
     tokio::time::sleep(Duration::from_mins(2)).await;
     let problem = user.connected(&NAME.into()).unwrap_err();
     assert_eq!(problem.reason, Reason::ClusterUnreachable);
@@ -323,11 +362,44 @@ async fn a_cluster_that_fails_is_left_alone_and_used_again_when_it_answers() {
     let refusal = create(&scene.routes(&user), "there").await.unwrap_err();
     assert_eq!(refusal.code, 0);
     assert!(scene.provider.requests().is_empty(), "the breaker is open");
-    scene.away.store(false, Ordering::Relaxed);
-    tokio::time::sleep(Duration::from_mins(6)).await;
+    *scene.mode.lock() = Mode::Well;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     user.connected(&NAME.into()).unwrap();
     create(&scene.routes(&user), "there").await.unwrap();
     assert_eq!(scene.moves.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_fails_is_told_within_30_s_and_used_a_minute_after_its_return() {
+    let cases = [Mode::Away, Mode::Hangs, Mode::Refuses(401), Mode::Refuses(429)];
+    let lies = [Mode::Endless, Mode::Trickles];
+    for mode in cases.into_iter().chain(lies) {
+        let scene = Scene::new(&[SERVER], secrets(""));
+        scene.home.load(secret("provider"), true).unwrap();
+        let user = scene.user("shop/sync", &granted(SERVER));
+        state(&user, None).await;
+        let _watched = user.changes(&NAME.into()).unwrap();
+        *scene.mode.lock() = mode;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let problem = user.connected(&NAME.into()).err();
+        if lies.contains(&mode) {
+            assert_eq!(problem, None, "{mode:?}: it answers");
+            // The next fault is noticed all the same.
+            *scene.mode.lock() = Mode::Hangs;
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            user.connected(&NAME.into()).unwrap_err();
+            let read = scene.read.load(Ordering::Relaxed);
+            assert!(0 < read && read <= 3 * (17 << 20), "{mode:?}: {read} bytes");
+        } else {
+            assert_eq!(problem.unwrap().reason, Reason::ClusterUnreachable, "{mode:?}");
+        }
+        tokio::time::sleep(Duration::from_mins(9)).await;
+        *scene.mode.lock() = Mode::Well;
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        user.connected(&NAME.into()).unwrap();
+        create(&scene.routes(&user), "there").await.unwrap();
+        assert_eq!(scene.moves.load(Ordering::Relaxed), 0, "{mode:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

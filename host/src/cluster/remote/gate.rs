@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::Response;
+use http::{Response, StatusCode};
 use parking_lot::Mutex;
 use tokio::{
     sync::Semaphore,
@@ -16,8 +16,8 @@ pub(crate) const MAX_REQUESTS: usize = 8;
 const MAX_FAILURES: u32 = 5;
 /// The time for which the gate is closed first, doubled with each failed probe.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
-/// The longest time for which the gate is closed.
-const MAX_PAUSE: Duration = Duration::from_mins(5);
+/// The longest time for which the gate is closed: a cluster that is back is used within a minute.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// The requests to one cluster.
 ///
@@ -81,21 +81,25 @@ impl Gate {
         let answer = timeout(limit, sent).await.unwrap_or_else(|_| Err(late("no answer")));
         probe.0 = None;
         let failure = match &answer {
-            // The server is there, and too busy or not permitted to answer.
+            // With other statuses the server is there. It takes none of the requests with credentials
+            // that it refuses, and asks for fewer requests itself while it is too busy.
             Ok(answer) => {
-                let is_away = matches!(answer.status().as_u16(), 502..=504);
-                is_away.then(|| format!("it answers {}", answer.status()))
+                let is_failure = matches!(answer.status().as_u16(), 401 | 429 | 502..=504);
+                let is_away = answer.status() != StatusCode::TOO_MANY_REQUESTS;
+                is_failure.then(|| (format!("it answers {}", answer.status()), is_away))
             }
-            Err(error) => Some(error.to_string()),
+            Err(error) => Some((error.to_string(), true)),
         };
         self.end(Instant::now(), failure);
         answer
     }
 
-    /// Returns why the cluster counts as unreachable, if it has failed for longer than `time`.
+    /// Returns why the cluster counts as unreachable, if it fails and its last answer, or the first
+    /// failure if there was none, is older than `time`.
     pub(crate) fn unreachable_for(&self, time: Duration) -> Option<String> {
         let state = self.state.lock();
-        let (since, why) = state.failing.as_ref()?;
+        let (failed, why) = state.failing.as_ref()?;
+        let since = state.answered.unwrap_or(*failed);
         (since.elapsed() >= time).then(|| format!("the cluster does not answer: {why}"))
     }
 
@@ -117,14 +121,19 @@ impl Gate {
         Ok(Probe(Some(self)))
     }
 
-    fn end(&self, now: Instant, failure: Option<String>) {
+    /// Records the end of a request: why it failed, and whether that counts for the breaker.
+    fn end(&self, now: Instant, failure: Option<(String, bool)>) {
         let mut state = self.state.lock();
-        let Some(why) = failure else {
+        let Some((why, is_away)) = failure else {
             *state = State { answered: Some(now), ..State::default() };
             return;
         };
         let since = state.failing.take().map_or(now, |(since, _)| since);
         state.failing = Some((since, why));
+        if !is_away {
+            state.closed = None;
+            return;
+        }
         state.failures = state.failures.saturating_add(1);
         let pause = match &state.closed {
             Some(closed) if closed.probing => closed.pause.saturating_mul(2).min(MAX_PAUSE),
@@ -163,18 +172,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cluster_that_fails_is_probed_ever_later_and_one_answer_opens_the_gate() {
         let gate = Gate::default();
-        for status in [None, Some(502), None, Some(504), None] {
+        for status in [None, Some(502), None, Some(401), Some(504)] {
             let sent = send(&gate, status).await;
             assert!(!sent.is_err_and(|error| error.contains("asked again")));
         }
-        for seconds in [10, 20, 40, 80, 160, 300, 300] {
+        let mut why = "it answers 504 Gateway Timeout";
+        for seconds in [10, 20, 30, 30] {
             let sent = send(&gate, Some(200)).await.unwrap_err();
-            assert!(sent.ends_with(&format!("asked again in {seconds} s: connection refused")));
+            assert!(sent.ends_with(&format!("asked again in {seconds} s: {why}")), "{sent}");
+            why = "connection refused";
             tokio::time::advance(Duration::from_secs(seconds)).await;
             assert_eq!(send(&gate, None).await.unwrap_err(), "connection refused", "the probe");
         }
-        assert!(gate.unreachable_for(Duration::from_mins(10)).is_some());
-        tokio::time::advance(Duration::from_mins(5)).await;
+        assert!(gate.unreachable_for(Duration::from_secs(90)).is_some());
+        tokio::time::advance(MAX_PAUSE).await;
         assert_eq!(send(&gate, Some(200)).await, Ok(200));
         assert_eq!(gate.unreachable_for(Duration::ZERO), None);
         assert!(gate.has_answered_within(Duration::from_secs(1)));
@@ -182,6 +193,10 @@ mod tests {
             send(&gate, None).await.unwrap_err();
         }
         assert_eq!(send(&gate, Some(403)).await, Ok(403), "failures in a row count");
+        for _ in 0..=MAX_FAILURES {
+            assert_eq!(send(&gate, Some(429)).await, Ok(429), "it asks for fewer itself");
+        }
+        assert!(gate.unreachable_for(Duration::ZERO).unwrap().contains("429"));
     }
 
     #[tokio::test(start_paused = true)]

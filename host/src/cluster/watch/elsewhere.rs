@@ -6,10 +6,7 @@ use mortise_core::store::Feed;
 use tokio::time::sleep;
 
 use super::{Context, LOOKUP_RETRY_DELAY, Watch};
-use crate::cluster::{
-    access::Rights,
-    clusters::{Link, unusable},
-};
+use crate::cluster::{access::Rights, clusters::unusable};
 
 impl Watch {
     /// Watches until the feed is closed, whenever the cluster is connected.
@@ -37,26 +34,22 @@ impl Watch {
         };
         loop {
             let state = changes.borrow_and_update().clone();
-            let link: Option<Arc<Link>> = match state {
-                Ok(link) => Some(link),
+            let link = match state {
+                Ok(link) => link,
                 Err(problem) => {
                     unavailable(&unusable(cluster, &problem));
-                    None
-                }
-            };
-            let watched = async {
-                match link {
-                    Some(link) => {
-                        let cluster = link.cluster.clone();
-                        let context = Context { cluster, ..context.clone() };
-                        self.clone().run(feed.clone(), context).await;
+                    if changes.changed().await.is_err() {
+                        return;
                     }
-                    None => std::future::pending().await,
+                    continue;
                 }
             };
+            let context = Context { cluster: link.cluster.clone(), ..context.clone() };
             tokio::select! {
-                () = watched => return,
+                () = self.clone().run(feed.clone(), context) => return,
                 next = changes.changed() => if next.is_err() { return },
+                // The watch would wait for longer: its requests have failed many times.
+                () = link.returned() => {}
             }
         }
     }
