@@ -35,6 +35,10 @@ const MAX_WATCH_DELAY: Duration = Duration::from_secs(30);
 /// The duration after which a watch counts as healthy.
 const HEALTHY_WATCH_AGE: Duration = Duration::from_mins(1);
 
+/// The time after which a list that goes on page by page is begun again. API servers keep the state
+/// that a next page belongs to for about five minutes.
+const MAX_LIST_AGE: Duration = Duration::from_mins(15);
+
 /// A client for one watch, which bounds the answers of the API server, and backs off before it
 /// restarts a short-lived watch.
 #[derive(Clone)]
@@ -51,6 +55,11 @@ struct Begun {
     /// The number of short-lived watches in a row.
     times: u32,
 }
+
+/// The error of a list whose pages do not end.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the list has not ended within {} min", MAX_LIST_AGE.as_secs() / 60)]
+struct Endless;
 
 /// The state of one watch.
 #[derive(Debug)]
@@ -108,6 +117,8 @@ impl State {
         // Further pages of a list belong to its first request.
         if !uri.query().unwrap_or_default().contains("continue=") {
             sleep(self.pace.begin(Instant::now())).await;
+        } else if self.pace.age() > MAX_LIST_AGE {
+            return Err(Endless.into());
         }
         if let Some(most) = page_size(&uri) {
             let answer = page(client, request, (most, &self.size), self.parsed_depth).await?;
@@ -140,11 +151,44 @@ impl Pace {
         begun.last = Some(now + wait);
         wait
     }
+
+    /// Returns the time since the last start.
+    fn age(&self) -> Duration {
+        self.0.lock().last.map(|last| last.elapsed()).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+
     use super::*;
+
+    /// Serves a page each second, none of which is the last one.
+    async fn next_page(request: Request<Body>) -> Result<Response<String>, Infallible> {
+        sleep(Duration::from_secs(1)).await;
+        assert!(request.uri().query().unwrap().contains("limit="));
+        let page = r#"{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "9", "continue": "next"}, "items": []}"#;
+        Ok(Response::new(page.to_owned()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_whose_pages_do_not_end_is_given_up() {
+        let client = Client::new(tower::service_fn(next_page), "default");
+        let begun = Instant::now();
+        let mut events =
+            Guarded::new(&client, usize::MAX).watch(Api::<ConfigMap>::all, Config::default());
+        let error = loop {
+            match events.next().await.unwrap() {
+                Ok(event) => assert!(matches!(event, Event::Init)),
+                Err(error) => break mortise_core::error_chain::whole(&error),
+            }
+        };
+        assert!(error.contains("the list has not ended within 15 min"), "{error}");
+        assert!(begun.elapsed() < MAX_LIST_AGE * 2);
+    }
 
     #[test]
     fn a_watch_that_does_not_last_begins_ever_later() {

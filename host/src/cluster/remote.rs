@@ -31,7 +31,7 @@ use hyper_util::{
 };
 use kube::{Client, client::Body};
 use mortise_core::error_chain;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use tower::BoxError;
 
 use self::kubeconfig::Kubeconfig;
@@ -42,8 +42,8 @@ use crate::http::{Address, Dial, Home, Policy as Addresses, Reach};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// The longest silence within a body. A watch ends by itself within five minutes.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(310);
+/// The time limit for a body. A watch ends by itself within five minutes, as it is asked to.
+const BODY_TIMEOUT: Duration = Duration::from_secs(310);
 /// The largest head of an answer, in bytes.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
@@ -136,12 +136,14 @@ impl Sender {
     }
 }
 
-/// Returns the body with an error once nothing of it has come for a while: a watch is opened again.
+/// Returns the body with an error once it takes too long, however little of it comes at a time: a
+/// watch is opened again.
 fn in_time(body: Answered) -> Answered {
-    let next = async |chunks: Option<BodyDataStream>| {
+    let end = Instant::now() + BODY_TIMEOUT;
+    let next = move |chunks: Option<BodyDataStream>| async move {
         let mut chunks = chunks?;
-        let Ok(chunk) = timeout(SILENCE_TIMEOUT, chunks.next()).await else {
-            let why = format!("the connection was silent for {} s", SILENCE_TIMEOUT.as_secs());
+        let Ok(chunk) = timeout_at(end, chunks.next()).await else {
+            let why = format!("the answer has not ended within {} s", BODY_TIMEOUT.as_secs());
             return Some((Err(why.into()), None));
         };
         Some((chunk?.map_err(BoxError::from), Some(chunks)))

@@ -284,6 +284,26 @@ async fn no_connection_is_opened_to_this_machine_by_a_name_or_to_the_home_api_se
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_body_that_trickles_ends_in_its_time() {
+    let trickle = stream::unfold((), async |()| {
+        tokio::time::sleep(BODY_TIMEOUT / 7).await;
+        Some((Ok::<_, BoxError>("x"), ()))
+    });
+    let begun = Instant::now();
+    let mut chunks = in_time(Answered::from_stream(trickle)).into_data_stream();
+    let mut count = 0;
+    let error = loop {
+        match chunks.next().await.unwrap() {
+            Ok(_) => count += 1,
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("not ended within 310 s"), "{error}");
+    assert_eq!((count, begun.elapsed()), (6, BODY_TIMEOUT));
+    assert!(chunks.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_hangs_is_given_up_after_its_time_limit() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
