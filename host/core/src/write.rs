@@ -457,9 +457,13 @@ impl Run<'_> {
 
     /// Puts the API server's answer into the store.
     fn store(&mut self, of: &ObjectRef, answer: &Value, sent: &Arc<Value>) {
-        self.writer.stores.wrote(&of.kind, answer, self.context.key, sent);
+        // Another cluster may answer with any object.
+        if live::is_of(answer, of) {
+            self.writer.stores.wrote(&of.kind, answer, self.context.key, sent);
+        }
         let Some(uid) = live::uid(answer) else { return };
-        if self.context.reconciled.uid() == Some(uid) {
+        let reconciled = &self.context.reconciled;
+        if SameObject(of) == SameObject(&reconciled.reference) && reconciled.uid() == Some(uid) {
             self.latest = Some(answer.clone());
         }
         self.uids.insert(SameObject(of.clone()), uid.to_owned());

@@ -174,6 +174,13 @@ pub(super) fn api_version(of: &ObjectRef) -> String {
     contract::api_version(&of.kind)
 }
 
+/// Returns whether an answer is the object that a request was for.
+pub(super) fn is_of(answer: &Value, of: &ObjectRef) -> bool {
+    let text = |pointer: &str| answer.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    text("/metadata/name") == of.name
+        && text("/metadata/namespace") == of.namespace.as_deref().unwrap_or_default()
+}
+
 pub(super) fn uid(object: &Value) -> Option<&str> {
     object.pointer("/metadata/uid")?.as_str()
 }

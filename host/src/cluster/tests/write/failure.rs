@@ -1,3 +1,4 @@
+use mortise_core::store::Known;
 use mortise_embedded_api::{Fault, Filter};
 
 use super::*;
@@ -11,6 +12,59 @@ fn invalid(name: &str) -> Value {
 
 fn patches() -> Filter {
     Filter::resource("configmaps").verbs([Verb::Patch])
+}
+
+/// Returns a cluster that answers writes of objects of a resource with other metadata.
+fn lying(api: &EmbeddedApi, plural: &'static str, metadata: &Value) -> Cluster {
+    let (router, metadata) = (api.router(), metadata.as_object().unwrap().clone());
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (router, metadata) = (router.clone(), metadata.clone());
+        let is_write =
+            request.method() != http::Method::GET && request.uri().path().contains(plural);
+        async move {
+            let (head, body) = router.oneshot(request).await?.into_parts();
+            let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+            let mut answer: Value = serde_json::from_slice(&bytes).unwrap();
+            if is_write {
+                answer["metadata"].as_object_mut().unwrap().extend(metadata);
+            }
+            Ok::<_, std::convert::Infallible>(http::Response::from_parts(head, answer.to_string()))
+        }
+    });
+    Cluster::new(kube::Client::new(service, "default"))
+}
+
+#[tokio::test]
+async fn an_answer_with_another_object_than_the_written_one_is_not_stored() {
+    let mut bed = Bed::new().await;
+    let kept = bed.stores.known(&rule_ref("r"));
+    bed.cluster = lying(&bed.api, "", &json!({"name": "../lied"}));
+    let outcome = Outcome {
+        status: Some(json!({"state": "Ready"}).to_string()),
+        ..apply([&config_map("made", json!({"k": "v"}))])
+    };
+    fine(&bed.run(outcome).await);
+    assert!(bed.get(&config_map_ref("made")).await.is_some());
+    for name in ["../lied", "made"] {
+        let known = bed.stores.known(&config_map_ref(name));
+        assert!(!matches!(known, Known::Present(_)), "{name}");
+    }
+    let known = bed.stores.known(&rule_ref("r"));
+    let (Known::Present(kept), Known::Present(known)) = (kept, known) else { panic!("it is gone") };
+    assert_eq!(kept.resource_version(), known.resource_version());
+}
+
+#[tokio::test]
+async fn an_answer_with_the_uid_of_the_reconciled_object_is_not_taken_for_it() {
+    let mut bed = Bed::new().await;
+    fine(&bed.run(Outcome { finalizers: finalizers(&["x.dev/f"]).finalizers, ..outcome() }).await);
+    let uid = bed.object(&rule_ref("r")).await["metadata"]["uid"].clone();
+    let lie = json!({"uid": uid, "finalizers": []});
+    bed.cluster = lying(&bed.api, "configmaps", &lie);
+    let outcome = apply([&config_map("made", json!({"k": "v"}))]);
+    fine(&bed.run(Outcome { finalizers: Some(vec![]), ..outcome }).await);
+    let rule = bed.object(&rule_ref("r")).await;
+    assert_eq!(rule["metadata"].get("finalizers"), None, "the finalizer is taken off");
 }
 
 #[tokio::test]
