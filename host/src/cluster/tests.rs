@@ -331,6 +331,41 @@ async fn an_answer_is_taken_in_no_further_than_is_expected() {
 }
 
 #[tokio::test]
+async fn a_cluster_that_serves_a_million_kinds_is_told_and_none_is_kept() {
+    let kinds = |count: usize| {
+        let of =
+            |at: usize| json!({"name": format!("k{at}"), "kind": format!("K{at}"), "verbs": []});
+        let all: Vec<Value> = (0..count).map(of).collect();
+        json!({"kind": "APIResourceList", "resources": all}).to_string()
+    };
+    let groups = || {
+        let version = json!({"version": "v1"});
+        let of = |at: usize| json!({"name": format!("g{at}"), "versions": [&version]});
+        json!({"groups": (0..100_000).map(of).collect::<Vec<_>>()}).to_string()
+    };
+    let cases = [
+        ("many kinds", kinds(3_000), "more than 2048 kinds"),
+        ("very many kinds", kinds(100_000), "more than 16 MiB at once"),
+        ("very many groups", groups(), "more than 16 MiB at once"),
+    ];
+    for (case, body, expected) in cases {
+        let service = tower::service_fn(move |_: http::Request<Body>| {
+            let body = body.clone();
+            async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
+        });
+        let name = "shop/provider/kubeconfig".into();
+        let client = Client::new(service, "default");
+        let policy = Policy { attempts: 1, ..Policy::default() };
+        let cluster = Cluster::with_policy(client, policy).named(&name);
+        let group = if case.ends_with("groups") { "example.com" } else { "" };
+        let of = Kind { cluster: name, version: "v1".into(), ..kind(group, "K7") };
+        let error = cluster.resolve(&of).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{case}: {error}");
+        assert!(cluster.known(&of).is_none(), "{case}");
+    }
+}
+
+#[tokio::test]
 async fn an_invalid_resource_list_is_an_error_and_not_an_empty_list() {
     for body in ["{}", r#"{"kind": "Status", "status": "Success"}"#, "[]"] {
         let service = tower::service_fn(move |_: http::Request<Body>| async move {

@@ -9,7 +9,7 @@ use kube::{
 };
 use mortise_core::contract::{
     Kind,
-    bounds::text::{is_label, is_name, quoted},
+    bounds::text::{is_label, is_name, is_unsafe, quoted},
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -56,7 +56,8 @@ impl Raw {
     /// name no kind. The API server at home is trusted to check names.
     pub(super) fn foreign(&self, kind: &Kind) -> Option<String> {
         let ObjectMeta { name, namespace, .. } = &self.0.metadata;
-        let is_named = name.as_ref().is_some_and(|name| is_name(name))
+        let is_valid = |name: &String| is_name(name) && !name.contains(is_unsafe);
+        let is_named = name.as_ref().is_some_and(is_valid)
             && namespace.as_ref().is_none_or(|namespace| is_label(namespace));
         if !kind.cluster.is_empty() && !is_named {
             let shown = quoted(name.as_deref().unwrap_or_default());
@@ -70,9 +71,8 @@ impl Raw {
         let is_it =
             group.is_none_or(|of| of == kind.group) && named.is_none_or(|name| name == kind.kind);
         (!is_it).then(|| {
-            // Names of kinds have at most 63 characters.
-            let of: String = named.unwrap_or_default().chars().take(63).collect();
-            format!("the API server sent an object of kind `{of}` in its place")
+            let of = quoted(named.unwrap_or_default());
+            format!("the API server sent an object of kind {of} in its place")
         })
     }
 

@@ -194,6 +194,7 @@ mod hostile {
             ("an end at once", text(String::new())),
             ("410", text(event("ERROR", &gone))),
             ("another kind", text(listed("Secret", &["a"], "7"))),
+            ("older versions", text(listed("ConfigMap", &["a"], "1"))),
             ("429 with a year", refused(429, "wait for a year")),
             ("1 GiB", endless(&taken)),
             ("1 GiB of a refusal", {
@@ -223,6 +224,30 @@ mod hostile {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn others_are_served_during_a_flood_of_events() {
+        const EVENTS: usize = 20_000;
+        let change =
+            |version: usize| event("MODIFIED", &object("ConfigMap", "a", &version.to_string()));
+        let flood: String = (6..EVENTS).map(change).collect();
+        let last = event("ADDED", &object("ConfigMap", "b", &EVENTS.to_string()));
+        let (cluster, _) = server(vec![lasting(listed("ConfigMap", &["a"], "5") + &flood + &last)]);
+        let mut turns = 0;
+        let others = async {
+            loop {
+                turns += 1;
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            (stores, _) = until_known(&cluster, "b") => {
+                assert!(matches!(stores.known(&reference("a")), Known::Present(_)));
+            }
+            () = others => {}
+        }
+        assert!(turns >= EVENTS, "{turns} turns of others beside {EVENTS} events");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_page_that_is_too_large_is_asked_for_in_smaller_ones() {
         let taken = Arc::new(AtomicUsize::new(0));
         let list = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "5"}, "items": [{"metadata": object("", "a", "5")["metadata"]}]});
@@ -248,5 +273,28 @@ mod hostile {
         let mut grouped = object("ConfigMap", "a", "5");
         grouped["apiVersion"] = json!("apps/v1");
         assert!(raw(&grouped).foreign(&of).is_some());
+        let other = raw(&object("\u{1b}[2J\n", "a", "5")).foreign(&of).unwrap();
+        assert!(!other.contains(char::is_control), "{other:?}");
+    }
+
+    #[test]
+    fn an_object_of_another_cluster_has_a_valid_name() {
+        let of = Kind { cluster: "shop/provider/kubeconfig".into(), ..kind("ConfigMap") };
+        let told = |namespace: Value, name: Value| {
+            let metadata = json!({"namespace": namespace, "name": name, "resourceVersion": "5"});
+            let object = json!({"metadata": metadata});
+            serde_json::from_value::<Raw>(object).unwrap().foreign(&of)
+        };
+        assert_eq!(told(json!("a"), json!("b.c")), None);
+        let names = ["", "..", ".", "a/b", "../b", "a%2Fb", "a\nb", "a\u{202e}b", "a\u{0}"];
+        for name in names.map(|name| json!(name)).into_iter().chain([json!(null), json!(7)]) {
+            let told = told(json!("a"), name.clone()).unwrap_or_else(|| panic!("{name} is taken"));
+            assert!(!told.contains(char::is_control), "{told:?}");
+        }
+        for namespace in ["..", "a/b", "a.b", "a\nb", "A"] {
+            assert!(told(json!(namespace), json!("a")).is_some(), "{namespace} is taken");
+        }
+        let long = told(json!("a"), json!("x".repeat(1 << 20))).unwrap();
+        assert!(long.len() < 1024, "{} bytes", long.len());
     }
 }
