@@ -8,7 +8,11 @@ mod tests;
 
 use jiff::Timestamp;
 use mortise_core::{
-    contract::{Description, Kind, bounds::text::shortened_to_characters, display_kind},
+    contract::{
+        Description, Kind,
+        bounds::text::{escaped_lines, shortened_to_characters},
+        display_kind,
+    },
     grant::granted,
 };
 
@@ -422,7 +426,8 @@ fn condition(kind: &str, finding: Finding, known: &Known<'_>) -> Condition {
         type_: kind.to_owned(),
         status: finding.status.to_owned(),
         reason: finding.reason,
-        message: shortened_to_characters(&finding.message, finding.longest),
+        // It may hold what a processor, a registry or another cluster has sent.
+        message: shortened_to_characters(&escaped_lines(&finding.message), finding.longest),
         last_transition_time: since.unwrap_or_else(|| time(known.now)),
         observed_generation: known.generation,
     }

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     api::{Method, Outgoing, Refusal},
     applied_fields::digest,
-    contract::{EventType, Kind, ObjectRef, display_ref},
+    contract::{EventType, Kind, ObjectRef, bounds::text::escaped_lines, display_ref},
     outcome::{Event, Plan},
     resource::encoded,
     store::Known,
@@ -285,7 +285,8 @@ impl Recorded {
                 event.message.clone(),
             )
         };
-        let message = shortened(message);
+        // It may hold what another cluster has sent.
+        let message = shortened(escaped_lines(&message));
         match self
             .events
             .get_mut(&key)

@@ -99,3 +99,10 @@ async fn a_long_message_is_cut() {
     let message = events(&bed).await[0]["message"].as_str().unwrap().to_owned();
     assert!(message.len() <= 1024 && message.ends_with("ä..."), "{} bytes", message.len());
 }
+
+#[tokio::test]
+async fn control_characters_of_a_message_are_escaped() {
+    let bed = Bed::new().await;
+    fine(&bed.run(saying("a\u{1b}[2J\u{202e}b\nc")).await);
+    assert_eq!(events(&bed).await[0]["message"], "a\\u{1b}[2J\\u{202e}b\nc");
+}
