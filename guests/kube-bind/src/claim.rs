@@ -6,7 +6,7 @@ mod selector;
 
 pub(crate) use owner::{Owner, decide};
 pub(crate) use path::to_path;
-pub(crate) use selector::{Subject, labels_text, matches_labels, named, refers};
+pub(crate) use selector::{Subject, is_valid, labels_text, matches_labels, named, refers};
 
 use mortise_sdk::Kind;
 use schemars::JsonSchema;

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     api::{Binding, Export, PermissionClaim, Reference},
-    claim::{Claimable, Owner, Subject, decide, matches_labels, named, refers, to_path},
+    claim::{Claimable, Owner, Subject, decide, is_valid, matches_labels, named, refers, to_path},
     config::{Config, is_system},
     copy::Content,
     definition::Definition,
@@ -21,6 +21,7 @@ use crate::{
     mark::{self, CONSUMER, OWNER, PROVIDER},
     objects::service_namespace,
     place::{HINT, Place},
+    valid::is_dns_label,
 };
 
 /// Types of Secrets that are never copied: the provider could have itself tokens of home.
@@ -141,7 +142,7 @@ impl Run<'_> {
             });
         };
         let mapped = mapped.status.namespace;
-        if mapped.is_empty() {
+        if !is_dns_label(&mapped) {
             return Ok(outcome);
         }
         let to = place.object(self.resource.kind(), Some(&mapped), name);
@@ -270,6 +271,7 @@ impl Run<'_> {
             .permission_claims
             .iter()
             .filter(move |claim| Claimable::of(&claim.group, &claim.resource) == Some(resource))
+            .filter(|claim| is_valid(&claim.selector))
     }
 
     /// Reads whether a namespace at home is there, and not about to go.

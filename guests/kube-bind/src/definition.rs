@@ -22,6 +22,8 @@ pub(crate) const FIELDS: [&str; 8] = [
 ];
 /// The longest definition, in bytes of JSON.
 const MAX_BYTES: usize = 1024 * 1024;
+/// The most levels of a definition: parsers of JSON accept 128, and the API server adds some.
+const MAX_LEVELS: usize = 110;
 /// The condition of a definition whose kind is served.
 const ESTABLISHED: &str = "Established";
 
@@ -172,6 +174,9 @@ pub(crate) fn manifest(
         fields.insert("conversion".to_owned(), json!(conversion));
     }
     let object = json!({"metadata": Metadata::new(&name).owned_by(owner), "spec": fields});
+    if !is_within(&object, MAX_LEVELS) {
+        return Err(format!("BoundSchema {name} has more than {MAX_LEVELS} levels of fields"));
+    }
     let mut manifest = Manifest::with_kind(&Definition::kind(), &object);
     if manifest.object.len() > MAX_BYTES {
         return Err(format!("BoundSchema {name} is larger than {} KiB", MAX_BYTES / 1024));
@@ -187,6 +192,16 @@ pub(crate) fn manifest(
         manifest = manifest.absent(*path);
     }
     Ok(manifest)
+}
+
+/// Returns whether a value has at most this many levels. What was parsed has few.
+fn is_within(value: &Value, levels: usize) -> bool {
+    let Some(inner) = levels.checked_sub(1) else { return false };
+    match value {
+        Value::Object(fields) => fields.values().all(|value| is_within(value, inner)),
+        Value::Array(items) => items.iter().all(|value| is_within(value, inner)),
+        _ => true,
+    }
 }
 
 fn version(version: &Version) -> Value {

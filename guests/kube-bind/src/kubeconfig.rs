@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::{
     api::{Condition, SecretRef, Severity},
     place::Place,
+    valid::is_dns_label,
 };
 
 /// The condition of a kubeconfig that can be used.
@@ -84,6 +85,9 @@ fn parse(text: &str) -> Result<(String, String), String> {
     let field = |name: &str| context.get(name).and_then(Value::as_str).unwrap_or_default();
     if field("namespace").is_empty() {
         return Err(format!("current context {current:?} has no namespace set"));
+    }
+    if !is_dns_label(field("namespace")) {
+        return Err(format!("the namespace of current context {current:?} is not valid"));
     }
     let Some(cluster) = named(&config, "clusters", field("cluster"), "cluster") else {
         return Err(format!("cluster {:?} of the current context not found", field("cluster")));
@@ -182,6 +186,10 @@ mod tests {
             (
                 wrong("{cluster: p, user: u}", "{}"),
                 r#"current context "here" has no namespace set"#,
+            ),
+            (
+                wrong("{cluster: p, user: u, namespace: ../kube-system}", "{}"),
+                r#"the namespace of current context "here" is not valid"#,
             ),
             (
                 wrong("{cluster: q, user: u, namespace: a}", "{}"),

@@ -15,6 +15,7 @@
 //! | `definition`, `isolation`, `mark`, `copy` | CRDs from schemas, places of objects, marks, copies |
 //! | `objects`, `orphans` | objects of bound kinds, and what is left of them at the provider |
 //! | `claim`, `claimed` | permission claims, and the objects that are shared by them |
+//! | `valid` | the forms of names and labels that a provider may write |
 
 pub mod api;
 mod bindings;
@@ -38,6 +39,7 @@ mod place;
 mod schemas;
 mod secrets;
 mod start;
+mod valid;
 
 pub use claim::Claimable;
 pub use config::Config;

@@ -15,7 +15,11 @@ use crate::{
     link::Link,
     mark::{self, FINALIZER},
     place::Place,
+    valid::is_dns_label,
 };
+
+/// The most characters of an invalid name that are shown.
+const MAX_SHOWN: usize = 100;
 
 /// Reconciles an object of a bound kind.
 pub(crate) fn reconcile(
@@ -86,8 +90,8 @@ struct Run<'a> {
 enum There {
     /// No place yet: the provider has no namespace for the object.
     NoNamespace { is_asked_for: bool },
-    /// No place ever, for this reason.
-    Never(String),
+    /// No place, for this reason and with this message.
+    Never(&'static str, String),
     /// This one.
     At(Name),
 }
@@ -109,8 +113,8 @@ impl Run<'_> {
                 let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
                 return Ok(Outcome::new().apply(service_namespace(place, &export, namespace)));
             }
-            There::Never(message) => {
-                return Ok(Outcome::new().event(Event::warning("NameTooLong", message)));
+            There::Never(reason, message) => {
+                return Ok(Outcome::new().event(Event::warning(reason, message)));
             }
         };
         let Some(there) = self.read(place, &to)? else {
@@ -178,11 +182,17 @@ impl Run<'_> {
             if namespace.is_none() {
                 return Ok(There::NoNamespace { is_asked_for });
             }
+            if let Some(invalid) = namespace.as_ref().filter(|name| !is_dns_label(name)) {
+                let shown: String = invalid.chars().take(MAX_SHOWN).collect();
+                let message =
+                    format!("the provider's namespace for {own} is no namespace: {shown:?}");
+                return Ok(There::Never("NamespaceInvalid", message));
+            }
         }
         let name = &self.metadata.name;
         Ok(match isolation.to_provider(&place.namespace, namespace.as_deref(), name) {
             Ok(to) => There::At(to),
-            Err(message) => There::Never(message),
+            Err(message) => There::Never("NameTooLong", message),
         })
     }
 

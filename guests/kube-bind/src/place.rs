@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::{
     api::{Condition, SecretRef, ServiceNamespace},
     kubeconfig, mark,
+    valid::is_dns_label,
 };
 
 /// The name of the only `ClusterBinding` of a place.
@@ -82,7 +83,7 @@ impl Place {
         let of = self.all::<ServiceNamespace>().matching("status.namespace", namespace);
         let all: Vec<ServiceNamespace> = host.list(&of.fields(["status"]))?;
         let mut names = all.into_iter().map(|namespace| namespace.metadata.name);
-        Ok(names.next().filter(|_| names.next().is_none()))
+        Ok(names.next().filter(|name| is_dns_label(name) && names.next().is_none()))
     }
 
     /// Reads the namespace of this consumer, as the owner of its cluster-scoped objects.

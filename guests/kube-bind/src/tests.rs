@@ -4,4 +4,5 @@ mod claims;
 mod deletion;
 mod fixture;
 mod flow_chart;
+mod hostile;
 mod provider;

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// The type of the summary.
 pub const READY: &str = "Ready";
 
+/// The longest message; each of its characters takes at most ten bytes.
+const MAX_MESSAGE_CHARACTERS: usize = 3_000;
+
 /// A condition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
@@ -76,7 +79,7 @@ impl Condition {
             status: "False".to_owned(),
             severity: severity.name().to_owned(),
             reason: reason.to_owned(),
-            message: message.into(),
+            message: printable(&message.into()),
             ..Self::default()
         }
     }
@@ -97,6 +100,18 @@ impl Condition {
             _ => 4,
         }
     }
+}
+
+/// Returns a message without characters that could command a terminal, cut to what a condition
+/// holds: it may be the provider's.
+fn printable(message: &str) -> String {
+    let printable = message.chars().take(MAX_MESSAGE_CHARACTERS);
+    let escaped = printable.flat_map(|of| {
+        let is_unsafe = of.is_control() || matches!(of, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}');
+        let (plain, escaped) = if is_unsafe { (None, Some(of.escape_default())) } else { (Some(of), None) };
+        plain.into_iter().chain(escaped.into_iter().flatten())
+    });
+    escaped.collect()
 }
 
 /// Returns the condition of a type.

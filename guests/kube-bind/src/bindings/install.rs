@@ -7,7 +7,8 @@ use super::{
 };
 use crate::{
     api::{BoundSchema, ExportSpec},
-    definition,
+    claim, definition,
+    valid::is_dns_label,
 };
 
 /// The most resources of an export.
@@ -164,7 +165,7 @@ impl Run<'_> {
         let all = place.all::<ServiceNamespace>().fields(["status"]);
         let namespaces: Vec<ServiceNamespace> = self.host.list(&all)?;
         let names = namespaces.into_iter().map(|namespace| namespace.status.namespace);
-        let mut namespaces: Vec<String> = names.filter(|name| !name.is_empty()).collect();
+        let mut namespaces: Vec<String> = names.filter(|name| is_dns_label(name)).collect();
         namespaces.sort();
         namespaces.dedup();
         let shared = Shared { place, export, namespaces: &namespaces };
@@ -175,16 +176,16 @@ impl Run<'_> {
         for claim in export.permission_claims.iter().take(MAX_CLAIMS) {
             let claimable = Claimable::of(&claim.group, &claim.resource);
             let allowed = claimable.filter(|of| self.config.rules_of(*of).next().is_some());
-            outcome = match allowed {
-                Some(resource) => shared.claim(outcome, claim, resource, self.config),
-                None => outcome.event(Event::warning(
-                    "PermissionClaimRefused",
-                    format!(
-                        "the provider claims {}: `claims` of the configuration does not allow it",
-                        claim.resource
-                    ),
-                )),
+            let refused = match allowed {
+                Some(resource) if claim::is_valid(&claim.selector) => {
+                    outcome = shared.claim(outcome, claim, resource, self.config);
+                    continue;
+                }
+                Some(_) => "a name or label of its selector is not valid",
+                None => "`claims` of the configuration does not allow it",
             };
+            let message = format!("the provider claims {}: {refused}", claim.resource);
+            outcome = outcome.event(Event::warning("PermissionClaimRefused", message));
         }
         Ok(outcome)
     }

@@ -5,13 +5,31 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::path::lookup;
-use crate::api::{Expression, JsonPath, LabelSelector, Named};
+use crate::{
+    api::{Expression, JsonPath, LabelSelector, Named, Selector},
+    valid::{is_dns_label, is_dns_name, is_label_key, is_label_value},
+};
 
 /// An object that may be claimed, under its name and namespace at the consumer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
+}
+
+/// Returns whether Kubernetes accepts the names and labels of a selector.
+pub(crate) fn is_valid(selector: &Selector) -> bool {
+    let is_name = |of: &Named| {
+        is_dns_name(&of.name) && (of.namespace.is_empty() || is_dns_label(&of.namespace))
+    };
+    let is_label = |(key, value): (&String, &String)| is_label_key(key) && is_label_value(value);
+    let is_expression =
+        |of: &Expression| is_label_key(&of.key) && of.values.iter().all(|of| is_label_value(of));
+    let labels = selector.label_selector.iter();
+    let mut expressions = labels.clone().flat_map(|of| &of.match_expressions);
+    selector.named_resources.iter().all(is_name)
+        && labels.flat_map(|of| &of.match_labels).all(is_label)
+        && expressions.all(is_expression)
 }
 
 /// Returns whether labels fit a selector.

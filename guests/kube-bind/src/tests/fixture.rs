@@ -127,14 +127,14 @@ pub(super) fn service_namespace() -> Value {
 }
 
 /// The objects that every provider has.
-fn provider() -> Vec<Value> {
+fn provider(definition: Value) -> Vec<Value> {
     let spec = json!({"kubeconfigSecretRef": {"name": "kubeconfig", "key": "kubeconfig"}, "providerPrettyName": "Golden"});
     vec![
         core("Namespace", "", "cn"),
         core("Namespace", "", "cn-team"),
         with(bind("ClusterBinding", "cn", "cluster"), json!({"spec": spec})),
         service_namespace(),
-        definition(),
+        definition,
     ]
 }
 
@@ -144,6 +144,15 @@ impl World {
         home: impl IntoIterator<Item = Value>,
         there: impl IntoIterator<Item = Value>,
     ) -> Self {
+        Self::new_with_definition(home, there, definition())
+    }
+
+    /// Creates a consumer and a provider with another definition.
+    pub(super) fn new_with_definition(
+        home: impl IntoIterator<Item = Value>,
+        there: impl IntoIterator<Item = Value>,
+        definition: Value,
+    ) -> Self {
         let secret = kubeconfig("cn");
         let mut handed_out = secret.clone();
         handed_out["metadata"] = json!({"name": "kubeconfig", "namespace": "cn"});
@@ -151,7 +160,7 @@ impl World {
         let stub = Stub::new()
             .crds(concat!(env!("CARGO_MANIFEST_DIR"), "/../../crds/kube-bind.io"))
             .objects(common.into_iter().chain(home))
-            .cluster(PROVIDER, provider().into_iter().chain([handed_out]).chain(there));
+            .cluster(PROVIDER, provider(definition).into_iter().chain([handed_out]).chain(there));
         Self(stub).settled()
     }
 
@@ -179,7 +188,12 @@ impl World {
 
     /// Settles, and returns the reasons of the failures.
     pub(super) fn failures(&self) -> Vec<String> {
-        self.0.settle::<KubeBind>(CONFIG).failures.into_values().collect()
+        self.failures_under(CONFIG)
+    }
+
+    /// Settles under another configuration, and returns the reasons of the failures.
+    pub(super) fn failures_under(&self, config: &str) -> Vec<String> {
+        self.0.settle::<KubeBind>(config).failures.into_values().collect()
     }
 
     pub(super) fn home(&self) -> &Stub {
