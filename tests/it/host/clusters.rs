@@ -1,5 +1,10 @@
 //! A host with two clusters: objects of one are read, written and watched for objects of the other.
 
+mod exports;
+mod faults;
+mod killed;
+mod world;
+
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
