@@ -48,7 +48,7 @@ fn answer_within(
 
 fn organization(api: &Api<'_>, request: &Request) -> Result<Answer, Answer> {
     match request.method.as_str() {
-        "GET" => Ok(Answer::json(200, &api.organization.show())),
+        "GET" => Ok(Answer::json(200, &api.organization.show(api.is_second))),
         _ => Err(Errors::Problem.method_not_allowed()),
     }
 }

@@ -20,6 +20,8 @@ const DOMAIN: &str = "konghq.com";
 /// The data that a request reads and writes.
 pub(crate) struct Api<'a> {
     pub(crate) organization: &'a mut Organization,
+    /// True for a token of the second organization with the same data.
+    pub(crate) is_second: bool,
     pub(crate) region: &'a str,
     pub(crate) domain: &'a str,
     /// The most bytes of a body.

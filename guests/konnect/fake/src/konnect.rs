@@ -172,7 +172,13 @@ impl Konnect {
         if !self.organizations.contains_key(&name) && room.is_full() {
             return errors.full();
         }
-        answer::answer(&mut self.api(now, &request.host, name, room), request)
+        let is_second = self.tokens.is_of_second(token);
+        let mut api = self.api(now, &request.host, name, room);
+        if is_second && api.organization.second.is_none() {
+            api.organization.second = Some(api.context.ids.mint("organizations"));
+        }
+        api.is_second = is_second;
+        answer::answer(&mut api, request)
     }
 
     /// Returns what a request of an organization may use. The organization is made if need be.
@@ -184,7 +190,8 @@ impl Konnect {
         let (region, domain) = api::region_and_domain(host);
         let (ids, delete_unknown) = (&mut self.ids, self.delete_unknown);
         let context = Context { now, ids, room, delete_unknown };
-        Api { organization, region, domain, body: self.limits.body, context }
+        let body = self.limits.body;
+        Api { organization, is_second: false, region, domain, body, context }
     }
 
     fn organization(&self, token: &str) -> Option<String> {

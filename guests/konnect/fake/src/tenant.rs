@@ -11,7 +11,7 @@ use crate::{plane::Plane, time};
 pub enum Tokens {
     /// Each token is a tenant of its own: its organization is named by the text up to the first
     /// dot. One that ends in `.bad` is unknown; one that ends in `.org2` belongs to a second
-    /// organization.
+    /// organization, which has the same data: a token that is moved finds what it has made.
     #[default]
     Any,
     /// Organization (any name) by token.
@@ -22,6 +22,8 @@ pub enum Tokens {
 #[derive(Debug)]
 pub(crate) struct Organization {
     pub(crate) id: String,
+    /// The identifier of the second organization with the same data, once a token of it was seen.
+    pub(crate) second: Option<String>,
     created_at: String,
     /// Control planes of all regions, oldest first.
     pub(crate) planes: Vec<Plane>,
@@ -36,30 +38,38 @@ impl Tokens {
             Self::Known(organizations) => organizations.get(token).cloned(),
             Self::Any => {
                 let tenant = token.split('.').next().unwrap_or_default();
-                match token.rsplit_once('.') {
-                    Some((_, "bad")) => None,
-                    Some((_, "org2")) => Some(format!("{tenant}.org2")),
-                    _ => Some(tenant.to_owned()).filter(|tenant| !tenant.is_empty()),
-                }
+                let is_known = !tenant.is_empty() && ending(token) != Some("bad");
+                is_known.then(|| tenant.to_owned())
             }
         }
     }
+
+    /// Returns whether a token belongs to the second organization with the same data.
+    pub(crate) fn is_of_second(&self, token: &str) -> bool {
+        *self == Self::Any && ending(token) == Some("org2")
+    }
+}
+
+/// Returns what follows the last dot of a token.
+fn ending(token: &str) -> Option<&str> {
+    token.rsplit_once('.').map(|(_, ending)| ending)
 }
 
 // === impl Organization ===
 
 impl Organization {
     pub(crate) fn new(id: String, now: u64) -> Self {
-        Self { id, created_at: time::text(now), planes: Vec::new() }
+        Self { id, second: None, created_at: time::text(now), planes: Vec::new() }
     }
 
-    /// Returns the organization as the API shows it.
-    pub(crate) fn show(&self) -> Value {
+    /// Returns the organization, or the second one with its data, as the API shows it.
+    pub(crate) fn show(&self, is_second: bool) -> Value {
+        let id = self.second.as_ref().filter(|_| is_second).unwrap_or(&self.id);
         json!({
-            "id": self.id,
-            "name": format!("organization {}", self.id),
-            "owner_id": self.id,
-            "login_path": self.id,
+            "id": id,
+            "name": format!("organization {id}"),
+            "owner_id": id,
+            "login_path": id,
             "state": "active",
             "created_at": self.created_at,
             "updated_at": self.created_at,

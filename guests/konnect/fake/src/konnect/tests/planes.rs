@@ -64,7 +64,7 @@ fn a_name_occurs_once_in_an_organization() {
     let path = format!("/v2/control-planes/{other}");
     assert_eq!(caller.send("PATCH", &path, &json!({"name": "cp"})), conflict);
     assert_eq!(caller.send("PATCH", &path, &json!({"name": "other"})).0, 200, "its own");
-    caller.token = "kpat_a.org2";
+    caller.token = "kpat_b";
     caller.create("/v2/control-planes", &json!({"name": "cp"}));
 }
 
