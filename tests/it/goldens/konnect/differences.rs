@@ -46,6 +46,8 @@ pub(super) struct History {
     sent: BTreeMap<String, Request>,
     /// The create of each entity that is there, by its path.
     created: BTreeMap<String, Request>,
+    /// The paths of the entities that are gone.
+    deleted: BTreeSet<String>,
 }
 
 /// The reasons of all rules, by name.
@@ -65,10 +67,20 @@ impl History {
             if !request.is_read() {
                 self.sent.insert(request.place(), request.clone());
             }
+            let is_at_uid = request.uid().is_some_and(|uid| request.path.ends_with(&uid));
             match (request.method.as_str(), &request.answer.id) {
                 ("POST", Some(_)) => _ = self.created.insert(request.entity(), request.clone()),
-                ("DELETE", _) if !request.has_failed() => _ = self.created.remove(&request.path),
+                ("PUT", Some(_)) if is_at_uid => {
+                    _ = self.created.insert(request.path.clone(), request.clone());
+                }
+                ("DELETE", _) if !request.has_failed() => {
+                    self.created.remove(&request.path);
+                    self.deleted.insert(request.path.clone());
+                }
                 _ => {}
+            }
+            if request.method != "DELETE" && !request.is_read() && !request.has_failed() {
+                self.deleted.remove(&request.entity());
             }
         }
     }

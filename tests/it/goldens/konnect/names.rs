@@ -28,7 +28,7 @@ const NAME: &str = "NAME-";
 /// A placeholder in what a scenario does.
 static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| regex(r"\$\{([^}]*)\}"));
 /// The first digits of an id in the name of a host.
-static SHORT: LazyLock<Regex> = LazyLock::new(|| regex(r"\b([0-9a-f]{8})(\.\w\w\.[ct]p0\.)"));
+static SHORT: LazyLock<Regex> = LazyLock::new(|| regex(r"\b([0-9a-f]{8})(\.\w+\.[ct]p0\.)"));
 /// The number of a trace, which Konnect chooses.
 static TRACE: LazyLock<Regex> = LazyLock::new(|| regex("kong:trace:[0-9a-f]+"));
 const TRACED: &str = "kong:trace:1234567890123456789";

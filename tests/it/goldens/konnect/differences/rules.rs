@@ -2,9 +2,13 @@
 
 mod deletion;
 mod lookup;
+mod reference;
 mod source;
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 
@@ -13,10 +17,15 @@ use self::{
         deletions_complete, deletions_wait_for_children, targets_take_their_bindings_along,
     },
     lookup::looked_up_before_created,
+    reference::{
+        children_keep_their_ids, consumers_without_groups_are_sent_once,
+        control_planes_are_waited_for, references_are_waited_for,
+    },
     source::{configuration_from_secrets_is_sent, sources_are_sent_at_once},
 };
 use super::{
     super::{
+        format::Operator,
         request::Request,
         state::{Key, conditions},
     },
@@ -24,24 +33,18 @@ use super::{
 };
 use crate::goldens::scenario::{conditions_mut, regex, text};
 
+/// The end of the message of a condition about a pause.
+const UNTIL: &str = "; nothing is sent until ";
 /// The seconds of a pause for which Konnect gives no time.
 const PAUSE: u64 = 15;
 /// The answers after which nothing is sent again without a change, within the period.
 const REFUSED: [u16; 3] = [400, 403, 409];
 /// The collection whose entities have no marks.
 const DATA_PLANE: &str = "/dp-client-certificates";
-/// The fields of bodies that refer to other entities: of status, of the body, and whether it is a
-/// list.
-const REFERENCES: [(&str, &str, bool); 3] = [
-    ("certificateID", "client_certificate", false),
-    ("caCertificateIDs", "ca_certificates", true),
-    ("keySetID", "set", false),
-];
-
 /// A rule: changes what the record has to what is expected of ours.
 type Rule = fn(&Facts<'_>, &mut Consequences);
 
-pub(super) const RULES: [(&str, Rule); 18] = [
+pub(super) const RULES: [(&str, Rule); 21] = [
     ("asked-when-needed", asked_when_needed),
     ("keys-of-tokens-are-unknown", keys_of_tokens_are_unknown),
     ("messages-have-no-request-number", messages_have_no_request_number),
@@ -59,6 +62,9 @@ pub(super) const RULES: [(&str, Rule); 18] = [
     ("endpoints-are-of-the-region", endpoints_are_of_the_region),
     ("regions-are-told", regions_are_told),
     ("references-are-waited-for", references_are_waited_for),
+    ("control-planes-are-waited-for", control_planes_are_waited_for),
+    ("children-keep-their-ids", children_keep_their_ids),
+    ("consumers-without-groups-are-sent-once", consumers_without_groups_are_sent_once),
     ("looked-up-before-created", looked_up_before_created),
 ];
 
@@ -110,14 +116,12 @@ fn messages_have_no_request_number(_: &Facts<'_>, expected: &mut Consequences) {
     }
 }
 
-/// What Konnect refuses is sent once; then again when it is changed.
+/// What Konnect refuses is sent once; then again when it is changed, and after a start.
 fn refused_is_sent_once(facts: &Facts<'_>, expected: &mut Consequences) {
+    let is_start = matches!(facts.step.operator, Some(Operator::Start | Operator::Restart));
     let is_changed = |request: &Request| {
         let name = request.uid().unwrap_or_default();
-        facts.step.patch.iter().any(|patch| {
-            let of = patch.of();
-            name == format!("UID-{}-{}", of.kind, of.name)
-        })
+        facts.step.patch.iter().any(|patch| name == uid_of(&Key::named(&patch.of())))
     };
     for request in &mut expected.requests {
         if is_of_entity(request) && is_refused(request) {
@@ -127,7 +131,8 @@ fn refused_is_sent_once(facts: &Facts<'_>, expected: &mut Consequences) {
     expected.requests.retain(|request| {
         let last = facts.history.sent.get(&request.place());
         let is_same = last.is_some_and(|last| is_refused(last) && last.body == request.body);
-        !is_of_entity(request) || facts.step.has_periods() || !is_same || is_changed(request)
+        let is_due = is_start || facts.step.has_periods();
+        !is_of_entity(request) || is_due || !is_same || is_changed(request)
     });
 }
 
@@ -158,20 +163,42 @@ fn refused_is_sent_again_each_period(facts: &Facts<'_>, expected: &mut Consequen
     }
 }
 
-/// Nothing is sent for as long as Konnect asks for, whatever wakes the operator.
-fn pauses_are_kept(_: &Facts<'_>, expected: &mut Consequences) {
-    for index in 0..expected.requests.len() {
-        let (before, rest) = expected.requests.split_at_mut(index);
-        let Some(request) = rest.first_mut() else { continue };
-        let is_of =
-            |other: &&Request| (&other.method, &other.path) == (&request.method, &request.path);
-        let paused = before.iter().rev().find(is_of).and_then(pause);
-        if let (Some(_), Some(pause)) = (request.seconds_since_previous, paused) {
+/// Nothing is sent for as long as Konnect asks for, whatever wakes the operator, and the condition
+/// says until when.
+fn pauses_are_kept(facts: &Facts<'_>, expected: &mut Consequences) {
+    let mut ends: BTreeMap<String, u64> = BTreeMap::new();
+    let mut kept: Vec<Request> = Vec::new();
+    for mut request in std::mem::take(&mut expected.requests) {
+        let of = format!("{} {}", request.method, request.path);
+        let last = kept.iter().rfind(|other| format!("{} {}", other.method, other.path) == of);
+        let paused = last.and_then(pause);
+        if let (Some(passed), Some(pause)) = (request.seconds_since_previous, paused) {
+            let pause = passed.max(pause);
             request.seconds_since_previous = Some(pause);
+            *ends.entry(of.clone()).or_default() += pause;
+        }
+        let end = ends.get(&of).copied().unwrap_or_default();
+        if facts.step.wait_seconds.is_none_or(|wait| Duration::from_secs(end).as_secs_f64() <= wait)
+        {
+            kept.push(request);
+        }
+    }
+    expected.requests = kept;
+    for object in expected.objects.values_mut() {
+        for condition in conditions_mut(object) {
+            if let Some(Value::String(message)) = condition.get_mut("message")
+                && message.contains("API error occurred: Status 429")
+                && !message.contains(UNTIL)
+            {
+                message.push_str(UNTIL);
+                message.push_str("TIME");
+            }
         }
     }
 }
 
+/// Returns the seconds of the pause that an answer asks for. A date is that of a server: one that is
+/// past is no time that can be used.
 fn pause(request: &Request) -> Option<u64> {
     let asked = request.answer.headers.get("Retry-After").and_then(|value| value.parse().ok());
     let asked = asked.filter(|seconds| *seconds > 0);
@@ -222,15 +249,14 @@ fn one_writer_of_a_reason(facts: &Facts<'_>, expected: &mut Consequences) {
         conditions(object).values().any(|held| text(held, "/reason").contains('|'))
     };
     let flipping = expected.objects.iter().filter(|(_, object)| is_flipping(object));
-    let uids: Vec<String> =
-        flipping.map(|(key, _)| format!("UID-{}-{}", key.kind, key.name)).collect();
+    let uids: Vec<String> = flipping.map(|(key, _)| uid_of(key)).collect();
     let sent: BTreeSet<String> = facts.ours.requests.iter().map(Request::key).collect();
     let has_flipping = !uids.is_empty();
     expected.requests.retain(|request| {
         let is_again = matches!(request.method.as_str(), "PUT" | "PATCH")
             && request.uid().is_some_and(|uid| uids.contains(&uid));
-        let is_of_pass = request.is_of_each_pass() && !sent.contains(&request.key());
-        !(has_flipping && (is_again || is_of_pass))
+        let is_of_pass = request.is_of_each_pass();
+        !(has_flipping && (is_again || is_of_pass)) || sent.contains(&request.key())
     });
 }
 
@@ -270,30 +296,10 @@ fn regions_are_told(facts: &Facts<'_>, expected: &mut Consequences) {
     }
 }
 
-/// An entity is sent when the entities that it refers to are there, and with them; the original may
-/// send it before.
-fn references_are_waited_for(_: &Facts<'_>, expected: &mut Consequences) {
-    let mut late = Vec::new();
-    let Consequences { requests, objects } = expected;
-    for request in &mut *requests {
-        let uid = request.uid().unwrap_or_default();
-        let its = objects.iter().find(|(key, _)| uid == format!("UID-{}-{}", key.kind, key.name));
-        let Some((_, object)) = its.filter(|_| request.method == "POST") else { continue };
-        let mut is_late = false;
-        for (field, sent, is_list) in REFERENCES {
-            let id = &object["status"]["konnect"][field];
-            // A certificate is the parent of an SNI, and not in its body.
-            if id.is_null() || request.body.get(sent).is_some() || request.path.ends_with("/snis") {
-                continue;
-            }
-            request.body[sent] = if is_list { id.clone() } else { json!({"id": id}) };
-            is_late = true;
-        }
-        if is_late {
-            late.push(request.key());
-        }
-    }
-    requests.sort_by_key(|request| late.contains(&request.key()));
+/// Returns the placeholder of the uid of an object.
+fn uid_of(Key { kind, namespace, name }: &Key) -> String {
+    let second = if namespace.is_empty() { "" } else { "-in-b" };
+    format!("UID-{kind}-{name}{second}")
 }
 
 /// Returns the objects of a kind that the steps up to this one have applied.

@@ -10,18 +10,22 @@ use super::{
         },
         Consequences, Facts,
     },
-    is_refused,
+    is_refused, uid_of,
 };
 use crate::goldens::scenario::text;
 
 /// The finalizer on objects that have an entity.
-const CLEANUP: &str = "gateway.konghq.com/konnect-cleanup";
+pub(super) const CLEANUP: &str = "gateway.konghq.com/konnect-cleanup";
 /// The finalizer on targets of bindings that were made of an annotation.
 const BINDING_CLEANUP: &str = "gateway.konghq.com/cleanup-plugin-binding";
 
 /// An object whose deletion hangs in the original for want of a grant goes, and its entity before
-/// it.
+/// it; nothing is left of them for a later step.
 pub(super) fn deletions_complete(facts: &Facts<'_>, expected: &mut Consequences) {
+    expected.requests.retain(|request| {
+        let is_gone = facts.history.deleted.contains(&request.path);
+        request.method != "DELETE" || !is_gone || request.answer.status != Some(204)
+    });
     let is_hanging = |object: &Value| {
         let is_held = object["finalizers"] == json!([CLEANUP]);
         let conditions = conditions(object);
@@ -65,7 +69,7 @@ pub(super) fn targets_take_their_bindings_along(facts: &Facts<'_>, expected: &mu
         expected.objects.remove(&target);
         let is_its = |key: &Key, object: &Value| {
             let targets = object["spec"]["targets"].as_object().into_iter().flatten();
-            let mut named = targets.map(|(_, of)| (text(of, "/kind"), text(of, "/name")));
+            let mut named = targets.map(|(field, of)| (kind_of(field), text(of, "/name")));
             key.kind == "KongPluginBinding" && named.any(|of| of == (&target.kind, &target.name))
         };
         let bindings = expected.objects.iter().filter(|(key, object)| is_its(key, object));
@@ -84,9 +88,20 @@ pub(super) fn targets_take_their_bindings_along(facts: &Facts<'_>, expected: &mu
     }
 }
 
+/// Returns the kind of a target of a binding.
+fn kind_of(field: &str) -> &str {
+    match field {
+        "serviceRef" => "KongService",
+        "routeRef" => "KongRoute",
+        "consumerRef" => "KongConsumer",
+        "consumerGroupRef" => "KongConsumerGroup",
+        other => other,
+    }
+}
+
 /// Returns the request that deletes the entity of an object.
 fn deletion(facts: &Facts<'_>, key: &Key) -> Option<Request> {
-    let uid = format!("UID-{}-{}", key.kind, key.name);
+    let uid = uid_of(key);
     let mut created = facts.history.created.values();
     let mut gone = created.find(|made| made.uid().as_ref() == Some(&uid))?.clone();
     gone.path = gone.entity();

@@ -12,6 +12,9 @@ use crate::goldens::scenario::regex;
 
 /// The collections in which nothing but a mark tells an entity of one object from that of another.
 const WITHOUT_UNIQUE_FIELD: [&str; 3] = ["ca_certificates", "acls", "dp-client-certificates"];
+/// The collections whose entities are looked up once a period: the one above, and that in which the
+/// original looks up as well before it creates.
+const LOOKED_UP_EACH_PERIOD: [&str; 3] = ["ca_certificates", "acls", "certificates"];
 
 /// Before an entity is created in a collection that takes equal ones, it is looked up: its answer
 /// may have been lost.
@@ -42,7 +45,8 @@ pub(super) fn looked_up_before_created(facts: &Facts<'_>, expected: &mut Consequ
                 .collect(),
         };
         let lookup = lookup(&request, ids);
-        if !requests.iter().any(|other| other.key() == lookup.key()) {
+        let is_told = requests.iter().any(|other| other.key() == lookup.key());
+        if !is_told && !facts.step.without_reads {
             requests.push(lookup);
         }
         if let (Some(found), Some(id)) = (found, &request.answer.id) {
@@ -52,7 +56,31 @@ pub(super) fn looked_up_before_created(facts: &Facts<'_>, expected: &mut Consequ
             requests.push(request);
         }
     }
-    expected.requests = requests;
+    expected.requests = with_lookups_of_periods(facts, requests);
+}
+
+/// Adds the look-up before each update of a period: what a lost answer may have left is looked for.
+fn with_lookups_of_periods(facts: &Facts<'_>, requests: Vec<Request>) -> Vec<Request> {
+    if !facts.step.has_periods() {
+        return requests;
+    }
+    let is_lookup = |request: &&Request| request.is_read() && request.query.contains_key("tags");
+    let mut lookups: Vec<&Request> = facts.ours.requests.iter().filter(is_lookup).collect();
+    let mut all = Vec::new();
+    for request in requests {
+        let (above, _) = request.path.rsplit_once('/').unwrap_or_default();
+        let (_, collection) = above.rsplit_once('/').unwrap_or_default();
+        let tag = format!("k8s-uid:{}", request.uid().unwrap_or_default());
+        let is_its = |lookup: &&Request| lookup.query["tags"].split(',').any(|of| of == tag);
+        if request.method == "PUT"
+            && LOOKED_UP_EACH_PERIOD.contains(&collection)
+            && let Some(at) = lookups.iter().position(is_its)
+        {
+            all.push(lookups.remove(at).clone());
+        }
+        all.push(request);
+    }
+    all
 }
 
 /// Returns whether a fault has a request carried out whose answer is lost.

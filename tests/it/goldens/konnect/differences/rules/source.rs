@@ -1,6 +1,6 @@
 //! Entities that are made of other objects: plugins and Secrets.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     super::{
@@ -11,31 +11,47 @@ use super::{
 };
 use crate::goldens::scenario::{conditions_mut, merged, text};
 
-/// A plugin whose configuration is in a Secret is sent with it.
+/// A plugin whose configuration, or a part of it, is in a Secret is sent with it.
 pub(super) fn configuration_from_secrets_is_sent(facts: &Facts<'_>, expected: &mut Consequences) {
     for plugin in applied(facts, "KongPlugin") {
-        let from = &plugin["configFrom"]["secretKeyRef"];
-        let secret = source(facts.earlier, "Secret", text(from, "/name"));
-        let configuration = secret.as_ref().map(|secret| {
-            let field = secret["stringData"][text(from, "/key")].as_str().unwrap_or_default();
-            serde_json::from_str::<Value>(field).unwrap_or_default()
-        });
-        let Some(configuration) = configuration.filter(Value::is_object) else { continue };
+        let Some(configuration) = configuration(facts, plugin) else { continue };
         for request in &mut expected.requests {
             let is_plugin = request.body["name"] == plugin["plugin"]
                 && request.uid().is_some_and(|uid| uid.starts_with("UID-KongPluginBinding-"));
-            if is_plugin && request.body.get("config").is_none() {
+            if is_plugin && request.body.get("config") == plugin.get("config") {
                 request.body["config"] = configuration.clone();
             }
         }
     }
 }
 
+/// Returns the configuration of a plugin that is in Secrets, if they are there.
+fn configuration(facts: &Facts<'_>, plugin: &Value) -> Option<Value> {
+    let steps: Vec<&Step> = facts.earlier.iter().chain([facts.step]).collect();
+    let value = |from: &Value| {
+        let from = &from["secretKeyRef"];
+        let secret = source(steps.iter().copied(), "Secret", text(from, "/name"))?;
+        let held = secret["stringData"][text(from, "/key")].as_str()?.to_owned();
+        Some(serde_json::from_str(&held).unwrap_or(Value::String(held)))
+    };
+    if plugin.get("configFrom").is_some() {
+        return value(&plugin["configFrom"]).filter(Value::is_object);
+    }
+    let patches = plugin["configPatches"].as_array().filter(|patches| !patches.is_empty())?;
+    let mut configuration = plugin.get("config").cloned().unwrap_or_else(|| json!({}));
+    for patch in patches {
+        let (parent, field) = text(patch, "/path").rsplit_once('/')?;
+        let parent = configuration.pointer_mut(parent)?.as_object_mut()?;
+        parent.insert(field.to_owned(), value(&patch["valueFrom"])?);
+    }
+    Some(configuration)
+}
+
 /// An entity is sent at once when a plugin or a Secret that it is made of is changed.
 pub(super) fn sources_are_sent_at_once(facts: &Facts<'_>, expected: &mut Consequences) {
     for patch in &facts.step.patch {
         let of = patch.of();
-        let Some(before) = source(facts.earlier, &of.kind, &of.name) else { continue };
+        let Some(before) = source(facts.earlier.iter(), &of.kind, &of.name) else { continue };
         let after = merged(&before, &patch.merge);
         let changes = changed_values(&before, &after);
         if changes.is_empty() || !["KongPlugin", "Secret"].contains(&of.kind.as_str()) {
@@ -90,7 +106,7 @@ fn sent_again(
 /// Returns the generation of the object that an entity is made of.
 fn generation_of(request: &Request, expected: &Consequences) -> Option<u64> {
     let uid = request.uid()?;
-    let is_its = |key: &&Key| uid == format!("UID-{}-{}", key.kind, key.name);
+    let is_its = |key: &&Key| uid == super::uid_of(key);
     let key = expected.objects.keys().find(is_its)?;
     expected.objects.get(key)?.get("generation")?.as_u64()
 }
@@ -120,7 +136,7 @@ fn is_in_namespace(facts: &Facts<'_>, key: &Key) -> bool {
 }
 
 /// Returns the object that steps have applied and patched.
-fn source(steps: &[Step], kind: &str, name: &str) -> Option<Value> {
+fn source<'a>(steps: impl Iterator<Item = &'a Step>, kind: &str, name: &str) -> Option<Value> {
     let mut source = None;
     for step in steps {
         let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;

@@ -76,6 +76,8 @@ fn what_is_refused_is_sent_once_and_again_after_a_change_or_a_period() {
     };
     assert_eq!(again(""), Vec::<String>::new());
     assert_eq!(again("{kind: KongService, name: svc, merge: {}}"), [once]);
+    let started = format!("{{operator: restart, requests: [{refused}]}}");
+    assert_eq!(requests(refused_is_sent_once, &later(&started)), [once]);
     let found = requests(refused_is_sent_again_each_period, &later("{waitPeriods: 2}"));
     assert_eq!(found, ["POST /x/services (400) null (None, Some(1))"; 2]);
 }
@@ -129,4 +131,71 @@ fn a_deletion_without_a_grant_takes_the_entity_first() {
     let found = requests(deletions_complete, &steps);
     assert_eq!(found, ["DELETE /x/services/a (204) null (None, None)"]);
     assert!(expected(deletions_complete, &steps).objects.is_empty());
+}
+
+#[test]
+fn a_pause_that_outlasts_its_step_is_told() {
+    let answer = "answer: {status: 429, headers: {Retry-After: '60'}}";
+    let message = r#"API error occurred: Status 429\n{\"a\": 1}"#;
+    let object = format!(
+        "{{kind: KongService, name: svc, status: {{conditions: [{{type: Programmed, message: \"{message}\"}}]}}}}"
+    );
+    let steps = format!(
+        "[{{waitSeconds: 9, requests: [{POST}, {answer}}}, {POST}, {answer}, secondsSincePrevious: 0}}], objects: [{object}]}}]"
+    );
+    let found = expected(pauses_are_kept, &steps);
+    assert_eq!(found.requests.len(), 1);
+    let object = found.objects.values().next().unwrap();
+    let told = text(&conditions(object)["Programmed"], "/message").to_owned();
+    assert!(told.ends_with("; nothing is sent until TIME"), "{told}");
+}
+
+#[test]
+fn an_entity_waits_for_its_control_plane_without_a_call() {
+    let object = |state: &str| {
+        format!(
+            "{{kind: KongService, name: svc, {state}, finalizers: [gateway.konghq.com/konnect-cleanup], status: {{conditions: [\
+             {{type: ControlPlaneRefValid, status: 'False', reason: NotProgrammed}}, \
+             {{type: Programmed, status: Unknown, reason: Pending}}]}}}}"
+        )
+    };
+    let asked =
+        "{method: GET, path: /v2/control-planes//core-entities/services, answer: {status: 404}}";
+    let steps = |state: &str| format!("[{{requests: [{asked}], objects: [{}]}}]", object(state));
+    let found = expected(control_planes_are_waited_for, &steps("generation: 1"));
+    assert_eq!(found.requests.len(), 0);
+    let programmed = conditions(found.objects.values().next().unwrap())["Programmed"].clone();
+    assert_eq!(
+        programmed["message"],
+        "can't create KongService ns/svc without a Konnect ControlPlane ID"
+    );
+    let found = expected(control_planes_are_waited_for, &steps("deleting: true"));
+    assert!(found.objects.is_empty());
+}
+
+#[test]
+fn a_binding_goes_with_any_kind_of_target() {
+    let finalizer = "gateway.konghq.com/cleanup-plugin-binding";
+    for (kind, field) in [("KongRoute", "routeRef"), ("KongConsumer", "consumerRef")] {
+        let steps = format!(
+            "[{{objects: [{{kind: {kind}, name: t, deleting: true, finalizers: [{finalizer}]}}, \
+             {{kind: KongPluginBinding, name: b, spec: {{targets: {{{field}: {{name: t}}}}}}}}]}}]"
+        );
+        let found = expected(targets_take_their_bindings_along, &steps);
+        assert!(found.objects.is_empty(), "{kind}: {found:?}");
+    }
+}
+
+#[test]
+fn a_configuration_is_patched_from_secrets() {
+    let plugin = "{kind: KongPlugin, metadata: {name: p}, plugin: rate-limiting, config: {policy: local}, configPatches: [\
+         {path: /minute, valueFrom: {secretKeyRef: {name: s, key: k}}}]}";
+    let body =
+        "{name: rate-limiting, config: {policy: local}, tags: ['k8s-uid:UID-KongPluginBinding-b']}";
+    let steps = format!(
+        "[{{apply: [{{kind: Secret, metadata: {{name: s}}, stringData: {{k: '7'}}}}, {plugin}], \
+         requests: [{{method: POST, path: /x/plugins, body: {body}, answer: {{status: 201, id: i}}}}]}}]"
+    );
+    let found = expected(configuration_from_secrets_is_sent, &steps);
+    assert_eq!(found.requests[0].body["config"], json!({"policy": "local", "minute": 7}));
 }

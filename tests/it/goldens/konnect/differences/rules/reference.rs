@@ -1,0 +1,168 @@
+//! Entities whose references are not there.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        super::{
+            format::Named,
+            request::Request,
+            state::{Key, conditions},
+        },
+        Consequences, Facts,
+    },
+    deletion::CLEANUP,
+    uid_of,
+};
+use crate::goldens::scenario::{conditions_mut, text};
+
+/// The fields of bodies that refer to other entities: of status, of the body, and whether it is a
+/// list.
+const REFERENCES: [(&str, &str, bool); 3] = [
+    ("certificateID", "client_certificate", false),
+    ("caCertificateIDs", "ca_certificates", true),
+    ("keySetID", "set", false),
+];
+/// The reason of `Programmed` of a consumer that is not in all its groups.
+const WITHOUT_GROUPS: &str = "FailedToAttachConsumerToConsumerGroup";
+
+/// An entity is sent when the entities that it refers to are there, and with them; the original may
+/// send it before.
+pub(super) fn references_are_waited_for(_: &Facts<'_>, expected: &mut Consequences) {
+    let mut late = Vec::new();
+    let Consequences { requests, objects } = expected;
+    for request in &mut *requests {
+        let uid = request.uid().unwrap_or_default();
+        let its = objects.iter().find(|(key, _)| uid == uid_of(key));
+        let Some((_, object)) = its.filter(|_| request.method == "POST") else { continue };
+        let mut is_late = false;
+        for (field, sent, is_list) in REFERENCES {
+            let id = &object["status"]["konnect"][field];
+            // A certificate is the parent of an SNI, and not in its body.
+            if id.is_null() || request.body.get(sent).is_some() || request.path.ends_with("/snis") {
+                continue;
+            }
+            request.body[sent] = if is_list { id.clone() } else { json!({"id": id}) };
+            is_late = true;
+        }
+        if is_late {
+            late.push(request.key());
+        }
+    }
+    requests.sort_by_key(|request| late.contains(&request.key()));
+}
+
+/// An entity whose control plane is not programmed, or is a group, waits for it: `Programmed` says
+/// so, nothing is asked for, and its deletion completes. The original panics, and a deletion asks
+/// for a path with an empty ID until the control plane is there; of one that is made anew it still
+/// asks the one before.
+pub(super) fn control_planes_are_waited_for(facts: &Facts<'_>, expected: &mut Consequences) {
+    let sent: BTreeSet<String> = facts.ours.requests.iter().map(Request::key).collect();
+    let went_before = |uid: &str| {
+        let of = |gone: &&Named| uid == uid_of(&Key::named(gone));
+        let gone = facts.step.gone.iter().find(of);
+        gone.is_some_and(|gone| !facts.step.delete.contains(gone))
+    };
+    let deleted = facts.ours.requests.iter().filter(|request| request.method == "DELETE");
+    let deleted: BTreeSet<String> = deleted.map(|request| request.path.clone()).collect();
+    let is_of_gone = |request: &Request| {
+        let mut gone = facts.history.deleted.iter().chain(&deleted);
+        let is_below = gone.any(|gone| request.path.starts_with(&format!("{gone}/")));
+        is_below && request.answer.status == Some(404)
+    };
+    expected.requests.retain(|request| {
+        let uid = uid_asked(request);
+        let is_late = request.is_read() && uid.is_some_and(went_before) || is_of_gone(request);
+        !request.path.contains("/control-planes//") && (!is_late || sent.contains(&request.key()))
+    });
+    expected.objects.retain(|_, object| object["deleting"] != true || !is_waiting(object));
+    for (key, object) in expected.objects.iter_mut().filter(|(_, object)| is_waiting(object)) {
+        let namespace = match key.namespace.as_str() {
+            _ if key.kind == "KongVault" => "",
+            "" => &facts.scenario.namespace,
+            namespace => namespace,
+        };
+        let of = format!("{} {namespace}/{}", key.kind, key.name);
+        let message = format!("can't create {of} without a Konnect ControlPlane ID");
+        let generation = object["generation"].clone();
+        for condition in conditions_mut(object).filter(|held| held["reason"] == "Pending") {
+            *condition = json!({
+                "type": "Programmed", "status": "False", "reason": "FailedToCreate",
+                "observedGeneration": generation, "message": message,
+            });
+        }
+    }
+}
+
+/// A child whose parent could not be updated keeps its ID; the original creates it once more, which
+/// clashes, and finds it.
+pub(super) fn children_keep_their_ids(facts: &Facts<'_>, expected: &mut Consequences) {
+    let sent: BTreeSet<String> = facts.ours.requests.iter().map(Request::key).collect();
+    let is_known = |uid: &str, ids: Option<&Vec<String>>| {
+        let mut created = facts.history.created.values();
+        created.any(|made| {
+            let id = made.answer.id.as_ref();
+            let is_it = ids.is_none_or(|ids| id.is_some_and(|id| ids == std::slice::from_ref(id)));
+            made.uid().as_deref() == Some(uid) && is_it
+        })
+    };
+    expected.requests.retain(|request| {
+        let is_again = match request.method.as_str() {
+            "POST" => {
+                let is_clash = matches!(request.answer.status, Some(400 | 409));
+                is_clash && request.uid().is_some_and(|uid| is_known(&uid, None))
+            }
+            "GET" => {
+                uid_asked(request).is_some_and(|uid| is_known(uid, request.answer.ids.as_ref()))
+            }
+            _ => false,
+        };
+        !is_again || sent.contains(&request.key())
+    });
+}
+
+/// Returns the uid by whose tag a request looks for an entity.
+fn uid_asked(request: &Request) -> Option<&str> {
+    let tags = request.query.get("tags")?;
+    tags.split(',').find_map(|tag| tag.strip_prefix("k8s-uid:"))
+}
+
+/// Returns whether an object has a finalizer, but no entity for want of a control plane.
+fn is_waiting(object: &Value) -> bool {
+    let held = conditions(object).get("ControlPlaneRefValid").cloned().unwrap_or_default();
+    let is_group = text(&held, "/message").starts_with("Attaching to ControlPlane ");
+    let finalizers = object["finalizers"].as_array();
+    finalizers.is_some_and(|all| all.iter().any(|one| one == CLEANUP))
+        && object.pointer("/status/konnect").is_none()
+        && held["status"] == "False"
+        && (is_group || held["reason"] == "NotProgrammed")
+}
+
+/// A consumer whose groups are not there is sent once; in the original its status write wakes it.
+pub(super) fn consumers_without_groups_are_sent_once(
+    facts: &Facts<'_>,
+    expected: &mut Consequences,
+) {
+    let is_without = |object: &Value| {
+        let programmed = conditions(object).get("Programmed").cloned().unwrap_or_default();
+        programmed["reason"] == WITHOUT_GROUPS
+    };
+    let uids: Vec<String> = expected
+        .objects
+        .iter()
+        .filter(|(_, object)| is_without(object))
+        .map(|(key, _)| uid_of(key))
+        .collect();
+    let sent: BTreeSet<String> = facts.ours.requests.iter().map(Request::key).collect();
+    let created: Vec<Request> =
+        expected.requests.iter().filter(|request| request.method == "POST").cloned().collect();
+    expected.requests.retain(|request| {
+        let is_its = request.uid().is_some_and(|uid| uids.contains(&uid));
+        let is_again = created
+            .iter()
+            .any(|create| create.entity() == request.path && create.body == request.body);
+        request.method != "PUT" || !is_its || !is_again || sent.contains(&request.key())
+    });
+}
