@@ -25,6 +25,7 @@ impl Run<'_> {
     pub(crate) fn has_listed_secrets(&mut self) -> Result<bool, Error> {
         let is_list = |of: &&Reference| of.to == "Secret" && of.shape == Shape::Names;
         let Some(reference) = self.entity.references.iter().find(is_list) else { return Ok(true) };
+        let mut missing = Vec::new();
         for name in reference.names(self.object) {
             let fields = ["metadata.labels"];
             let secret: Option<Secret> =
@@ -33,24 +34,26 @@ impl Run<'_> {
             let is_labelled =
                 |secret: Secret| secret.metadata.labels.get(key).is_some_and(|of| of == value);
             if !secret.is_some_and(is_labelled) {
-                let message = format!("Secret \"{}\" not found", name.name);
-                self.status.set(reference.condition, false, reason::INVALID, message);
-                self.status.set_false_exists();
-                return Ok(false);
+                missing.push(format!("Secret \"{}\" not found", name.name));
             }
+        }
+        if !missing.is_empty() {
+            let message = missing.join("\n");
+            self.status.set(reference.condition, false, reason::INVALID, message);
+            self.status.set_false_exists();
+            return Ok(false);
         }
         self.status.set(reference.condition, true, reason::VALID, "");
         Ok(true)
     }
 
-    /// Finds the IDs of the groups of a consumer, and sets their condition. Those that are there
-    /// count, whatever the others are.
-    pub(crate) fn find_consumer_groups(&mut self) -> Result<(), Error> {
-        if !self.is(Special::ConsumerGroups) {
-            return Ok(());
-        }
-        let Some(group) = kind::find("KongConsumerGroup") else { return Ok(()) };
-        let (mut ids, mut invalid) = (BTreeSet::new(), Vec::new());
+    /// Finds the IDs of the groups of a consumer. Those that are there count, whatever the others are,
+    /// which are returned.
+    pub(crate) fn find_consumer_groups(&mut self) -> Result<Vec<String>, Error> {
+        let mut invalid = Vec::new();
+        let group = kind::find("KongConsumerGroup").filter(|_| self.is(Special::ConsumerGroups));
+        let Some(group) = group else { return Ok(invalid) };
+        let mut ids = BTreeSet::new();
         let listed = self.object.get("consumerGroups").and_then(Value::as_array);
         for name in listed.into_iter().flatten().filter_map(Value::as_str) {
             let at = Name {
@@ -66,15 +69,28 @@ impl Run<'_> {
                 },
             }
         }
+        let ids: Vec<Value> = ids.into_iter().map(Value::from).collect();
+        self.resolved.ids.insert("consumerGroupIDs".to_owned(), ids.into());
+        Ok(invalid)
+    }
+
+    /// Sets the condition of the groups of a consumer: when the consumer is there, as they are of no
+    /// use before.
+    pub(crate) fn tell_consumer_groups(&mut self) -> Result<(), Error> {
+        let invalid = self.find_consumer_groups()?;
         if invalid.is_empty() {
             self.status.set(GROUPS_VALID, true, reason::VALID, "");
         } else {
             let message = format!("Invalid ConsumerGroup references: {}", invalid.join(", "));
             self.status.set(GROUPS_VALID, false, reason::INVALID, message);
         }
-        let ids: Vec<Value> = ids.into_iter().map(Value::from).collect();
-        self.resolved.ids.insert("consumerGroupIDs".to_owned(), ids.into());
         Ok(())
+    }
+
+    /// Returns whether a consumer is to be in no group.
+    pub(crate) fn is_without_groups(&self) -> bool {
+        let groups = self.object.get("consumerGroups").and_then(Value::as_array);
+        self.is(Special::ConsumerGroups) && groups.is_none_or(Vec::is_empty)
     }
 
     /// Makes a consumer a member of its groups, and of no other; returns the end of the run if that
@@ -85,12 +101,26 @@ impl Run<'_> {
         id: &str,
         operation: Operation,
     ) -> Option<End> {
-        let fault = self.change_groups(session, id).err()?;
+        let Err(fault) = self.change_groups(session, id) else {
+            return (!self.status.is_true(GROUPS_VALID)).then(|| self.without_some_groups(id));
+        };
         if operation == Operation::Update {
             return Some(self.failed(operation, &fault));
         }
         let message = fault.message(operation, self.api, self.entity.kind, &self.shown());
         Some(self.failed_with(&[PROGRAMMED], FAILED_TO_ATTACH, &message, &fault, true))
+    }
+
+    /// Ends the run of a consumer that is in all its groups but those that are not there.
+    fn without_some_groups(&mut self, id: &str) -> End {
+        let failed = format!("Konnect entity (ID: {id}) created but relations failed");
+        let message = format!(
+            "{failed}: {FAILED_TO_ATTACH}: {failed}: FailedToResolveConsumerGroupRefs: some \
+             KongConsumerGroups couldn't be assigned to KongConsumer, see KongConsumer status for \
+             details"
+        );
+        let fault = Fault::Clash(message.clone());
+        self.failed_with(&[PROGRAMMED], FAILED_TO_ATTACH, &message, &fault, false)
     }
 
     fn change_groups(&self, session: &Session, id: &str) -> Result<(), Fault> {

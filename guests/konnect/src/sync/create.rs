@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     body,
-    kind::{Create, Lookup, Special, at},
+    kind::{CONTROL_PLANE, Create, Lookup, Special, at},
 };
 
 impl Run<'_> {
@@ -67,7 +67,11 @@ impl Run<'_> {
             self.entity.kind,
             self.shown()
         );
-        self.place(session);
+        // An object that names nothing but its control plane has no place until that has one.
+        let mut parents = self.entity.parents().filter(|of| of.to != CONTROL_PLANE.kind);
+        if parents.any(|parent| !parent.names(self.object).is_empty()) {
+            self.place(session);
+        }
         self.status.set(PROGRAMMED, false, reason::FAILED_TO_CREATE, message.clone());
         End::Failed(message, Again::OnChange)
     }
@@ -103,6 +107,11 @@ impl Run<'_> {
         }
         if self.is_outdated(&entity) {
             return self.update(session, &id);
+        }
+        if self.is_without_groups() {
+            // Nothing has put it into one since.
+            let hash = self.hash();
+            return Ok(self.programmed(session, &id, Some(hash)));
         }
         self.has_entity(session, &id)
     }

@@ -266,8 +266,14 @@ impl<'a> Run<'a> {
     /// Returns the hash of everything that a user may edit to have a refused entity sent again.
     pub(crate) fn edited(&self) -> String {
         let metadata = |field| self.object.pointer(field).cloned().unwrap_or_default();
-        let parts =
-            [self.body.clone(), metadata("/metadata/labels"), metadata("/metadata/annotations")];
+        let groups = self.resolved.ids.get("consumerGroupIDs").cloned().unwrap_or_default();
+        let parts = [
+            self.body.clone(),
+            metadata("/metadata/labels"),
+            metadata("/metadata/annotations"),
+            groups,
+            self.id("controlPlaneID").into(),
+        ];
         body::hash(&Value::from(parts.to_vec()))
     }
 
