@@ -88,11 +88,17 @@ impl Run<'_> {
             Check::Stop | Check::Release => return Ok(Some(End::Done(None))),
         }
         let Some((_, control_plane)) = self.control_plane_of(self.entity, self.object)? else {
-            return Ok(Some(End::Done(None)));
+            // The control plane of a parent is gone, and the entity with it.
+            return Ok(Some(if self.is_held() { End::Release } else { End::Done(None) }));
         };
         let Some(session) = self.find_session(&control_plane)? else {
             return Ok(Some(End::Done(None)));
         };
+        // An ID of a control plane that is made anew: nothing is sent to the one before.
+        let id = kind::CONTROL_PLANE.id(&control_plane, "id");
+        if self.status.id("controlPlaneID").is_some_and(|held| Some(held) != id) {
+            return Ok(Some(End::Done(None)));
+        }
         if !self.is_held() {
             return Ok(Some(End::Hold));
         }

@@ -5,11 +5,15 @@ use serde_json::Value;
 
 use super::{
     fault::{Fault, Operation},
+    reference::is_group,
     run::{Again, End, Run},
     session::Session,
     status::{PROGRAMMED, reason},
 };
-use crate::kind::{self, CONTROL_PLANE, Entity, OLD_CLEANUP, Special, text};
+use crate::{
+    binding,
+    kind::{self, CONTROL_PLANE, Entity, OLD_CLEANUP, Special, text},
+};
 
 /// The annotation, with the value `true`, by which a deletion gives the entity up: when there is no
 /// token any more to delete it with.
@@ -25,6 +29,10 @@ impl Run<'_> {
         if !is_held {
             return Ok(End::Release);
         }
+        // The bindings that were made for the object go first, and take their finalizer along.
+        if self.metadata.finalizers.iter().any(|of| of == binding::CLEANUP) {
+            return Ok(End::Done(None));
+        }
         if self.metadata.annotations.get(ABANDON).is_some_and(|value| value == "true") {
             return Ok(End::Release);
         }
@@ -34,7 +42,8 @@ impl Run<'_> {
         };
         if !self.entity.is_native() && self.status.id("controlPlaneID").is_none() {
             let id = CONTROL_PLANE.id(&control_plane, "id").map(str::to_owned);
-            if id.is_none() {
+            let is_attached = self.is(Special::AttachesToGroups) || !is_group(&control_plane);
+            if id.is_none() || !is_attached {
                 return Ok(End::Release);
             }
             self.status.set_id("controlPlaneID", id.as_deref());

@@ -23,13 +23,25 @@ const CONTROL_PLANE_REF: &str = "ControlPlaneRefValid";
 pub(crate) const SECRET_LABEL: (&str, &str) = ("konghq.com/secret", "true");
 /// The type of control planes to which only certificates of data planes are attached.
 pub(crate) const GROUP: &str = "CLUSTER_TYPE_CONTROL_PLANE_GROUP";
-/// Conditions of references whose kind has a reason of its own for a missing grant.
+/// Conditions that tell themselves of a missing grant; the last one beside [`RESOLVED_REFS`].
 const WITH_PERMISSION: [&str; 4] =
-    ["KongUpstreamRefValid", "KongCertificateRefValid", "PluginRefValid", "ConfigStoreRefValid"];
+    ["KongUpstreamRefValid", "PluginRefValid", "ConfigStoreRefValid", "KongCertificateRefValid"];
+/// Conditions for whose references [`RESOLVED_REFS`] tells of no grant.
+const WITHOUT_RESOLVED_REFS: [&str; 3] =
+    ["KongUpstreamRefValid", "PluginRefValid", "ConfigStoreRefValid"];
+/// Conditions for whose references a missing grant is told in the words of the check.
+const IN_WORDS_OF_CHECK: [&str; 2] = ["KongServiceRefValid", "KongCACertificateRefsValid"];
+/// The kind of which the original tells in words of its own.
+const CONFIG_STORE: &str = "KonnectConfigStore";
+/// Conditions of references that are told to be unset when the object had one.
+const UNSET: [(&str, &str); 2] =
+    [("KeySetRefValid", "KeySetRef is unset"), ("KongServiceRefValid", "ServiceRef is unset")];
 /// Parents of which nothing is told until they are there for the first time, as with the original.
 const SILENT: [&str; 2] = ["KongUpstream", "KongConsumer"];
 /// References of which `Programmed` is not made False, as with the original.
 const LEAVING_PROGRAMMED: [&str; 2] = ["KongServiceRefValid", "KongConsumerRefValid"];
+/// The kind that is no parent, and takes along what refers to it all the same.
+const KEY_SET: &str = "KongKeySet";
 /// The only parent whose deletion in Konnect does not take its children along.
 const WITHOUT_CASCADE: &str = "KongService";
 
@@ -86,10 +98,14 @@ impl Run<'_> {
         if self.is_refused(reference, &CONTROL_PLANE, &name)? {
             return Ok(Check::Stop);
         }
+        let is_foreign = |of: &Reference| of.names(self.object).iter().any(|of| of.is_foreign);
+        if !self.entity.references.iter().any(is_foreign) {
+            self.status.remove(RESOLVED_REFS);
+        }
         let Some(found) = self.read(&CONTROL_PLANE, &name, &["spec", "status"])? else {
-            let shown = self.as_written(reference);
             let message = format!(
-                "referenced Control Plane \"<konnectNamespacedRef:{shown}>\" does not exist: {}",
+                "referenced Control Plane \"{}\" does not exist: {}",
+                self.as_written(reference),
                 not_found(&CONTROL_PLANE, &name)
             );
             return Ok(self.broken(reference, &message, true));
@@ -99,10 +115,13 @@ impl Run<'_> {
             let message = format!(
                 "Attaching to ControlPlane {shown} with cluster type {GROUP} is not supported"
             );
-            return Ok(self.broken(reference, &message, false));
+            // As with a control plane that is not programmed, the run goes on without an ID of it.
+            self.status.set(reference.condition, false, reason::INVALID, message);
+            return Ok(Check::Go);
         }
+        let is_programmed = status::is_true(&found, PROGRAMMED);
         let id = CONTROL_PLANE.id(&found, "id");
-        self.accept_control_plane(&shown, &found, id);
+        self.accept_control_plane(&shown, &found, id.filter(|_| is_programmed));
         Ok(Check::Go)
     }
 
@@ -157,7 +176,8 @@ impl Run<'_> {
         if is_valid {
             let message = match (reference.shape, names.first()) {
                 (Shape::Object, Some(name)) => {
-                    format!("Referenced {} {} programmed", target.kind, shown(name))
+                    let is = if target.kind == CONFIG_STORE { "is " } else { "" };
+                    format!("Referenced {} {} {is}programmed", target.kind, shown(name))
                 }
                 _ => format!("All referenced {}s are programmed", target.kind),
             };
@@ -178,23 +198,32 @@ impl Run<'_> {
             if SILENT.contains(&target.kind) && self.status.id("controlPlaneID").is_none() {
                 return Ok(Found::Broken(Check::Silent));
             }
-            let is_cascading = reference.is_parent && target.kind != WITHOUT_CASCADE;
-            let message = not_found(target, name);
+            let is_cascading =
+                target.kind == KEY_SET || reference.is_parent && target.kind != WITHOUT_CASCADE;
+            let message = if target.kind == CONFIG_STORE {
+                format!("Referenced {CONFIG_STORE} {} does not exist", shown(name))
+            } else {
+                not_found(target, name)
+            };
             return Ok(Found::Broken(self.broken(reference, &message, is_cascading)));
         };
         let (id, shown) = (target.id(&found, "id").map(str::to_owned), shown(name));
         let of_parent = target.id(&found, "controlPlaneID");
         if found.pointer("/metadata/deletionTimestamp").is_some() {
-            let message = format!("Referenced {} {shown} is being deleted", target.kind);
-            self.status.set(reference.condition, false, reason::INVALID, message);
             let is_going_on = reference.is_parent && target.kind == WITHOUT_CASCADE;
+            // Of other references the original tells nothing until the object is gone.
+            if is_going_on || reference.shape == Shape::Objects {
+                let message = format!("Referenced {} {shown} is being deleted", target.kind);
+                self.status.set(reference.condition, false, reason::INVALID, message);
+            }
             return Ok(if is_going_on { Found::Tolerated(id) } else { Found::Broken(Check::Stop) });
         }
         if !reference.is_parent
             && of_parent.is_some()
             && of_parent != self.status.id("controlPlaneID")
         {
-            let message = format!("Referenced {} {shown} is in another ControlPlane", target.kind);
+            let message =
+                format!("Referenced {} {shown} belongs to a different ControlPlane", target.kind);
             return Ok(Found::Broken(self.broken(reference, &message, false)));
         }
         let id = match id {
@@ -219,7 +248,11 @@ impl Run<'_> {
     ) -> Found {
         let message = format!("Referenced {} {shown} is not programmed yet", target.kind);
         if !reference.is_parent {
-            return Found::Broken(self.broken(reference, &message, false));
+            let check = self.broken(reference, &message, false);
+            if target.kind == CONFIG_STORE {
+                self.status.set(reference.condition, false, reason::NOT_PROGRAMMED, message);
+            }
+            return Found::Broken(check);
         }
         self.status.set(reference.condition, false, reason::INVALID, message);
         // A parent whose own references broke has lost its place, so the entity has too: it is found
@@ -271,11 +304,16 @@ impl Run<'_> {
 
     /// Forgets a reference that the object does not have, or not any more.
     fn unset(&mut self, reference: &Reference) {
+        let had_one = self.status.id(reference.id).is_some();
         if reference.is_stored {
             self.pending.insert(reference.id, None);
         }
-        if reference.condition == "KeySetRefValid" && self.status.has(reference.condition) {
-            self.status.set(reference.condition, true, reason::VALID, "KeySetRef is unset");
+        let unset = UNSET.into_iter().find(|(condition, _)| *condition == reference.condition);
+        if let Some((condition, message)) = unset.filter(|_| had_one) {
+            self.status.set(condition, true, reason::VALID, message);
+        }
+        if reference.to == CONFIG_STORE {
+            self.status.remove(reference.condition);
         }
     }
 
@@ -386,17 +424,31 @@ impl Run<'_> {
         }
         let from = From { entity: self.entity, namespace: self.namespace() };
         let granted = grant::check(self.host, from, To::from(target), name)?;
-        if let Err(message) = granted {
-            if WITH_PERMISSION.contains(&reference.condition) {
-                self.status.set(reference.condition, false, reason::NOT_PERMITTED, message.clone());
+        let kind = target.kind;
+        let is_control_plane = kind == CONTROL_PLANE.kind;
+        let is_told = !WITHOUT_RESOLVED_REFS.contains(&reference.condition);
+        let Err(words) = granted else {
+            let which = if is_control_plane { self.as_written(reference) } else { String::new() };
+            let message = format!("KongReferenceGrants allow access to {kind} {which}");
+            if is_told {
+                self.status.set(RESOLVED_REFS, true, RESOLVED_REFS, message.trim_end());
             }
-            self.status.set(RESOLVED_REFS, false, reason::NOT_PERMITTED, message);
-            self.status.set_false_exists();
-            return Ok(true);
+            return Ok(false);
+        };
+        let which = if is_control_plane { self.as_written(reference) } else { shown(name) };
+        let message = if IN_WORDS_OF_CHECK.contains(&reference.condition) {
+            words
+        } else {
+            format!("KongReferenceGrants do not allow access to {kind} {which}")
+        };
+        if WITH_PERMISSION.contains(&reference.condition) {
+            self.status.set(reference.condition, false, reason::NOT_PERMITTED, message.clone());
         }
-        let message = format!("KongReferenceGrant allows access to the referenced {}", target.kind);
-        self.status.set(RESOLVED_REFS, true, RESOLVED_REFS, message);
-        Ok(false)
+        if is_told {
+            self.status.set(RESOLVED_REFS, false, reason::NOT_PERMITTED, message);
+        }
+        self.status.set_false_exists();
+        Ok(true)
     }
 
     /// Finds the control plane of an object through its references; `None` if one of them is broken.
@@ -422,13 +474,14 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// Returns a reference as the object has it: with its namespace only if it names one.
+    /// Returns the reference to a control plane as the object has it: with its namespace only if it
+    /// names one.
     fn as_written(&self, reference: &Reference) -> String {
         let field = |field: &str| kind::text(self.object, &format!("{}.{field}", reference.at));
         let name = field("name").unwrap_or_default();
         match field("namespace").filter(|namespace| !namespace.is_empty()) {
-            Some(namespace) => format!("{namespace}/{name}"),
-            None => name.to_owned(),
+            Some(namespace) => format!("<konnectNamespacedRef:{namespace}/{name}>"),
+            None => format!("<konnectNamespacedRef:{name}>"),
         }
     }
 }

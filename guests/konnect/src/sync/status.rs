@@ -74,9 +74,9 @@ impl<'a> Status<'a> {
         self.set(PROGRAMMED, false, reason::FALSE_EXISTS, message);
     }
 
-    /// Returns whether the object has a condition of this type.
-    pub(crate) fn has(&self, condition: &str) -> bool {
-        self.conditions.iter().any(|other| other.condition_type == condition)
+    /// Removes a condition.
+    pub(crate) fn remove(&mut self, condition: &str) {
+        self.conditions.retain(|other| other.condition_type != condition);
     }
 
     /// Returns whether a condition is True, of whatever generation.
