@@ -1,17 +1,17 @@
 //! Adoption: an object takes over an entity that is there already.
 
 use mortise_sdk::{Error, outbound::Method};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    fault::Fault,
+    fault::{Fault, Operation},
     find::{id_of, marked_uid},
     run::{End, Run},
     session::Session,
     status::{PROGRAMMED, reason},
 };
 use crate::{
-    body::is_segment,
+    body::{Resolved, body, is_segment},
     kind::{Adopt, Special, at, text},
 };
 
@@ -29,8 +29,8 @@ impl Run<'_> {
             _ => Adopt::Override,
         };
         if !self.api.adopt.contains(&mode) {
-            let message = format!("adopt mode of {} is not supported", self.entity.kind);
-            return Ok(self.not_adopted("FailedToAdopt", &message, &Fault::Clash(message.clone())));
+            let message = "failed to adopt: adopt mode \"override\" not supported";
+            return Ok(self.not_adopted("FailedToAdopt", message, &Fault::Clash(message.into())));
         }
         if !is_segment(&id) {
             let message = format!("spec.adopt.konnect.id `{id}` is not an ID");
@@ -52,14 +52,18 @@ impl Run<'_> {
         }
         if self.is(Special::SameService) && at(&found, "service.id") != at(&self.body, "service.id")
         {
-            let message = format!("Konnect entity (ID: {id}) belongs to another service");
-            return Ok(self.not_adopted("FailedToAdopt", &message, &Fault::Clash(message.clone())));
+            let message = "failed to adopt: reference service ID does not match";
+            return Ok(self.not_adopted("FailedToAdopt", message, &Fault::Clash(message.into())));
         }
         match mode {
             Adopt::Match => {
-                if !is_equal(&self.body, &found) {
-                    let message =
-                        format!("Konnect entity (ID: {id}) does not match the spec of the object");
+                let defaults =
+                    body(self.entity, self.api, &json!({"spec": {}}), &Resolved::default());
+                if !is_equal(&self.body, &found, &defaults) {
+                    let message = format!(
+                        "Konnect entity (ID: {id}) does not match the spec of the object when \
+                         adopting in match mode"
+                    );
                     let fault = Fault::Clash(message.clone());
                     return Ok(self.not_adopted("NotMatch", &message, &fault));
                 }
@@ -67,10 +71,8 @@ impl Run<'_> {
             Adopt::Override => {
                 let sent = session.send(self.host, Method::Put, &path, &[], Some(&self.body));
                 if let Err(fault) = sent {
-                    let message = format!(
-                        "failed to override Konnect entity (ID: {id}): {}",
-                        fault.text(Some(self.api))
-                    );
+                    let (kind, shown) = (self.entity.kind, self.shown());
+                    let message = fault.message(Operation::Update, self.api, kind, &shown);
                     return Ok(self.not_adopted("FailedToAdopt", &message, &fault));
                 }
             }
@@ -108,12 +110,12 @@ impl Run<'_> {
 }
 
 /// Returns whether an entity has all fields of a body, but for its marks. A field that is absent from
-/// the entity is as good as one that is empty.
-fn is_equal(body: &Value, found: &Value) -> bool {
+/// the entity is as good as one that is empty, or has its default.
+fn is_equal(body: &Value, found: &Value, defaults: &Value) -> bool {
     let fields = body.as_object().into_iter().flatten();
     let is_plain = |value: &Value| matches!(value, Value::Null) || value == &Value::from("");
     fields.filter(|(field, _)| *field != "tags").all(|(field, value)| match found.get(field) {
         Some(found) => found == value || (is_plain(found) && is_plain(value)),
-        None => is_plain(value),
+        None => is_plain(value) || defaults.get(field) == Some(value),
     })
 }

@@ -28,10 +28,17 @@ fn an_entity_is_taken_over_if_it_is_nobody_elses_and_fits() {
     let conflict = format!(
         "False/UIDConflict Konnect entity (ID: {ID}) is managed by another k8s object with UID somebody"
     );
-    let mismatch =
-        format!("False/NotMatch Konnect entity (ID: {ID}) does not match the spec of the object");
+    let mismatch = format!(
+        "False/NotMatch Konnect entity (ID: {ID}) does not match the spec of the object when \
+         adopting in match mode"
+    );
+    let mut sparse = fitting.clone();
+    for field in ["port", "retries", "connect_timeout", "enabled"] {
+        sparse.as_object_mut().unwrap().remove(field);
+    }
     let cases = [
         ("match", &fitting, "True/Adopted ".to_owned(), 0),
+        ("match", &sparse, "True/Adopted ".to_owned(), 0),
         ("match", &other, mismatch, 0),
         ("override", &other, "True/Adopted ".to_owned(), 1),
         ("override", &owned, conflict, 0),
