@@ -39,7 +39,7 @@ pub const PLUGIN: Entity = Entity {
             "config",
             Schema::plain("object", "").with(&[("x-kubernetes-preserve-unknown-fields", "true")]),
         )
-        .sent(How::Plain),
+        .sent(How::OmitEmpty),
         Field::new(
             "configFrom",
             Schema::object(&[Field::new(
@@ -84,7 +84,7 @@ pub const PLUGIN: Entity = Entity {
             "protocols",
             Schema::list(&TEXT.with(&[("enum", "http|https|grpc|grpcs|tcp|tls|udp")])),
         )
-        .sent(How::Plain),
+        .sent(How::OmitEmpty),
         Field::new("run_on", TEXT.with(&[("enum", "first|second|all")])),
         Field::new("tags", TAGS),
     ],

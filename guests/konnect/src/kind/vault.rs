@@ -21,7 +21,7 @@ pub(super) const VAULT: Entity = Entity {
         Field::new("adopt", ADOPT),
         Field::new("backend", NONEMPTY).required().sent_as("name", How::Plain),
         Field::new("config", ANY.with(&[("x-kubernetes-preserve-unknown-fields", "true")]))
-            .sent(How::Plain),
+            .sent(How::OmitEmpty),
         Field::new(
             "configStoreRef",
             Schema::object(&[
@@ -38,7 +38,7 @@ pub(super) const VAULT: Entity = Entity {
         )
         .sent_as("config", How::IdWithin("config_store_id", "configStoreID")),
         Field::new("controlPlaneRef", CONTROL_PLANE),
-        Field::new("description", TEXT).sent(How::Plain),
+        Field::new("description", TEXT).sent(How::OmitEmpty),
         Field::new("prefix", NONEMPTY).required().sent(How::Plain),
         Field::new("tags", TAGS),
     ],
