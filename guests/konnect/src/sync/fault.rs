@@ -84,12 +84,16 @@ impl Fault {
     /// Returns the message of the condition.
     pub(crate) fn message(&self, operation: Operation, api: &Api, kind: &str, of: &str) -> String {
         let text = self.text(Some(api));
-        let is_alone = match self {
-            Self::Refused(refusal) => refusal.typed(Some(api)) != Typed::Document,
-            Self::Clash(_) => true,
-            _ => false,
+        let typed = match self {
+            Self::Refused(refusal) => Some(refusal.typed(Some(api))),
+            _ => None,
+        };
+        let is_alone = match typed {
+            Some(typed) => typed != Typed::Document,
+            None => matches!(self, Self::Clash(_)),
         };
         match operation {
+            Operation::Delete if typed == Some(Typed::Alone) => text,
             Operation::Delete => format!("failed to delete {kind} on Konnect: {text}"),
             _ if is_alone => text,
             Operation::Create => format!("failed to create {kind} {of}: {text}"),
@@ -166,8 +170,8 @@ impl Refusal {
             return if is_typed { Typed::Document } else { Typed::No };
         }
         match self.status {
-            400 | 409 if is("application/problem+json") => Typed::Alone,
-            401 | 403 | 404 | 500 | 503 if is("application/problem+json") => Typed::Document,
+            400 | 404 | 409 if is("application/problem+json") => Typed::Alone,
+            401 | 403 | 500 | 503 if is("application/problem+json") => Typed::Document,
             _ => Typed::No,
         }
     }
