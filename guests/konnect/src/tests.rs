@@ -4,4 +4,5 @@ mod adoption;
 mod checks;
 mod fixture;
 mod life;
+mod references;
 mod table;
