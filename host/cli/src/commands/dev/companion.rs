@@ -48,8 +48,9 @@ const MAX_WAITING: usize = 256;
 /// The number of last lines in an error.
 const LAST_LINES: usize = 20;
 /// The time without any line, on standard error either, after which the first line is given up.
-/// Cargo, which may have to build the program, says what it builds.
-const MAX_SILENCE: Duration = Duration::from_mins(1);
+/// Cargo, which may have to build the program, says what it builds; a package, or the wait for another
+/// Cargo, takes minutes on a busy machine.
+const MAX_SILENCE: Duration = Duration::from_mins(5);
 /// The time to end after SIGTERM.
 const TIME_TO_END: Duration = Duration::from_secs(3);
 

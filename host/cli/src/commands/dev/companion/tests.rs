@@ -103,7 +103,7 @@ fn a_line_is_cut_and_the_next_one_is_whole() {
 async fn silence_before_the_first_line_is_an_error() {
     let (mut companion, _inbox) = run("exec sleep 1000");
     let error = companion.grants().await.unwrap_err().to_string();
-    assert_eq!(error, "`it` has said nothing for 60 s");
+    assert_eq!(error, "`it` has said nothing for 300 s");
 }
 
 #[tokio::test]
