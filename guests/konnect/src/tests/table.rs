@@ -247,6 +247,19 @@ fn an_equal_certificate_of_another_object_is_not_taken_over() {
 }
 
 #[test]
+fn a_certificate_of_data_planes_comes_back_with_its_control_plane() {
+    let world = World::with_control_plane();
+    world.apply(&in_cp("KongDataPlaneClientCertificate", "dp", json!({"cert": "c"})));
+    world.settle();
+    world.change(json!({"removeControlPlane": "cp"}));
+    assert_eq!(world.fake.lock().entities("dp-client-certificates").len(), 0);
+    world.settle_for(2 * HOUR);
+    let stored = world.fake.lock().entities("dp-client-certificates");
+    let object = world.get("KongDataPlaneClientCertificate", "dp").unwrap();
+    assert_eq!((stored.len(), &stored[0]["id"]), (1, &object["status"]["konnect"]["id"]));
+}
+
+#[test]
 fn a_mirror_of_nothing_is_not_mirrored() {
     let world = World::new(&json!({}));
     world.apply(&auth());
