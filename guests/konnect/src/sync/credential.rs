@@ -126,7 +126,13 @@ pub(crate) fn of(
         return Ok(Err(Unusable { message, is_refused: true }));
     }
     let secret = ObjectRef::of::<Secret>(Some(&name.namespace), &name.name);
-    let labelled: Option<Labelled> = host.get_ref(&secret, &["metadata.labels"])?;
+    let labelled: Option<Labelled> = match host.get_ref(&secret, &["metadata.labels"]) {
+        // The right to read Secrets is the operator's to take: the token is not used any more.
+        Err(Error::Denied { message, .. }) => {
+            return unusable(format!("failed to get Secret {}: {message}", shown(&name)));
+        }
+        read => read?,
+    };
     let has = |secret: &Labelled, (key, value): (&str, &str)| {
         secret.metadata.labels.get(key).is_some_and(|found| found == value)
     };
