@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
-use konnect_fake::{Config, Konnect, Server, Tokens, id, server::Options};
+use konnect_fake::{Config, Konnect, Request, Server, Tokens, id, server::Options};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -29,10 +29,10 @@ async fn main() -> ExitCode {
 
 async fn run(args: Args) -> Result<()> {
     let (lines, mut received) = mpsc::channel(MAX_LINES);
-    let observer = move |method: &str, path: &str, status: Option<u16>| {
+    let observer = move |request: &Request, status: Option<u16>| {
         let status = status.map_or_else(|| "closed".to_owned(), |status| status.to_string());
         // A reader that is too slow misses lines; the log has them all.
-        let _ = lines.try_send(format!("{method} {path} {status}"));
+        let _ = lines.try_send(format!("{} {} {status}", request.method, request.path));
     };
     let options = Options {
         address: ([127, 0, 0, 1], args.port).into(),

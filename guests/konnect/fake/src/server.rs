@@ -40,8 +40,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Returns the time, in milliseconds since 1970.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
-/// Is told method, path and status of each request, with no status if there was no answer.
-pub type Observer = Arc<dyn Fn(&str, &str, Option<u16>) + Send + Sync>;
+/// Is told each request before it is answered, with the status of the answer; `None`: there is none.
+pub type Observer = Arc<dyn Fn(&Request, Option<u16>) + Send + Sync>;
 
 /// The settings of a [`Server`].
 #[derive(Clone)]
@@ -199,7 +199,7 @@ async fn answer(
     }
     let reply = shared.konnect.lock().answer((shared.clock)(), &request);
     if let Some(observer) = &shared.observer {
-        observer(&request.method, &request.path, reply.answer().map(|answer| answer.status));
+        observer(&request, reply.answer().map(|answer| answer.status));
     }
     tokio::time::sleep(Duration::from_millis(reply.delay)).await;
     match reply.end {
