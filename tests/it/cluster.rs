@@ -32,6 +32,7 @@ mod roles;
 mod run;
 mod scenarios;
 mod shop;
+mod side;
 mod stage;
 mod strict;
 mod three_versions;
