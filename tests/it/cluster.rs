@@ -14,6 +14,7 @@ mod installed;
 mod interrupted;
 mod istio;
 mod killed;
+mod konnect;
 mod kube_bind;
 mod leases;
 mod libraries;

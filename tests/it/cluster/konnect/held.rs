@@ -1,0 +1,87 @@
+//! The rule that nothing but GET is sent for an object that holds no finalizer in the cluster.
+//!
+//! Each request is held up by the fake, before it is answered, until the object that it is for was
+//! read from the API server. Until the answer nothing can come of the run that sent the request, so
+//! that the object is stored as it was when the request was sent.
+
+use std::sync::Arc;
+
+use konnect::kind::{self, Api, CLEANUP, Entity};
+use konnect_fake::{Request, server::Observer};
+use mortise_host::cluster::Cluster;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::{runtime::Handle, task::block_in_place};
+
+use crate::cluster::side::list;
+
+/// The requests that broke the rule.
+#[derive(Clone, Default)]
+pub(super) struct Breaches(Arc<Mutex<Vec<String>>>);
+
+/// Returns the row of the table whose entities a path is about, and the segments after the path of
+/// its collection.
+fn row(path: &str) -> Option<(&'static Entity, Vec<&str>)> {
+    let segments: Vec<&str> = path.split('/').collect();
+    let is_equal = |(of, segment): (&str, &&str)| of.starts_with('{') || of == *segment;
+    let is_prefix = |api: &Api| {
+        let of = api.collection.split('/');
+        of.clone().count() <= segments.len() && of.zip(&segments).all(is_equal)
+    };
+    let rows = kind::entities().filter(|(_, api)| is_prefix(api));
+    let length = |api: &Api| api.collection.split('/').count();
+    let (entity, api) = rows.max_by_key(|(_, api)| length(api))?;
+    Some((entity, segments[length(api)..].to_vec()))
+}
+
+/// Returns the uid that a body carries in its tags or labels.
+fn uid(body: &Value) -> Option<&str> {
+    let mut tags = body["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    tags.find_map(|tag| tag.strip_prefix("k8s-uid:")).or(body["labels"]["k8s-uid"].as_str())
+}
+
+fn is_held(object: &Value) -> bool {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|all| all.iter().any(|one| one == CLEANUP))
+}
+
+/// Returns whether the object that a request is for holds the finalizer: by the uid in its body, or by
+/// the ID in its path. Where neither leads to one, as the ID may not be stored yet, each object of the
+/// kind has to.
+async fn is_for_held(cluster: &Cluster, request: &Request) -> bool {
+    let Some((entity, rest)) = row(&request.path) else { return false };
+    let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    let all = list(cluster, (entity.group, entity.version, entity.kind)).await;
+    let uid = uid(&body);
+    let is_meant = |object: &&Value| match uid {
+        Some(uid) => object["metadata"]["uid"] == uid,
+        None => rest.first().is_some_and(|id| entity.id(object, "id") == Some(id)),
+    };
+    let mut meant: Vec<&Value> = all.iter().filter(is_meant).collect();
+    if meant.is_empty() && uid.is_none() {
+        meant = all.iter().collect();
+    }
+    !meant.is_empty() && meant.into_iter().all(is_held)
+}
+
+// === impl Breaches ===
+
+impl Breaches {
+    /// Returns what a fake has to tell its requests to.
+    pub(super) fn observer(&self, cluster: Cluster) -> Observer {
+        let breaches = self.clone();
+        Arc::new(move |request, _| {
+            if request.method == "GET" {
+                return;
+            }
+            let is_held = is_for_held(&cluster, request);
+            if !block_in_place(|| Handle::current().block_on(is_held)) {
+                breaches.0.lock().push(format!("{} {}", request.method, request.path));
+            }
+        })
+    }
+
+    pub(super) fn all(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
+}
