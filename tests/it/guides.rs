@@ -12,7 +12,13 @@ use std::{
 };
 
 /// The guides whose commands are checked.
-const GUIDES: [&str; 4] = ["README.md", "deploy/README.md", "guests/README.md", "tests/README.md"];
+const GUIDES: [&str; 5] = [
+    "README.md",
+    "deploy/README.md",
+    "guests/README.md",
+    "tests/README.md",
+    "guests/kube-bind/README.md",
+];
 
 /// Returns the path of this repository.
 fn root() -> PathBuf {

@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use Run::{Dev, Here, In, InRegistry, New};
@@ -20,10 +20,16 @@ use crate::registry::{KEY, PUBLIC, Setup};
 const CARGO_RUN: &str = "cargo run -- ";
 /// Timeout that only a fault reaches: a guest may have to be built.
 const TIMEOUT: Duration = Duration::from_mins(10);
+/// The time for what a command is about to come, which only a fault reaches.
+const SOON: Duration = Duration::from_mins(1);
+/// Interval of polling where no notification exists.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The folder of built guests in commands.
 const RELEASE: &str = "target/wasm32-wasip2/release/";
 /// The guest whose library is built with Go.
 const ISTIO: &str = "guests/istio-installation";
+/// The guest with another cluster.
+const KUBE_BIND: &str = "guests/kube-bind";
 /// The registry in commands.
 const REGISTRY: &str = "registry.example.com";
 
@@ -105,12 +111,28 @@ const COMMANDS: &[(&str, Run)] = &[
         "mortise bench target/wasm32-wasip2/release/secret_copy.wasm --crds crds/copy.mortise.dev --objects guests/secret-copy/examples",
         Here,
     ),
+    // guests/kube-bind/README.md
+    ("cargo run -- dev guests/kube-bind --config guests/kube-bind/config.yaml", Dev),
+    ("kubectl get apiservicebindings,crds", In(KUBE_BIND)),
+    (
+        r#"kubectl apply -f - <<< '{"apiVersion": "example.com/v1", "kind": "Rocket", "metadata": {"name": "saturn", "namespace": "team"}, "spec": {"stages": 3}}'"#,
+        In(KUBE_BIND),
+    ),
+    ("kubectl --kubeconfig $PROVIDER get rockets -A", In(KUBE_BIND)),
+    (
+        r#"kubectl --kubeconfig $PROVIDER patch rocket saturn -n kube-bind-example-team --subresource status --type merge -p '{"status": {"height": 7}}'"#,
+        In(KUBE_BIND),
+    ),
+    ("kubectl get rocket saturn -n team -o jsonpath={.status}", In(KUBE_BIND)),
+    ("kubectl delete rocket saturn -n team", In(KUBE_BIND)),
 ];
 
 /// A running `mortise dev`. Interrupted on drop, by its own process id.
 struct Session {
     child: Child,
     kubeconfig: String,
+    /// The kubeconfig of the other cluster; empty if there is none.
+    provider: String,
 }
 
 /// Returns the arguments of a command that starts `mortise`, with built guests.
@@ -132,6 +154,24 @@ fn commands(wanted: &Run) -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().filter(move |(_, run)| run == wanted).map(|(command, _)| *command)
 }
 
+/// Runs a command of a shell until it succeeds: what it is about may be on its way.
+fn succeed_soon(command: &str, session: &Session) {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let mut shell = Command::new("bash");
+        // `kubectl edit` takes an editor that changes nothing.
+        shell.args(["-c", command]).current_dir(root()).env("EDITOR", "true");
+        shell.env("KUBECONFIG", &session.kubeconfig).env("PROVIDER", &session.provider);
+        let output = shell.stdin(Stdio::null()).output().unwrap();
+        if output.status.success() {
+            return;
+        }
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(Instant::now() < deadline, "{command}: {}\n{errors}", output.status);
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
 /// Runs a command to its end, which has to be a success.
 fn succeed(command: &mut Command) {
     let output = command.stdin(Stdio::null()).output().unwrap();
@@ -147,20 +187,21 @@ impl Session {
     fn start(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let mut session = Self { child, kubeconfig: String::new() };
+        let mut session = Self { child, kubeconfig: String::new(), provider: String::new() };
         let (send, printed) = mpsc::channel();
         // It reads to the end, also when nobody listens any more: `mortise dev` must not wait.
         thread::spawn(move || lines.for_each(|line| drop(send.send(line))));
-        let next = |text: &str| loop {
+        loop {
             let line = printed.recv_timeout(TIMEOUT);
-            let line = line.unwrap_or_else(|_| panic!("{command:?} does not print `{text}`"));
-            if line.contains(text) {
-                return line;
+            let line = line.unwrap_or_else(|_| panic!("{command:?} does not reconcile"));
+            if let Some((_, kubeconfig)) = line.split_once("KUBECONFIG=") {
+                let is_first = session.kubeconfig.is_empty();
+                let of = if is_first { &mut session.kubeconfig } else { &mut session.provider };
+                kubeconfig.clone_into(of);
+            } else if line.contains("  because: ") {
+                return session;
             }
-        };
-        next("KUBECONFIG=").split_once('=').unwrap().1.clone_into(&mut session.kubeconfig);
-        next("  because: ");
-        session
+        }
     }
 }
 
@@ -237,10 +278,7 @@ fn kubectl_commands_of_the_guides_succeed_while_dev_runs() {
         let session = Session::start(mortise().args(&arguments));
         for (command, run) in COMMANDS {
             if matches!(run, In(folder) if *folder == arguments[1]) {
-                // `kubectl edit` takes an editor that changes nothing.
-                let mut kubectl = Command::new("sh");
-                kubectl.args(["-c", command]).current_dir(root()).env("EDITOR", "true");
-                succeed(kubectl.env("KUBECONFIG", &session.kubeconfig));
+                succeed_soon(command, &session);
             }
         }
     }
