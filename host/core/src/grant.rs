@@ -9,6 +9,7 @@ mod connect;
 mod declared;
 pub mod effective;
 pub mod granted;
+mod hidden;
 mod limited;
 mod outbound;
 mod reads;
@@ -39,7 +40,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-use self::{reads::Lists, writes::Rule};
+use self::{hidden::Hidden, reads::Lists, writes::Rule};
 use crate::{
     contract::{Description, Kind},
     store::{Scope, Wanted},
@@ -54,6 +55,8 @@ pub struct Grant {
     writes: Vec<Arc<Rule>>,
     /// The systems outside of the cluster that may be called.
     outbound: Vec<OutboundRule>,
+    /// The fields of the credentials for them.
+    hidden: Hidden,
     /// The watches that the declarations need.
     wanted: Vec<(Kind, Scope, Wanted)>,
     /// The caches of the lists of fields that calls read with.

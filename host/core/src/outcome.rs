@@ -454,6 +454,14 @@ impl<'a> Applied<'a> {
 // === impl Check ===
 
 impl Check<'_> {
+    /// Fails for a path whose steps `[key=value]` compare a credential.
+    fn compares_no_credential(&self, kind: &Kind, path: &Path) -> Result<(), Fault> {
+        match self.against.grant.compared_credential(kind, path) {
+            None => Ok(()),
+            Some(hidden) => Err(Fault::compares(path, hidden)),
+        }
+    }
+
     fn finalizers(&self, wanted: Option<&[String]>) -> Result<Option<Finalizers>, Invalid> {
         let Some(wanted) = wanted else { return Ok(None) };
         let refuse = |fault: Fault| Err(fault.on("finalizers", &self.against.reconciled.reference));

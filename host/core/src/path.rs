@@ -72,6 +72,26 @@ impl Path {
             && self.0.iter().zip(&other.0).all(|(mine, theirs)| mine.covers(theirs))
     }
 
+    /// Returns whether a value that this path finds may be, hold or lie within one that `other`
+    /// finds.
+    pub fn meets(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).all(|(mine, theirs)| mine.meets(theirs))
+    }
+
+    /// Returns the paths of the values that the steps `[key=value]` compare.
+    pub fn compared(&self) -> impl Iterator<Item = Self> {
+        let pairs = self.0.iter().enumerate().filter_map(|(at, segment)| match segment {
+            Segment::Where(wanted) => Some((at, wanted)),
+            Segment::Key(_) | Segment::Each => None,
+        });
+        pairs.flat_map(move |(at, wanted)| {
+            wanted.iter().filter_map(move |(key, _)| {
+                let list = self.0.iter().take(at).cloned();
+                Self::from_segments(list.chain([Segment::Each, Segment::Key(key.clone())]))
+            })
+        })
+    }
+
     /// Returns the values that the path finds, in the order of the lists.
     pub fn values<'a>(&self, of: &'a Value) -> Vec<&'a Value> {
         let mut found = Vec::new();
@@ -153,6 +173,15 @@ impl Segment {
                 mine.iter().all(|wanted| theirs.contains(wanted))
             }
             (mine, theirs) => mine == theirs,
+        }
+    }
+
+    /// Returns whether one value may be under both. Steps into a list may find the same element.
+    fn meets(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Key(mine), Self::Key(theirs)) => mine == theirs,
+            (Self::Key(_), _) | (_, Self::Key(_)) => false,
+            (Self::Each | Self::Where(_), Self::Each | Self::Where(_)) => true,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Grant, Invalid, Readable, accepted, declared::matches_kind, malformed, numbered};
+use super::{Grant, Invalid, Readable, accepted, hidden::Hidden, malformed, numbered};
 use crate::{
     contract::{
         self, Description, Kind, Methods, ObjectRef, Selection, display_kind,
@@ -23,7 +23,7 @@ pub(crate) struct OutboundRule {
     origin: Origin,
     methods: Methods,
     pub(crate) pause: Duration,
-    credentials: Vec<Arc<Readable>>,
+    pub(super) credentials: Vec<Arc<Readable>>,
 }
 
 // === impl OutboundRule ===
@@ -95,6 +95,8 @@ impl Grant {
             }
             self.outbound.push(rule);
         }
+        self.hidden = Hidden::of(&self.outbound, LAST_APPLIED);
+        self.hidden.check(description)?;
         let (reconcilers, reads, _) = description.declared();
         let reconciled = numbered("reconcilers", reconcilers);
         let reconciled = reconciled.map(|(place, one)| (format!("{place}.of"), &one.of));
@@ -106,11 +108,7 @@ impl Grant {
 
     /// Refuses a read of the copy of a credential that `kubectl apply` leaves in an annotation.
     fn check_read(&self, place: &str, of: &Selection) -> Result<(), Invalid> {
-        let holds_credentials = |held: &Arc<Readable>| matches_any_version(&of.kind, &held.of.kind);
-        let mut held = self.outbound.iter().flat_map(|rule| &rule.credentials);
-        let (Some(_), Ok(path)) =
-            (held.find(|held| holds_credentials(held)), LAST_APPLIED.parse::<Path>())
-        else {
+        let (true, Ok(path)) = (self.hidden.is_in(&of.kind), LAST_APPLIED.parse::<Path>()) else {
             return Ok(());
         };
         let fields = Fields::parse(&of.fields);
@@ -148,6 +146,18 @@ impl Grant {
         Err(format!("{what} to `{origin}` is not declared; {accepted}"))
     }
 
+    /// Returns the field of a credential of such objects that the steps `[key=value]` of a path
+    /// would compare with a text, if any.
+    pub(crate) fn compared_credential(&self, kind: &Kind, path: &Path) -> Option<&Path> {
+        self.hidden.compared(kind, path)
+    }
+
+    /// Returns the field of a credential of such objects by which a condition on a path would
+    /// select, if any.
+    pub(crate) fn selected_credential(&self, kind: &Kind, path: &Path) -> Option<&Path> {
+        self.hidden.selected(kind, path)
+    }
+
     /// Returns the declared selections of objects with credentials.
     pub(super) fn credentials(&self) -> impl Iterator<Item = &Arc<Readable>> {
         self.outbound.iter().flat_map(|rule| &rule.credentials)
@@ -156,11 +166,6 @@ impl Grant {
 
 fn names(methods: Methods) -> impl Iterator<Item = &'static str> {
     methods.iter_names().map(|(name, _)| name)
-}
-
-/// Returns whether a declared kind, in any version, may be this one.
-fn matches_any_version(declared: &Kind, kind: &Kind) -> bool {
-    matches_kind(declared, &Kind { version: declared.version.clone(), ..kind.clone() })
 }
 
 #[cfg(test)]
@@ -293,5 +298,88 @@ mod tests {
         let reconciled =
             Description { outbound: vec![auth()], ..description(all("Auth"), Vec::new()) };
         assert!(Grant::new(&reconciled).is_err());
+    }
+
+    #[test]
+    fn objects_are_not_selected_by_their_credentials() {
+        use crate::fixture::matching;
+        let held = || rule(vec![fields(all("Auth"), &["spec.token", "spec.keys[].value"])]);
+        let auth = || fields(all("Auth"), &["spec.server"]);
+        let keys = |path: &str| fields(all("Auth"), &[path]);
+        let cases = [
+            ("a field", matching(auth(), "spec.token", "guess"), false),
+            ("an index of it", matching(auth(), "spec.token", "*"), false),
+            ("a field above", matching(auth(), "spec", "*"), false),
+            ("one below", matching(auth(), "spec.token.a", "*"), false),
+            ("all of a list", matching(auth(), "spec.keys[].value", "*"), false),
+            ("one of a list", matching(auth(), "spec.keys[name=a].value", "*"), false),
+            ("a step", matching(auth(), "spec.keys[value=guess].name", "*"), false),
+            ("a copy", matching(auth(), LAST_APPLIED, "*"), false),
+            ("any kind", matching(whole(v1("*", "*")), "spec.token", "*"), false),
+            ("a step of a field", keys("spec.keys[value=guess].name"), false),
+            ("another field", matching(auth(), "spec.server", "*"), true),
+            ("another of a list", matching(auth(), "spec.keys[].name", "*"), true),
+            ("another kind", matching(all("Other"), "spec.token", "*"), true),
+            ("another step", keys("spec.keys[name=a].name"), true),
+        ];
+        for (case, read, accepted) in cases {
+            let found = with(held(), vec![read.clone()]);
+            assert_eq!(found.is_ok(), accepted, "{case}: {found:?}");
+            let Err(error) = found else { continue };
+            assert!(error.to_string().starts_with("`reads[0]."), "{case}: {error}");
+        }
+        let by_token = || matching(auth(), "spec.token", "guess");
+        let of = contract::WriteRule {
+            of: by_token(),
+            verbs: crate::contract::Verbs::DELETE,
+            fields: vec![],
+        };
+        let outbound = || vec![held()];
+        let refused = [
+            (
+                "reconcilers[0].of",
+                Description { outbound: outbound(), ..description(by_token(), vec![]) },
+            ),
+            (
+                "writes[0].of",
+                Description {
+                    outbound: outbound(),
+                    writes: vec![of],
+                    ..description(all("Rule"), vec![])
+                },
+            ),
+            (
+                "outbound[0].credentials[0]",
+                Description {
+                    outbound: vec![rule(vec![matching(keys("spec.token"), "spec.token", "guess")])],
+                    ..description(all("Rule"), vec![])
+                },
+            ),
+        ];
+        for (place, of) in refused {
+            let error = Grant::new(&of).expect_err(place).to_string();
+            assert!(error.starts_with(&format!("`{place}.matching`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_read_compares_no_credential_in_a_step_of_a_path() {
+        use crate::{fixture::matching, store::Query};
+        let held = rule(vec![fields(all("Auth"), &["spec.keys[].value"])]);
+        let grant = with(held, vec![fields(all("Auth"), &["spec.keys[].name"])]).unwrap();
+        let of = crate::fixture::reference("Auth", "a");
+        let may_get = |path: &str| grant.may_get(&of, &[path.to_owned()]).map(drop);
+        let may_list = |path: &str| {
+            let of = matching(fields(all("Auth"), &["spec.keys[].name"]), path, "a");
+            grant.may_list(&of, &Query::new(&of).unwrap()).map(drop)
+        };
+        for may in [&may_get as &dyn Fn(&str) -> _, &may_list] {
+            let error = may("spec.keys[value=guess].name").unwrap_err();
+            assert!(
+                matches!(&error, contract::ReadError::Denied(why) if why.contains("guess")),
+                "{error:?}"
+            );
+            assert!(may("spec.keys[name=b].name").is_ok());
+        }
     }
 }

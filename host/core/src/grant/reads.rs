@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Declared, Grant, Invalid, Limited, accepted, display_selection};
 use crate::{
-    contract::{Kind, ObjectRef, ReadError, Selection, bounds::INDEXED_PATHS, display_ref},
+    contract::{
+        Kind, ObjectRef, ReadError, Selection, bounds::INDEXED_PATHS, display_kind, display_ref,
+    },
     path::{Fields, Path},
     store::{Query, Scope, Wanted},
 };
@@ -215,6 +217,7 @@ impl Grant {
         }
         let fields = self.fields(&fitting, &of.fields, shown)?;
         for (path, _) in query.matching() {
+            self.check_compared(&of.kind, path)?;
             let may = |at: &usize| self.reads.get(*at).is_some_and(|read| read.may_match(path));
             if !fitting.iter().any(may) {
                 let why = "is not declared, neither in `fields` nor in `matching`";
@@ -258,10 +261,24 @@ impl Grant {
             Fields::union_of(reads.map(|read| &*read.fields))
         };
         let fields = Arc::new(check(declared, asked, of)?);
+        for read in fitting.iter().filter_map(|at| self.reads.get(*at)) {
+            fields.paths().try_for_each(|path| self.check_compared(&read.of.kind, path))?;
+        }
         if is_short(asked) {
             self.lists.lock().granted.insert(fitting, asked, &fields);
         }
         Ok(fields)
+    }
+
+    /// Fails for a path whose steps `[key=value]` compare a credential.
+    fn check_compared(&self, kind: &Kind, path: &Path) -> Result<(), ReadError> {
+        match self.compared_credential(kind, path) {
+            None => Ok(()),
+            Some(hidden) => Err(ReadError::Denied(format!(
+                "`{path}` of {} compares the credential `{hidden}`; steps with other keys are accepted",
+                display_kind(kind)
+            ))),
+        }
     }
 
     /// Returns the list of fields, shared with earlier reads of the same list.

@@ -220,6 +220,7 @@ impl Gate {
         let (rule, granted, authorization) = match named {
             None => (fitting.rules.first().copied(), fitting.egress.first().copied(), None),
             Some(named) => {
+                self.check_compared(&named)?;
                 let (rule, granted, authorization) =
                     fitting.authorize(view, named, target.tls).await?;
                 // The question to the API server may have taken a while.
@@ -242,6 +243,19 @@ impl Gate {
             processor: Arc::clone(&self.granted.processor),
         };
         Ok((Arc::clone(fitting.client), allowed))
+    }
+
+    /// Fails for a credential whose place compares one with a text: the answer would tell whether
+    /// a guess is right.
+    fn check_compared(&self, Named { credential, path, .. }: &Named) -> Result<(), CallError> {
+        let of = &credential.of;
+        match self.grant.compared_credential(&of.kind, path) {
+            None => Ok(()),
+            Some(hidden) => Err(CallError::Denied(format!(
+                "`{path}` of {} compares the credential `{hidden}`; steps with other keys are accepted",
+                shown(of)
+            ))),
+        }
     }
 
     /// Returns the declarations and grants that fit a call. Fails if one of them is lacking.

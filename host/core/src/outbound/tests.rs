@@ -188,7 +188,7 @@ fn thing() -> Value {
 
 fn rules() -> Vec<contract::OutboundRule> {
     let secrets = || fields(labelled(whole(v1("", "Secret")), "a=b"), &["data.token"]);
-    let auths = fields(all("Auth"), &["spec.token"]);
+    let auths = fields(all("Auth"), &["spec.token", "spec.keys[].value"]);
     let rule = |origin: &str, credentials| contract::OutboundRule {
         origin: origin.to_owned(),
         methods: Methods::GET | Methods::POST,
@@ -466,6 +466,13 @@ fn refusals() -> Refusals {
         ),
         ("undeclared field", same, secrets("token", "data.other"), "denied", "not declared"),
         ("wider field", same, secrets("token", "data"), "denied", "not declared"),
+        (
+            "field that compares the credential with a guess",
+            same,
+            credential(kind("Auth"), "auth", "spec.keys[value=guess].value"),
+            "denied",
+            "compares the credential `spec.keys[].value`",
+        ),
         (
             "other kind's field",
             same,

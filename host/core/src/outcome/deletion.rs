@@ -122,7 +122,12 @@ impl Check<'_> {
             .matching
             .iter()
             .map(|(key, value)| Ok((path(key)?, value.clone())))
-            .collect::<Result<_, Fault>>()?;
+            .collect::<Result<Vec<(Path, String)>, Fault>>()?;
+        for (path, _) in &matching {
+            if let Some(hidden) = self.against.grant.selected_credential(&of.kind, path) {
+                return Err(Fault::compares(path, hidden));
+            }
+        }
         self.against.grant.may_prune(of)?;
         Ok(Prune { of: of.clone(), labels, matching })
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     contract::{Kind, ObjectRef, display_ref},
     grant::Denied,
+    path::Path,
 };
 
 /// A refused outcome. No part of it was written.
@@ -96,6 +97,12 @@ impl Fault {
 
     pub(super) fn refused(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::FieldRefused { field: field.into(), reason: reason.into() }
+    }
+
+    /// Returns the refusal of a path that would compare a credential with a text.
+    pub(super) fn compares(path: &Path, hidden: &Path) -> Self {
+        let reason = format!("it compares the credential `{hidden}`; other fields are accepted");
+        Self::refused(path.to_string(), reason)
     }
 
     pub(super) fn at(self, place: impl Into<String>) -> Invalid {

@@ -214,6 +214,10 @@ impl Check<'_> {
             parse_paths(&manifest.leave, writable, part).map_err(|fault| ("leave", fault))?;
         let absent =
             parse_paths(&manifest.absent, writable, part).map_err(|fault| ("absent", fault))?;
+        for (list, paths) in [("leave", &leave), ("absent", &absent)] {
+            let mut compared = paths.iter().map(|path| self.compares_no_credential(&to.kind, path));
+            compared.try_for_each(|compared| compared.map_err(|fault| (list, fault)))?;
+        }
         if part == Part::Patch
             && let Some(path) = leave.first()
         {

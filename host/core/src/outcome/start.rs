@@ -64,6 +64,9 @@ impl Check<'_> {
         check_form(of)?;
         self.check_cluster(&of.kind.cluster)?;
         let query = Query::new(of).map_err(|error| Fault::malformed("of", error))?;
+        for (path, _) in query.matching() {
+            self.compares_no_credential(&of.kind, path)?;
+        }
         match declared.readable.covers(of, &query) {
             Ok(()) => {}
             Err(None) => {

@@ -10,10 +10,10 @@ use serde_json::json;
 use super::*;
 use crate::{
     contract::{
-        Deletion as Removal, Description, Event as Said, Manifest as Given, Mode, Reconciler,
-        Selection, Verbs,
+        Deletion as Removal, Description, Event as Said, Manifest as Given, Methods, Mode,
+        OutboundRule, Reconciler, Selection, Verbs,
     },
-    fixture::{elsewhere, given, object_ref, outcome, v1, whole, write_rule},
+    fixture::{elsewhere, fields, given, matching, object_ref, outcome, v1, whole, write_rule},
 };
 
 const UID: &str = "11111111-0000-0000-0000-000000000000";
@@ -68,7 +68,12 @@ fn grant() -> Grant {
             write_rule(whole(v1("new.dev", "*")), Verbs::CREATE | Verbs::UPDATE, &[]),
         ],
         grants: Vec::new(),
-        outbound: Vec::new(),
+        outbound: vec![OutboundRule {
+            origin: "https://api.example.com".into(),
+            methods: Methods::GET,
+            credentials: vec![fields(config_maps(), &["data.token", "data.keys[].value"])],
+            pause: 0,
+        }],
         config_schema: None,
     };
     Grant::new(&description).unwrap()
@@ -153,6 +158,10 @@ fn removal(of: ObjectRef) -> Removal {
 
 fn delete(of: ObjectRef) -> Outcome {
     Outcome { delete: vec![removal(of)], ..outcome() }
+}
+
+fn evict<const N: usize>(of: [ObjectRef; N]) -> Outcome {
+    Outcome { evict: of.map(removal).into(), ..outcome() }
 }
 
 fn prune(of: Selection) -> Outcome {
@@ -388,6 +397,16 @@ fn refused_paths() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
         ("leave that does not parse", leave("data["), &["`apply[0].leave`", "`data[`"]),
         ("absent that does not parse", absent("data..k"), &["`apply[0].absent`"]),
         (
+            "leave that compares a credential",
+            leave("data.keys[value=guess].name"),
+            &["`apply[0].leave`", "credential `data.keys[].value`"],
+        ),
+        (
+            "absent that compares a credential",
+            absent("data.keys[value=guess]"),
+            &["`apply[0].absent`", "credential `data.keys[].value`"],
+        ),
+        (
             "leave that is not declared",
             leave("immutable"),
             &["`immutable` is not declared", "`data`"],
@@ -484,10 +503,7 @@ fn refused_removals() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
     vec![
         (
             "eviction of no pod",
-            Outcome {
-                evict: vec![removal(object_ref(v1("", "ConfigMap"), Some("a"), "c"))],
-                ..outcome()
-            },
+            evict([object_ref(v1("", "ConfigMap"), Some("a"), "c")]),
             &["`evict[0].ref`", "pods can be evicted"],
         ),
         (
@@ -502,15 +518,16 @@ fn refused_removals() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
         ),
         ("deletion in another cluster", delete(pod_elsewhere()), &["in cluster `a/b/c`"]),
         ("deletion of a name that leads elsewhere", delete(pod("../x")), &["`name`"]),
-        (
-            "twice evicted",
-            Outcome { evict: vec![removal(pod("p")), removal(pod("p"))], ..outcome() },
-            &["`evict[1].ref`", "`evict[0]`"],
-        ),
+        ("twice evicted", evict([pod("p"), pod("p")]), &["`evict[1].ref`", "`evict[0]`"]),
         (
             "prune of everything",
             prune(Selection { labels: String::new(), ..config_maps() }),
             &["`prune[0]`", "`labels` or `matching`"],
+        ),
+        (
+            "prune by a credential",
+            prune(matching(config_maps(), "data.token", "Z3Vlc3M=")),
+            &["`prune[0]", "credential `data.token`"],
         ),
         (
             "prune of other labels",

@@ -18,9 +18,16 @@ fn on_demand() -> Grant {
         ..reconciler()
     };
     let finalizers = vec!["x.dev/held".to_owned()];
-    let held = Reconciler { name: "held".into(), of: any(), finalizers, ..things.clone() };
+    let held = Reconciler { name: "held".into(), finalizers, ..things.clone() };
     let reconcilers = vec![reconciler(), things, held];
-    let description = Description { reconcilers, ..crate::fixture::description(any(), Vec::new()) };
+    let outbound = vec![OutboundRule {
+        origin: "https://api.example.com".into(),
+        methods: Methods::GET,
+        credentials: vec![fields(whole(v1("x.dev", "Thing")), &["spec.a[].value"])],
+        pause: 0,
+    }];
+    let of = crate::fixture::description(any(), Vec::new());
+    let description = Description { reconcilers, outbound, ..of };
     Grant::new(&description).unwrap()
 }
 
@@ -70,6 +77,11 @@ fn a_selection_outside_of_the_declaration_is_refused_with_the_reason() {
         ("bad labels", start(labelled(things(), "app=x,(")), "label selector"),
         ("fields", start(crate::fixture::fields(things(), &["spec.a"])), "`of.fields`"),
         ("undeclared path", start(matching(things(), "spec.b", "1")), "`spec.b` is not declared"),
+        (
+            "comparison with a credential",
+            start(matching(things(), "spec.a[value=guess].name", "1")),
+            "compares the credential `spec.a[].value`",
+        ),
         ("no path", start(matching(things(), "spec[", "1")), "`of`"),
         (
             "bad namespace",
