@@ -5,7 +5,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use super::{Authorization, Credential, CredentialFault, Scheme, header};
+use super::{Answer, Authorization, Credential, CredentialFault, Scheme, header};
 use crate::{
     contract::{Kind, bounds},
     path::{Fields, Path, Segment},
@@ -13,6 +13,22 @@ use crate::{
 
 /// The header of `bearer` and `basic`.
 const AUTHORIZATION: &str = "authorization";
+
+/// The shortest value that is masked in answers, as in the texts of a processor: shorter ones
+/// occur in many.
+const MIN_MASKED_BYTES: usize = 6;
+/// The replacement of a value in an answer.
+const MASK: &[u8] = b"***";
+
+// === impl Authorization ===
+
+impl Authorization {
+    /// Returns the value as it stands in the header, without the scheme, if that encodes it.
+    pub(super) fn encoded(&self) -> Option<Zeroizing<String>> {
+        let encoded = self.value.strip_prefix("Basic ")?;
+        Some(Zeroizing::new(encoded.to_owned()))
+    }
+}
 
 // === impl Credential ===
 
@@ -95,6 +111,35 @@ pub(super) fn value_at(
     }
 }
 
+/// Masks values in an answer: servers quote what they were sent, and the processor chooses the
+/// header and the path.
+pub(super) fn masked<'a>(answer: Answer, values: impl Iterator<Item = &'a str>) -> Answer {
+    let Answer { status, mut headers, mut body } = answer;
+    for value in values.filter(|value| value.len() >= MIN_MASKED_BYTES) {
+        for (_, text) in headers.iter_mut().filter(|(_, text)| text.contains(value)) {
+            *text = text.replace(value, &String::from_utf8_lossy(MASK));
+        }
+        body = without(body, value.as_bytes());
+    }
+    Answer { status, headers, body }
+}
+
+/// Returns the bytes with [`MASK`] in place of a value.
+fn without(bytes: Vec<u8>, value: &[u8]) -> Vec<u8> {
+    let find = |bytes: &[u8]| bytes.windows(value.len()).position(|part| part == value);
+    let (mut masked, mut rest) = (Vec::new(), bytes.as_slice());
+    while let Some((before, after)) = find(rest).and_then(|at| rest.split_at_checked(at)) {
+        masked.extend_from_slice(before);
+        masked.extend_from_slice(MASK);
+        rest = after.get(value.len()..).unwrap_or_default();
+    }
+    if rest.len() == bytes.len() {
+        return bytes;
+    }
+    masked.extend_from_slice(rest);
+    masked
+}
+
 fn decoded(encoded: &str) -> Result<Zeroizing<String>, CredentialFault> {
     let bytes = BASE64_STANDARD.decode(encoded).map_err(|_| CredentialFault::NotText)?;
     match String::from_utf8(bytes) {
@@ -158,6 +203,29 @@ mod tests {
         ] {
             assert!(credential(scheme.clone()).header().is_err(), "{scheme:?}");
         }
+    }
+
+    #[test]
+    fn a_value_is_masked_wherever_an_answer_quotes_it() {
+        let answer = |location: &str, body: &str| Answer {
+            status: 400,
+            headers: vec![("location".to_owned(), location.to_owned())],
+            body: body.as_bytes().to_vec(),
+        };
+        let cases = [
+            (answer("/a?t=abc-def", "abc-def"), answer("/a?t=***", "***")),
+            (answer("/", "xabc-defabc-defx"), answer("/", "x******x")),
+            (answer("/", "abc-de"), answer("/", "abc-de")),
+            (answer("", ""), answer("", "")),
+            (answer("short", "short"), answer("short", "short")),
+        ];
+        for (given, expected) in cases {
+            assert_eq!(masked(given, ["abc-def", "short"].into_iter()), expected);
+        }
+        // `user:abc-def`
+        let basic = credential(Scheme::Basic("user".into()));
+        let sent = basic.authorize(AUTHORIZATION.to_owned(), Zeroizing::new("abc-def".to_owned()));
+        assert_eq!(**sent.unwrap().encoded().unwrap(), *"dXNlcjphYmMtZGVm");
     }
 
     #[test]

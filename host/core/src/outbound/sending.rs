@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use super::{
     Allowed, Answer, Authorization, Call, CallError, Credential, CredentialFault, Granted, Made,
     Method, Outbound, Target,
-    credential::value_at,
+    credential::{self, value_at},
     granted::{self, GrantedOrigin},
     header,
 };
@@ -131,7 +131,12 @@ impl Sending {
                     Err(refused) => Err(refused),
                     Ok((client, allowed)) => {
                         self.is_sent = true;
-                        client.send(allowed).await
+                        let sent = allowed.authorization.as_ref().map(Authorization::encoded);
+                        let answer = client.send(allowed).await;
+                        let values = sent.iter().flatten().map(|value| value.as_str());
+                        answer.map(|answer| {
+                            credential::masked(answer, view.credentials().chain(values))
+                        })
                     }
                 },
             },

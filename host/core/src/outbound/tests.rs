@@ -35,15 +35,18 @@ const TOKEN: &str = "marker-of-the-token";
 /// `marker-of-the-token`
 const ENCODED: &str = "bWFya2VyLW9mLXRoZS10b2tlbg==";
 
-/// A client that keeps what it is asked to send.
+/// A client that keeps what it is asked to send, and answers with the path and the credential, as
+/// servers do that quote a request.
 #[derive(Default)]
 struct Client(Mutex<Vec<Allowed>>);
 
 impl Outbound for Client {
     fn send(&self, call: Allowed) -> BoxFuture<'_, Result<Answer, CallError>> {
         let body = call.target.path_and_query.clone().into_bytes();
+        let quoted = call.authorization.as_ref().map(|with| with.value.to_string());
+        let headers = quoted.into_iter().map(|value| ("x-quoted".to_owned(), value)).collect();
         self.0.lock().push(call);
-        std::future::ready(Ok(Answer { status: 201, headers: Vec::new(), body })).boxed()
+        std::future::ready(Ok(Answer { status: 201, headers, body })).boxed()
     }
 }
 
@@ -368,7 +371,8 @@ fn a_call_that_is_let_through_is_sent_as_it_was_asked_for() {
     let call = Call { headers, body: Some(b"{}".to_vec()), ..with_token(post(URL)) };
     let (answers, report) = world.answers(&[call]);
     let body = b"/v1/items?size=10".to_vec();
-    assert_eq!(answers, [Ok(Answer { status: 201, headers: Vec::new(), body })]);
+    let headers = vec![("x-quoted".to_owned(), "Bearer ***".to_owned())];
+    assert_eq!(answers, [Ok(Answer { status: 201, headers, body })]);
     let sent = std::mem::take(&mut *world.client.0.lock());
     let [sent] = &sent[..] else { panic!("{sent:?}") };
     assert_eq!(sent.method, Method::Post);

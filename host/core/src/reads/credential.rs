@@ -55,6 +55,11 @@ impl View {
         Ok(found)
     }
 
+    /// Returns the values of the credentials that the call has used.
+    pub(crate) fn credentials(&self) -> impl Iterator<Item = &str> {
+        self.reads.credentials()
+    }
+
     /// Records the value of a credential, which no text of the run's report may show.
     pub(crate) fn saw_credential(&mut self, value: Zeroizing<String>) {
         self.reads.saw_credential(value);
