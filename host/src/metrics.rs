@@ -17,8 +17,13 @@ use std::{
 };
 
 use mortise_core::{
-    contract::Kind, grant::rights::Denial, queue, reads::record::Ending, reconcile::Report,
-    store::Memory, write::Change,
+    contract::Kind,
+    grant::rights::Denial,
+    queue,
+    reads::record::{Ending, Made},
+    reconcile::Report,
+    store::Memory,
+    write::Change,
 };
 use parking_lot::Mutex;
 use prometheus_client::{
@@ -160,6 +165,7 @@ impl Metrics {
         for cluster in &report.refused_events {
             all.events_refused.of(processor, [("cluster", cluster)]).inc();
         }
+        report.record.calls.iter().for_each(|made| self.refused_outside(processor, made));
         if report.log_dropped > 0 {
             all.log_lines_dropped.of(processor, []).inc_by(report.log_dropped.into());
         }
@@ -210,6 +216,16 @@ impl Metrics {
         let labels = [("origin", origin), ("method", method), ("code", code)];
         all.outbound_calls.of(processor, labels).inc();
         all.outbound_duration.of(processor, [("origin", origin)]).observe(took.as_secs_f64());
+    }
+
+    /// Counts a call that the rules have refused. Origins that are not granted are counted together:
+    /// a guest can name any number.
+    fn refused_outside(&self, processor: &Arc<str>, made: &Made) {
+        let (Some(origin), Some(error)) = (&made.refused, made.error) else { return };
+        let origin = if origin.is_empty() { OTHER } else { origin };
+        let method = made.method.name().to_ascii_lowercase();
+        let labels = [("origin", origin), ("method", &method), ("code", error_label(error))];
+        self.0.outbound_calls.of(processor, labels).inc();
     }
 
     /// Counts a call that was not sent because of a pause. `reason`: `asked` (the other side has
@@ -440,7 +456,7 @@ impl All {
             ),
             outbound_calls: of.counters(
                 "outbound_calls",
-                "Calls to systems outside of the cluster that the rules let through, by processor, origin (as granted), method and code (the status; not-sent, no-answer, too-large, paused)",
+                "Calls to systems outside of the cluster, by processor, origin (as granted; other: not granted), method and code (the status; denied, not-held, credential, invalid: refused by the rules; not-sent, no-answer, too-large, paused)",
             ),
             outbound_duration: of.histograms(
                 "outbound_duration_seconds",
@@ -522,6 +538,11 @@ impl All {
 
 fn whole(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Returns the label of a call that had no answer: one word for all faults of a credential.
+pub(crate) fn error_label(code: &'static str) -> &'static str {
+    if code.starts_with("credential-") { "credential" } else { code }
 }
 
 /// Returns a kind as the value of the label `kind`, in the form that `kubectl` accepts:

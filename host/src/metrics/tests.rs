@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use mortise_core::{
     fixture::{elsewhere, key, kind, reference},
+    outbound::Method,
     queue::{Run, State},
     reads::record::{MustRun, NotSkippable},
     write::Action,
@@ -47,6 +48,19 @@ fn busy() -> Metrics {
             &[(Action::Create, "Thing"), (Action::Create, "Thing"), (Action::Status, "Rule")],
         )
     };
+    let mut record = (*first.record).clone();
+    let refused = |origin: &str, error| Made {
+        method: Method::Put,
+        url: "https://guest-chosen.example/".to_owned(),
+        status: None,
+        took: Duration::ZERO,
+        error: Some(error),
+        refused: Some(origin.to_owned()),
+    };
+    let sent = Made { status: Some(200), error: None, refused: None, ..refused("", "") };
+    let granted = "https://*.example.com";
+    record.calls = [refused(granted, "credential-no-value"), refused("", "denied"), sent].into();
+    let first = Report { record: Arc::new(record), ..first };
     metrics.ended(&first);
     let mut second = Report { not_skipped: Some(MustRun::Written), ..report(2, &[]) };
     let mut record = (*second.record).clone();
@@ -111,6 +125,8 @@ fn a_run_is_counted() {
         r#"mortise_watch_restarts_total{kind="Thing.g"} 1"#,
         r#"mortise_log_lines_dropped_total{processor="p"} 7"#,
         r#"mortise_outbound_calls_total{processor="p",origin="https://*.example.com",method="post",code="201"} 1"#,
+        r#"mortise_outbound_calls_total{processor="p",origin="https://*.example.com",method="put",code="credential"} 1"#,
+        r#"mortise_outbound_calls_total{processor="p",origin="other",method="put",code="denied"} 1"#,
         r#"mortise_outbound_duration_seconds_count{processor="p",origin="https://*.example.com"} 1"#,
         r#"mortise_outbound_paused_total{processor="p",origin="https://*.example.com",reason="rate"} 1"#,
         r#"mortise_code_lookups_total{result="miss"} 1"#,

@@ -4,6 +4,8 @@ use std::fmt;
 
 use mortise_core::outbound::{Answer, CallError};
 
+use crate::metrics;
+
 /// The status codes with a series of their own; others are counted by their first digit.
 const STATUSES: [u16; 30] = [
     200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 403, 404, 405, 406, 408, 409,
@@ -22,7 +24,7 @@ impl Code {
     pub(super) fn of(sent: &Result<Answer, CallError>) -> Self {
         match sent {
             Ok(answer) => Self::Status(answer.status),
-            Err(error) => Self::Word(word(error)),
+            Err(error) => Self::Word(metrics::error_label(error.code())),
         }
     }
 
@@ -42,13 +44,5 @@ impl fmt::Display for Code {
             Self::Status(status) => status.fmt(to),
             Self::Word(word) => to.write_str(word),
         }
-    }
-}
-
-/// Returns one word for all faults of a credential: labels tell them no further.
-fn word(error: &CallError) -> &'static str {
-    match error {
-        CallError::Credential(_) => "credential",
-        other => other.code(),
     }
 }

@@ -12,8 +12,8 @@ use std::{
 use zeroize::Zeroizing;
 
 use super::{
-    Allowed, Answer, Authorization, Call, CallError, Credential, CredentialFault, Granted, Made,
-    Method, Outbound, Target,
+    Allowed, Answer, Authorization, Call, CallError, Credential, CredentialFault, Egress, Granted,
+    Made, Method, Outbound, Target,
     credential::{self, value_at},
     granted::{self, GrantedOrigin},
     header,
@@ -35,11 +35,19 @@ use crate::{
 pub struct Sending {
     state: State,
     made: Vec<Made>,
-    /// The call that is being made, with its begin.
-    open: Option<(Made, Instant)>,
+    /// The call that is being made.
+    open: Option<Open>,
     /// True if a client was asked to send the open call.
     is_sent: bool,
     ended: Option<Ended>,
+}
+
+/// A call that is being made.
+struct Open {
+    made: Made,
+    begin: Instant,
+    /// The entry that grants its origin, if one does.
+    egress: Option<Arc<Egress>>,
 }
 
 /// The state that decides about calls.
@@ -118,9 +126,16 @@ impl Sending {
         let target = Target::parse(&call.url);
         let shown = target.as_ref().map(ToString::to_string).unwrap_or_default();
         let url = shortened(&shown, bounds::RECORDED_URL);
-        let made =
-            Made { method: call.method, url, status: None, took: Duration::ZERO, error: None };
-        self.open = Some((made, Instant::now()));
+        let made = Made {
+            method: call.method,
+            url,
+            status: None,
+            took: Duration::ZERO,
+            error: None,
+            refused: None,
+        };
+        let egress = target.as_ref().ok().and_then(|target| self.state.granting(target));
+        self.open = Some(Open { made, begin: Instant::now(), egress });
         self.is_sent = false;
         let answer = match &self.state {
             State::Closed(reason) => Err(CallError::Denied((*reason).to_owned())),
@@ -169,10 +184,12 @@ impl Sending {
     }
 
     fn close(&mut self, answer: Result<&Answer, &CallError>) {
-        let Some((made, begin)) = self.open.take() else { return };
+        let Some(Open { made, begin, egress }) = self.open.take() else { return };
+        let origin = || egress.map_or_else(String::new, |egress| egress.origin.clone());
+        let refused = (!self.is_sent).then(origin);
         let status = answer.ok().map(|answer| answer.status);
         let error = answer.err().map(CallError::code);
-        self.made.push(Made { status, error, took: begin.elapsed(), ..made });
+        self.made.push(Made { status, error, took: begin.elapsed(), refused, ..made });
     }
 
     /// Returns the reason why the call of the processor must end, if it must.
@@ -199,6 +216,17 @@ impl Default for Sending {
 impl fmt::Debug for Sending {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.debug_struct("Sending").field("made", &self.made).finish_non_exhaustive()
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Returns the first entry that grants calls to a target.
+    fn granting(&self, target: &Target) -> Option<Arc<Egress>> {
+        let Self::Open(gate) = self else { return None };
+        let granted = gate.granted.to(target).ok()?;
+        granted.first().map(|granted| Arc::clone(&granted.egress))
     }
 }
 

@@ -387,6 +387,7 @@ fn a_call_that_is_let_through_is_sent_as_it_was_asked_for() {
     assert_eq!(&*sent.processor, "default/p");
     let [made] = &report.record.calls[..] else { panic!("{report:?}") };
     assert_eq!((made.method, made.status, made.error), (Method::Post, Some(201), None));
+    assert_eq!(made.refused, None);
     assert_eq!(made.url, "https://eu.api.example.com/v1/items");
     assert!(report.record.asked.network && report.record.skippable().is_err());
     let printed = format!("{report:?}{sent:?}{}", serde_json::to_string(&*report.record).unwrap());
@@ -579,8 +580,20 @@ fn nothing_is_sent_unless_every_rule_lets_it_through() {
         assert!(world.client.0.lock().is_empty(), "{case}");
         let [made] = &report.record.calls[..] else { panic!("{case}: {report:?}") };
         assert_eq!((made.error, made.status), (Some(code), None), "{case}");
+        assert!(made.refused.is_some(), "{case}");
         assert!(report.record.asked.network, "{case}");
         assert!(!format!("{error:?}{report:?}").contains(TOKEN), "{case}");
+    }
+}
+
+#[test]
+fn a_refused_call_is_counted_by_the_origin_as_granted() {
+    let elsewhere = "https://guest-chosen.evil.example/";
+    let cases = [(URL, "https://eu.api.example.com"), (elsewhere, ""), ("no URL", "")];
+    for (url, expected) in cases {
+        let mut world = World::new();
+        let (_, report) = world.answers(&[Call { method: Method::Put, ..get(url) }]);
+        assert_eq!(report.record.calls[0].refused.as_deref(), Some(expected), "{url}");
     }
 }
 

@@ -154,7 +154,7 @@ impl Again {
 
 impl Called {
     pub(super) fn new(of: &ObjectRef, made: &Made) -> Self {
-        let Made { method, url, status, took: _, error } = made;
+        let Made { method, url, status, took: _, error, refused: _ } = made;
         let (method, url) = (method.name(), url.clone());
         Self { object: reference(of), method, url, status: *status, error: *error }
     }

@@ -21,6 +21,10 @@ pub struct Made {
     pub took: Duration,
     /// The error in one word, as in `call-error`; `None` if there is an answer.
     pub error: Option<&'static str>,
+    /// The origin as granted of a call that no client was asked to send, empty if none is granted;
+    /// `None` for other calls.
+    #[serde(skip)]
+    pub refused: Option<String>,
 }
 
 // === impl Made ===
@@ -28,7 +32,7 @@ pub struct Made {
 impl Made {
     /// Writes the record to the log.
     pub(crate) fn log(&self) {
-        let Self { method, url, status, took, error } = self;
+        let Self { method, url, status, took, error, refused: _ } = self;
         debug!(method = method.name(), url, status, ?took, error, "called");
     }
 }

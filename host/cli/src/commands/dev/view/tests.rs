@@ -293,6 +293,7 @@ fn the_detail_view_shows_the_calls_of_a_reconcile() {
         status,
         took: Duration::from_millis(12),
         error,
+        refused: None,
     };
     let mut called = ran("a");
     let mut record = Record::clone(&called.report.record);
