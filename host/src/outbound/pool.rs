@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsConnector;
 
-use super::exchange::Link;
+use super::{exchange::Link, namespace};
 use crate::http::{Trust, build_with};
 
 /// The time after which an idle connection is closed.
@@ -33,9 +33,11 @@ struct Idle {
     since: Instant,
 }
 
-/// All that a connection depends on: calls that agree in it may use the same one.
+/// All that a connection depends on: calls that agree in it may use the same one. Each namespace has
+/// its own, as some servers authenticate a connection rather than each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Peer {
+    namespace: String,
     tls: bool,
     host: String,
     port: u16,
@@ -51,6 +53,7 @@ impl Peer {
         let Target { tls, host, port, path_and_query: _ } = &call.target;
         let egress = &call.egress;
         Self {
+            namespace: namespace(&call.processor).to_owned(),
             tls: *tls,
             host: host.clone(),
             port: *port,

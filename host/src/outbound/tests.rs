@@ -435,11 +435,15 @@ async fn kept_connections_are_bounded_closed_when_idle_and_of_one_grant() {
     let other = Egress { private: true, ..granted() };
     client.send(call(HOST, &other)).await.unwrap();
     assert_eq!((names.opened(), client.0.pool.count()), (2, 2), "the checks differ");
+    let neighbour = || Allowed { processor: "other/outside".into(), ..plain() };
+    client.send(neighbour()).await.unwrap();
+    client.send(neighbour()).await.unwrap();
+    assert_eq!((names.opened(), client.0.pool.count()), (3, 3), "the namespaces differ");
     tokio::select! {
         () = &mut idle => {}
         () = tokio::time::sleep(Duration::from_secs(89)) => {}
     }
-    assert_eq!(client.0.pool.count(), 2);
+    assert_eq!(client.0.pool.count(), 3);
     tokio::select! {
         () = &mut idle => {}
         () = tokio::time::sleep(Duration::from_secs(16)) => {}
