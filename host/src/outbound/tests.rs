@@ -152,7 +152,44 @@ async fn a_call_is_sent_as_it_is_and_its_connection_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_path_is_sent_as_the_rules_have_seen_it() {
+    let heads = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&heads);
+    let names = Names::serving(HOST, &[PUBLIC], move |mut stream| {
+        let seen = Arc::clone(&seen);
+        async move {
+            while let Some(head) = head(&mut stream).await {
+                seen.lock().push(head);
+                stream.write_all(OK.as_bytes()).await.unwrap();
+            }
+        }
+    });
+    let client = client(&names);
+    let paths = [
+        "//evil.example/",
+        "/a/../b",
+        "/%2e%2e/a%2Fb%0d%0aHost:%20evil.example",
+        "/http://evil.example/",
+        "/@evil.example:443/;a?b@c",
+        "/?https://evil.example//",
+    ];
+    for path in paths {
+        let mut call = plain();
+        call.target = Target::parse(&format!("http://{HOST}{path}")).unwrap();
+        client.send(call).await.unwrap();
+        let head = heads.lock().pop().unwrap();
+        let expected = format!("GET {path} HTTP/1.1\r\nhost: {HOST}\r\nuser-agent: ");
+        assert!(head.starts_with(&expected) && head.matches("\r\n").count() == 4, "{head}");
+    }
+    assert_eq!(names.asked(), [HOST], "one connection");
+}
+
+#[tokio::test(start_paused = true)]
 async fn redirects_are_answered_and_not_followed() {
+    redirects().await;
+}
+
+async fn redirects() {
     for status in [301, 302, 303, 307, 308] {
         for location in ["https://evil.example/", "//evil.example/", "/elsewhere"] {
             let names = answering(format!(
@@ -168,12 +205,20 @@ async fn redirects_are_answered_and_not_followed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_compressed_answer_stays_compressed() {
+    compressed().await;
+}
+
+async fn compressed() {
     let answer = "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\n\x1f\x08xy";
     assert_eq!(answer_to(answer).await.unwrap().body, b"\x1f\x08xy");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_without_a_clear_end_is_none() {
+    ambiguous().await;
+}
+
+async fn ambiguous() {
     let both = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
     let cases = [
         ("both lengths", both),
@@ -207,6 +252,10 @@ async fn an_answer_without_a_clear_end_is_none() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_too_large_is_dropped_while_it_is_read() {
+    large().await;
+}
+
+async fn large() {
     let many = "a: b\r\n".repeat(10_000);
     let long = "x".repeat(exchange::MAX_HEAD_BYTES);
     let cases = [
@@ -242,29 +291,30 @@ fn endless(first: &'static str, part: String) -> Arc<Names> {
     })
 }
 
-#[tokio::test(start_paused = true)]
-async fn bodies_and_interim_answers_without_end_are_dropped() {
+/// Returns servers whose answers do not end.
+fn endless_servers() -> [(&'static str, Arc<Names>); 5] {
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
-    let cases = [
-        ("chunks", endless("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", chunk)),
-        (
-            "small chunks",
-            endless(
-                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
-                "1\r\nx\r\n".repeat(100),
-            ),
-        ),
+    let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    let hint = "HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n";
+    [
+        ("small chunks", endless(chunked, "1\r\nx\r\n".repeat(100))),
+        ("chunks", endless(chunked, chunk)),
         ("until the end", endless("HTTP/1.1 200 OK\r\n\r\n", "x".repeat(1000))),
         ("interim answers", endless("", "HTTP/1.1 100 Continue\r\n\r\n".to_owned())),
-        (
-            "interim answers with headers",
-            endless("", "HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n".to_owned()),
-        ),
-    ];
-    for (case, names) in cases {
-        let error = client(&names).send(plain()).await.unwrap_err();
+        ("interim answers with headers", endless("", hint.to_owned())),
+    ]
+}
+
+async fn too_large(servers: &[(&str, Arc<Names>)]) {
+    for (case, names) in servers {
+        let error = client(names).send(plain()).await.unwrap_err();
         assert_eq!(error, CallError::TooLarge, "{case}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_and_interim_answers_without_end_are_dropped() {
+    too_large(&endless_servers()).await;
     let few = format!("{}{OK}", "HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n".repeat(3));
     assert_eq!(answer_to(few).await.unwrap().status, 200);
 }
@@ -455,6 +505,10 @@ async fn kept_connections_are_bounded_closed_when_idle_and_of_one_grant() {
 
 #[tokio::test(start_paused = true)]
 async fn a_name_with_an_address_that_is_not_public_is_not_connected_to() {
+    not_public().await;
+}
+
+async fn not_public() {
     let refused = [
         vec!["127.0.0.1"],
         vec!["10.0.0.1"],
@@ -514,6 +568,10 @@ async fn a_grant_of_private_addresses_holds_neither_metadata_nor_the_api_server(
 
 #[tokio::test(start_paused = true)]
 async fn the_checked_address_is_the_connected_one() {
+    rebinding().await;
+}
+
+async fn rebinding() {
     // At the second look the name leads elsewhere.
     let names = answering(OK);
     names.then(HOST, &["127.0.0.1"]);
@@ -547,6 +605,10 @@ async fn what_a_grant_connects_to_is_checked_too_and_has_the_certificate_of_the_
 
 #[tokio::test(start_paused = true)]
 async fn a_server_without_the_right_certificate_is_sent_nothing() {
+    certificates().await;
+}
+
+async fn certificates() {
     let (authority, other) = (Authority::new(), Authority::new());
     let cases = [
         ("right", &authority, HOST, 2049, true),
@@ -577,6 +639,44 @@ async fn a_server_without_the_right_certificate_is_sent_nothing() {
         matches!(&error, CallError::NotSent(why) if why.contains("speaks no TLS")),
         "{error:?}"
     );
+}
+
+/// A real connection differs in its buffers, and in how it ends.
+#[tokio::test]
+async fn the_attacks_of_servers_and_names_fail_over_sockets_too() {
+    network::use_sockets();
+    redirects().await;
+    compressed().await;
+    ambiguous().await;
+    large().await;
+    // Small chunks may take more time than a call has.
+    too_large(&endless_servers()[1..]).await;
+    not_public().await;
+    rebinding().await;
+    certificates().await;
+    let reset = Names::serving(HOST, &[PUBLIC], |mut stream| async move {
+        // The rest of the request is not read, so that the system resets the connection.
+        let _ = stream.read_u8().await;
+    });
+    let error = client(&reset).send(plain()).await.unwrap_err();
+    assert!(matches!(error, CallError::NoAnswer(_)), "{error:?}");
+    assert_eq!(reset.opened(), 1, "it is not sent again");
+}
+
+#[tokio::test]
+async fn nothing_is_sent_where_nothing_listens() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let clock: Clock = Arc::new(|| "2026-03-01T12:00:00Z".parse().unwrap());
+    let client = Client::new(None, clock, Metrics::new());
+    for (private, why) in [(true, "refused"), (false, "is not a public address")] {
+        let mut call = call("127.0.0.1", &Egress { private, ..granted() });
+        call.target.port = port;
+        let error = client.send(call).await.unwrap_err();
+        let CallError::NotSent(text) = &error else { panic!("{error:?}") };
+        assert!(text.contains(why), "{text}");
+    }
 }
 
 // === pauses and rates ===
@@ -660,6 +760,11 @@ async fn a_rate_pauses_calls_and_all_is_counted_and_logged_without_a_secret() {
         send().await.unwrap();
     }
     assert_eq!(send().await, Err(CallError::Paused(1000)));
+    let authority = Authority::new();
+    let secure = Names::serving(HOST, &[PUBLIC], authority.serving(HOST, 2049));
+    self::client(&secure).send(with_token(secured(&authority), "one")).await.unwrap();
+    let quoting = answering("HTTP/1.1 200 OK\r\nx: token-of-one\x01\r\n\r\ntoken-of-one items");
+    let error = self::client(&quoting).send(with_token(plain(), "one")).await.unwrap_err();
     let text = client.0.metrics.text(&crate::metrics::Sample::default()).unwrap();
     let of = r#"processor="team/outside",origin="http://*.example.com""#;
     for line in [
@@ -671,7 +776,7 @@ async fn a_rate_pauses_calls_and_all_is_counted_and_logged_without_a_secret() {
     }
     let log = String::from_utf8(log.lock().clone()).unwrap();
     assert!(log.contains("origin=http://*.example.com method=\"get\" code=200"), "{log}");
-    for text in [text, log] {
+    for text in [text, log, format!("{error:?}")] {
         assert!(!text.contains("token-of") && !text.contains("items"), "{text}");
     }
 }

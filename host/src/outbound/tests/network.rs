@@ -1,6 +1,7 @@
-//! Names and connections in memory.
+//! Names, and connections in memory or of this machine.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     io,
     net::{IpAddr, SocketAddr},
@@ -9,13 +10,39 @@ use std::{
 
 use futures::FutureExt as _;
 use parking_lot::Mutex;
-use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+use tokio::{
+    io::{AsyncReadExt as _, duplex},
+    net::{TcpListener, TcpStream},
+};
 
 use super::*;
 use crate::http::{Error, Stream as AnyStream};
 
-pub(super) type Stream = DuplexStream;
+pub(super) type Stream = Box<dyn AnyStream>;
 type Serve = Arc<dyn Fn(Stream) -> BoxFuture<'static, ()> + Send + Sync>;
+
+thread_local! {
+    /// True if connections of this test are of this machine.
+    static OVER_SOCKETS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Opens connections over sockets of this machine from now on in this test, whose time must not be
+/// paused.
+pub(super) fn use_sockets() {
+    OVER_SOCKETS.set(true);
+}
+
+/// Returns both ends of a connection.
+async fn connection() -> io::Result<(Stream, Stream)> {
+    if !OVER_SOCKETS.get() {
+        let (ours, theirs) = duplex(64 << 10);
+        return Ok((Box::new(ours), Box::new(theirs)));
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let (ours, theirs) =
+        tokio::try_join!(TcpStream::connect(listener.local_addr()?), listener.accept())?;
+    Ok((Box::new(ours), Box::new(theirs.0)))
+}
 
 /// Servers by name. Whoever connects to the address of a name is served by its server.
 #[derive(Default)]
@@ -144,9 +171,9 @@ impl Network for Names {
             let serve = self.servers.lock().get(&name).and_then(|server| server.serve.clone());
             let Some(serve) = serve else { return std::future::pending().await };
             self.connected.lock().push((name, to));
-            let (ours, theirs) = duplex(64 << 10);
+            let (ours, theirs) = connection().await?;
             tokio::spawn(serve(theirs));
-            Ok(Box::new(ours) as Box<dyn AnyStream>)
+            Ok(ours)
         }
         .boxed()
     }
