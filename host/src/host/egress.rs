@@ -1,6 +1,6 @@
 //! The differences between what a processor declares to call and what its Processor grants.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use mortise_core::{
     contract::OutboundRule,
@@ -31,9 +31,10 @@ pub(super) fn gaps(declared: &[OutboundRule], granted: &[Arc<Egress>]) -> Vec<Li
                 "the processor declares calls to `{origin}`, which are denied: spec.egress grants {}",
                 listed(&known)
             ),
-            Lack::Kinds(kinds) => format!(
-                "the processor declares credentials for `{origin}` that spec.egress does not grant, so calls with them are denied: {}",
-                listed(&kinds)
+            Lack::Kinds { lacking, known } => format!(
+                "the processor declares credentials for `{origin}` that spec.egress does not grant, so calls with them are denied: {}; its `credentials` grant {}",
+                listed(&lacking),
+                listed(&known)
             ),
         };
         gaps.push(LimitMet { reason: Reason::EgressNotGranted, message });
@@ -46,9 +47,10 @@ pub(super) fn gaps(declared: &[OutboundRule], granted: &[Arc<Egress>]) -> Vec<Li
                 "spec.egress[{at}].origin: the processor does not declare calls to `{origin}`; it declares {}",
                 listed(&known)
             ),
-            Lack::Kinds(kinds) => format!(
-                "spec.egress[{at}].credentials: the processor declares none for `{origin}` of the kinds {}",
-                listed(&kinds)
+            Lack::Kinds { lacking, known } => format!(
+                "spec.egress[{at}].credentials: the processor declares none for `{origin}` of the kinds {}; it declares {}",
+                listed(&lacking),
+                listed(&known)
             ),
         };
         gaps.push(LimitMet { reason: Reason::EgressNotDeclared, message });
@@ -61,8 +63,11 @@ enum Lack {
     Nothing,
     /// The whole origin. The origins of the others.
     Origin(Vec<Origin>),
-    /// Some kinds of credentials.
-    Kinds(Vec<String>),
+    /// Some kinds of credentials. `known`: those of the others.
+    Kinds {
+        lacking: Vec<String>,
+        known: Vec<String>,
+    },
 }
 
 // === impl Place ===
@@ -90,8 +95,12 @@ impl Place {
             return Lack::Origin(others.iter().map(|other| other.origin.clone()).collect());
         }
         let is_lacking = |kind: &&String| !met.iter().any(|other| other.kinds.contains(*kind));
-        let kinds: Vec<String> = self.kinds.iter().filter(is_lacking).cloned().collect();
-        if kinds.is_empty() { Lack::Nothing } else { Lack::Kinds(kinds) }
+        let lacking: Vec<String> = self.kinds.iter().filter(is_lacking).cloned().collect();
+        if lacking.is_empty() {
+            return Lack::Nothing;
+        }
+        let known: BTreeSet<&String> = met.iter().flat_map(|other| &other.kinds).collect();
+        Lack::Kinds { lacking, known: known.into_iter().cloned().collect() }
     }
 }
 
@@ -159,8 +168,8 @@ mod tests {
                 vec![rule(wide, &["A", "B"])],
                 vec![grant(wide, &["B", "C"])],
                 vec![
-                    "EgressNotGranted: the processor declares credentials for `https://*.example.com` that spec.egress does not grant, so calls with them are denied: `A.g`",
-                    "EgressNotDeclared: spec.egress[0].credentials: the processor declares none for `https://*.example.com` of the kinds `C.g`",
+                    "EgressNotGranted: the processor declares credentials for `https://*.example.com` that spec.egress does not grant, so calls with them are denied: `A.g`; its `credentials` grant `B.g`, `C.g`",
+                    "EgressNotDeclared: spec.egress[0].credentials: the processor declares none for `https://*.example.com` of the kinds `C.g`; it declares `A.g`, `B.g`",
                 ],
             ),
         ];
