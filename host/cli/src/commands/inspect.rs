@@ -397,7 +397,7 @@ impl Inspection {
             grants: grants.iter().map(GrantedRule::to_value).collect(),
             outbound: rules.iter().map(OutboundEntry::of).collect(),
             egress: Grant::declared(&loaded.description),
-            warnings: outbound::warnings(&loaded.description),
+            warnings: outbound::warnings(&loaded.description, &loaded.hooks),
             config_schema: schema.context("the schema of its configuration is no JSON")?,
         })
     }

@@ -4,7 +4,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use mortise_core::{
-    contract::{Description, OutboundRule, Selection, display_kind},
+    contract::{Description, OutboundRule, Selection, display_kind, hooks::Hooks},
     path::{Fields, Path},
 };
 use serde::Serialize;
@@ -69,9 +69,9 @@ pub(super) fn block(grants: &[Grant]) -> String {
     text
 }
 
-/// Returns a warning for each declared read that holds a credential: the value then reaches the
-/// processor, which needs no more than the credential's place.
-pub(super) fn warnings(description: &Description) -> Vec<String> {
+/// Returns a warning for each declared read or hook that gives a credential to the processor, which
+/// needs no more than the credential's place.
+pub(super) fn warnings(description: &Description, hooks: &Hooks) -> Vec<String> {
     let credentials: Vec<&Selection> = description.credentials().collect();
     let (reconcilers, reads, _writes) = description.declared();
     let reconciled = reconcilers.iter().enumerate();
@@ -87,7 +87,27 @@ pub(super) fn warnings(description: &Description) -> Vec<String> {
             ));
         }
     }
+    for (place, group, kind) in hooked(hooks) {
+        let is_held = |of: &&&Selection| *of.kind.group == *group && *of.kind.kind == *kind;
+        if let Some(held) = credentials.iter().find(is_held) {
+            let (of, fields) = (display_kind(&held.kind), held.fields.join("`, `"));
+            warnings.push(format!(
+                "{place} gets whole objects of {of}, credentials included: `{fields}`"
+            ));
+        }
+    }
     warnings
+}
+
+/// Returns the places at which the processor gets whole objects, with their groups and kinds.
+fn hooked(hooks: &Hooks) -> impl Iterator<Item = (String, &str, &str)> {
+    let converted = hooks.conversions.iter().enumerate();
+    let converted = converted.map(|(at, of)| (format!("conversions[{at}]"), &*of.group, &*of.kind));
+    let admitted = hooks.admission.iter().enumerate();
+    converted.chain(admitted.map(|(at, hook)| {
+        let kind = &hook.of.kind;
+        (format!("hooks[{at}]"), &*kind.group, &*kind.kind)
+    }))
 }
 
 /// Returns whether an object may be in both selections. Labels are no bound: they change.
@@ -119,7 +139,7 @@ fn held(read: &Selection, credential: &Selection) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use mortise_core::{
-        contract::Methods,
+        contract::{Methods, hooks::Converted},
         fixture::{all, description},
     };
 
@@ -161,7 +181,7 @@ mod tests {
             ("all metadata", vec![fields("Account", &["metadata"])], Some("last-applied")),
         ];
         for (case, reads, expected) in cases {
-            let warnings = warnings(&reading(reads, token()));
+            let warnings = warnings(&reading(reads, token()), &Hooks::default());
             assert_eq!(warnings.len(), usize::from(expected.is_some()), "{case}: {warnings:?}");
             for (warning, expected) in warnings.iter().zip(expected) {
                 assert!(warning.starts_with("reads[0] holds a credential: "), "{case}: {warning}");
@@ -185,14 +205,33 @@ mod tests {
         ];
         for (read, credential, expected) in cases {
             let case = format!("{read:?} {credential:?}");
-            let warned = !warnings(&reading(vec![read], vec![credential])).is_empty();
+            let warned =
+                !warnings(&reading(vec![read], vec![credential]), &Hooks::default()).is_empty();
             assert_eq!(warned, expected, "{case}");
         }
         // What is reconciled is read, too.
         let mut description = reading(vec![], vec![fields("Rule", &["spec.token"])]);
-        assert!(warnings(&description)[0].starts_with("reconcilers[0].of "));
+        assert!(warnings(&description, &Hooks::default())[0].starts_with("reconcilers[0].of "));
         description.outbound.clear();
-        assert!(warnings(&description).is_empty());
+        assert!(warnings(&description, &Hooks::default()).is_empty());
+    }
+
+    #[test]
+    fn a_hook_that_gets_a_credential_is_warned_of() {
+        let token = vec![fields("Account", &["spec.token"])];
+        let description = reading(vec![], token);
+        let hooks = |kind: &str| {
+            let kind = kind.to_owned();
+            let group = description.outbound[0].credentials[0].kind.group.clone();
+            let of = Converted { group, kind, versions: vec!["v1".into(), "v2".into()] };
+            Hooks { conversions: vec![of], admission: vec![] }
+        };
+        let warned = warnings(&description, &hooks("Account"));
+        let of = display_kind(&all("Account").kind);
+        let expected =
+            "conversions[0] gets whole objects of KIND, credentials included: `spec.token`";
+        assert_eq!(warned, [expected.replace("KIND", &of)]);
+        assert!(warnings(&description, &hooks("Shop")).is_empty());
     }
 
     #[test]

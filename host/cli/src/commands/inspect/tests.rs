@@ -4,6 +4,7 @@ use mortise_core::{
     contract::{
         Methods, OutboundRule,
         bounds::text::{escaped, is_unsafe},
+        hooks::Hooks,
     },
     fixture::{HOSTILE_TEXTS, all, description},
 };
@@ -183,7 +184,7 @@ fn a_page_has_the_block_that_grants_its_calls() {
     let inspection = Inspection {
         outbound: description.outbound.iter().map(OutboundEntry::of).collect(),
         egress: Grant::declared(&description),
-        warnings: outbound::warnings(&description),
+        warnings: outbound::warnings(&description, &Hooks::default()),
         ..inspection()
     };
     let page = anstream::adapter::strip_str(&inspection.for_people()).to_string();
