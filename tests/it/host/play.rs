@@ -54,6 +54,13 @@ impl Play {
         self
     }
 
+    /// Adds GET of an origin to the calls.
+    pub(super) fn calls(mut self, origin: &str) -> Self {
+        let rule = json!({"origin": origin, "methods": ["get"], "credentials": [], "pause": 0});
+        push(&mut self.description["outbound"], rule);
+        self
+    }
+
     pub(super) fn writes(mut self, of: &Value, verbs: &[&str]) -> Self {
         push(&mut self.description["writes"], json!({"of": of, "verbs": verbs, "fields": []}));
         self

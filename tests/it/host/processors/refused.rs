@@ -183,6 +183,16 @@ async fn invalid_and_unsupported_spec_fields_are_refused_by_name() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_spec_without_the_egress_that_is_declared_runs_and_says_so() {
+    let place = Place::new().await;
+    place.puppet("caller", &puppet().calls("https://a.example.com"), &json!({})).await;
+    let (status, message) = place.reason("caller", "Limited", "EgressNotGranted").await;
+    assert_eq!(status, "True");
+    let expected = "calls to `https://a.example.com`, which are denied: spec.egress grants none";
+    assert!(message.contains(expected), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_configuration_that_the_processor_cannot_take_is_refused() {
     let place = Place::new().await;
     place.put("misbehave.wasm", MISBEHAVE);
