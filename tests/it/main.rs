@@ -33,6 +33,8 @@ mod hostile;
 #[cfg(test)]
 mod istio_client;
 #[cfg(test)]
+mod konnect;
+#[cfg(test)]
 mod kubectl;
 #[cfg(test)]
 mod languages;

@@ -5,7 +5,7 @@
 //! The configuration is a [`Play`]: the description, and the script of `reconcile`. An object can
 //! carry another script, in the `ConfigMap` key or annotation `script`. In the configuration's
 //! script, `$(name)` stands for the object's name and `$(sequence)` for its `data.sequence`. The
-//! answers to the reads are in the log, a line `read` each, in JSON.
+//! answers to the reads and calls are in the log, a line `read` or `called` each, in JSON.
 
 #[cfg(target_family = "wasm")]
 mod component;
@@ -16,7 +16,7 @@ use std::hint::black_box;
 
 use mortise_sdk::{
     Description, Failure, ObjectRef, Outcome, Request, Retry, Selection,
-    bindings::mortise::host::types::ReadError,
+    bindings::mortise::host::{outbound::Call, types::ReadError},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -31,6 +31,9 @@ pub struct Play {
     description: Description,
     #[serde(default)]
     script: Script,
+    /// A call to the outside that `describe` makes. It fails with the answer.
+    #[serde(default)]
+    call: Option<Call>,
 }
 
 /// The steps of one call, in this order.
@@ -41,6 +44,11 @@ struct Script {
     reads: Vec<Read>,
     /// Number of repetitions of the reads, whose answers are not logged then: for benchmarks.
     repeat: Option<u32>,
+    /// Calls to the outside, after the reads.
+    calls: Vec<Call>,
+    /// Texts, each in parts, that are looked for in the memory of the call. The log has a line
+    /// `found` each, with their number.
+    seeks: Vec<Vec<String>>,
     /// True if the call never returns.
     hangs: bool,
     /// The message of a panic instead of a result, if any.
@@ -81,6 +89,10 @@ trait Ask {
     fn get(&self, of: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError>;
     /// Returns the objects of all pages.
     fn list(&self, of: &Selection, limit: u32) -> Result<Vec<String>, ReadError>;
+    /// Makes a call, and returns its answer or error in words.
+    fn send(&self, call: &Call) -> String;
+    /// Returns how often the parts of a text follow one another in the memory of the call.
+    fn seek(&self, parts: &[String]) -> usize;
     fn now(&self) -> u64;
     fn say(&self, message: &str, answer: String);
 }
@@ -96,6 +108,8 @@ fn reconcile(request: &Request, host: &impl Ask) -> Result<Outcome, Failure> {
             (0..times).flat_map(|_| &script.reads).for_each(|read| discard(read, host));
         }
     }
+    script.calls.iter().for_each(|call| host.say("called", host.send(call)));
+    script.seeks.iter().for_each(|parts| host.say("found", host.seek(parts).to_string()));
     if script.hangs {
         hang();
     }

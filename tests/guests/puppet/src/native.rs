@@ -1,10 +1,10 @@
 //! The puppet as a Rust type, for the host stub.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use mortise_sdk::{
     Description, Error, Failure, Host, Level, ObjectRef, Outcome, Processor, Request, Selection,
-    bindings::mortise::host::types::ReadError,
+    bindings::mortise::host::{outbound::Call, types::ReadError},
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::value::RawValue;
@@ -15,7 +15,10 @@ impl Processor for Puppet {
     type Config = Play;
 
     fn describe(config: &Play) -> Result<Description, String> {
-        Ok(config.description.clone())
+        match config.call {
+            Some(_) => Err("a native description has no imports to call with".to_owned()),
+            None => Ok(config.description.clone()),
+        }
     }
 
     fn reconcile(request: &Request, _config: &Play, host: &Host) -> Result<Outcome, Failure> {
@@ -45,6 +48,24 @@ impl Ask for Host {
         self.objects::<Box<RawValue>>(of, limit)
             .map(|object| object.map(|object| object.get().to_owned()).map_err(contract))
             .collect()
+    }
+
+    fn send(&self, call: &Call) -> String {
+        let mut prepared = self.outbound().call(call.method, &call.url);
+        for (name, value) in &call.headers {
+            prepared = prepared.header(name, value);
+        }
+        if let Some(body) = &call.body {
+            prepared = prepared.body(body.clone());
+        }
+        if let Some(credential) = &call.credential {
+            prepared = prepared.credential(credential.clone());
+        }
+        format!("{:?}", prepared.timeout(Duration::from_millis(call.timeout)).send())
+    }
+
+    fn seek(&self, parts: &[String]) -> usize {
+        panic!("a native program shares its memory with its host, which holds {parts:?}")
     }
 
     fn now(&self) -> u64 {

@@ -1,0 +1,207 @@
+//! A host with a processor beside the fake of Konnect, and everything that can be seen of its runs.
+
+use std::{io, sync::Arc, time::Duration};
+
+use konnect_fake::{Konnect, Server, server, tenant::Tokens};
+use kube::Client;
+use mortise::{
+    egress::{self, Grant},
+    local,
+};
+use mortise_core::reconcile::{Mode, Report};
+use mortise_embedded_api::EmbeddedApi;
+use mortise_host::{
+    cluster::Cluster,
+    host::{Drive, Host, Loaded, Options},
+    operator::admin::{Admin, Objects, Reports},
+};
+use mortise_tests::definitions;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use tracing::subscriber::DefaultGuard;
+
+pub(super) const NAMESPACE: &str = "shop";
+/// More rounds than any of these tests needs.
+const MAX_ROUNDS: usize = 200;
+/// The seconds that pass while a cluster settles: more than until a run that was asked for.
+const SECONDS: usize = 5;
+/// The pages of the admin port.
+const PAGES: [&str; 5] = ["/host", "/processors", "/watches", "/keys", "/reports"];
+
+/// A cluster in memory, the fake over TLS, and a host between them.
+pub(super) struct Watched {
+    pub(super) api: EmbeddedApi,
+    pub(super) fake: Server,
+    cluster: Cluster,
+    host: Option<Arc<Host>>,
+    reports: Reports,
+    /// The reports, in words.
+    said: Vec<String>,
+    log: Log,
+    _listening: DefaultGuard,
+}
+
+/// The lines of all levels of this thread's log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn listen(to: &Log) -> DefaultGuard {
+    let to = to.clone();
+    let lines = tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::TRACE);
+    tracing::subscriber::set_default(lines.with_writer(move || to.clone()).finish())
+}
+
+// === impl Watched ===
+
+impl Watched {
+    /// Starts the fake, which knows these tokens, and a cluster with the kinds of Konnect.
+    pub(super) async fn new(tokens: &[&str]) -> Self {
+        let log = Log::default();
+        let listening = listen(&log);
+        let known = tokens.iter().map(|token| ((*token).to_owned(), format!("of {}", token.len())));
+        let config =
+            konnect_fake::Config { tokens: Tokens::Known(known.collect()), ..Default::default() };
+        let fake = Server::start(Konnect::new(config), server::Options::default()).await.unwrap();
+        let namespaces = vec!["default".into(), NAMESPACE.into()];
+        let api =
+            EmbeddedApi::new(mortise_embedded_api::Options { namespaces, ..Default::default() });
+        let cluster = crate::host::cluster(&api);
+        local::apply(&cluster, definitions("guests/konnect").unwrap()).await.unwrap();
+        Self {
+            api,
+            fake,
+            cluster,
+            host: None,
+            reports: Reports::default(),
+            said: Vec::new(),
+            log,
+            _listening: listening,
+        }
+    }
+
+    /// Starts a host with a processor that may call the fake, in place of the last one.
+    pub(super) fn start(&mut self, mut loaded: Loaded, mode: Mode) {
+        let grant = |origin: &str| Grant {
+            origin: origin.to_owned(),
+            private: true,
+            connect: Some(self.fake.address().to_string()),
+            ca_bundle: Some(self.fake.authority().to_owned()),
+            all_credentials: true,
+            ..Grant::default()
+        };
+        let grants = loaded.description.outbound.iter().map(|rule| grant(&rule.origin));
+        let grants: Vec<Grant> = grants.collect();
+        egress::grant(&mut loaded, grants).unwrap();
+        loaded.settings.mode = mode;
+        local::serve_untyped(&self.api, &loaded.description, |_| false);
+        self.host = None;
+        let options = Options { drive: Drive::Caller, ..Options::default() };
+        let cluster = crate::host::cluster(&self.api);
+        let host = Host::start(&cluster, vec![loaded], &options).unwrap();
+        host.drive().stand_still();
+        self.host = Some(Arc::new(host));
+    }
+
+    pub(super) fn host(&self) -> &Arc<Host> {
+        self.host.as_ref().unwrap()
+    }
+
+    pub(super) async fn apply(&self, objects: Vec<Value>) {
+        local::apply(&self.cluster, objects).await.unwrap();
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        self.cluster.client()
+    }
+
+    /// Runs keys for some seconds, until none is ready, and returns their reports.
+    pub(super) async fn settle(&mut self) -> Vec<Report> {
+        let (mut reports, mut seconds) = (Vec::new(), 0);
+        for _ in 0..MAX_ROUNDS {
+            let host = Arc::clone(self.host());
+            host.drive().caught_up(|| self.api.objects()).await.unwrap();
+            let ready = host.drive().take_ready();
+            if ready.is_empty() && seconds == SECONDS {
+                return reports;
+            }
+            if ready.is_empty() {
+                host.drive().advance(Duration::from_secs(1));
+                seconds += 1;
+            }
+            for run in ready {
+                let report = host.drive().run(run).await;
+                self.reports.keep(&report, (host.options().now)());
+                let record = serde_json::to_string(&*report.record).unwrap();
+                self.said.push(format!("{report:?}\n{record}"));
+                reports.push(report);
+            }
+        }
+        panic!("the host does not come to rest: {:#?}", reports.last());
+    }
+
+    pub(super) async fn metrics(&self) -> String {
+        page_of(Admin::of(self.host()).router(), "/metrics").await
+    }
+
+    pub(super) fn log(&self) -> String {
+        String::from_utf8_lossy(&self.log.0.lock()).into_owned()
+    }
+
+    /// Returns an object as it is stored.
+    pub(super) fn get(&self, kind: &str, name: &str) -> Option<Value> {
+        let is_it = |of: &Value| of["kind"] == kind && of["metadata"]["name"] == name;
+        self.api.objects().into_iter().find(is_it)
+    }
+
+    /// Fails if one of the texts can be seen where the host or its guest says something: in the log,
+    /// reports, records, pages, metrics, events and statuses.
+    pub(super) async fn says_nothing_of(&self, markers: &[&str]) {
+        let mut places = vec![("the log".to_owned(), self.log())];
+        places.extend(self.said.iter().map(|said| ("a report".to_owned(), said.clone())));
+        let objects = Objects {
+            host: Arc::clone(self.host()),
+            reports: self.reports.clone(),
+            lease: self.host().options().lease.clone(),
+            about: Map::new(),
+        };
+        for page in PAGES {
+            places.push((page.to_owned(), page_of(objects.clone().router(), page).await));
+        }
+        places.push(("/metrics".to_owned(), self.metrics().await));
+        for object in self.api.objects() {
+            let mut said = json!({"status": object["status"], "kind": object["kind"]});
+            if object["kind"] == "Event" {
+                said = object;
+            }
+            places.push(("the cluster".to_owned(), said.to_string()));
+        }
+        for (place, text) in places {
+            for marker in markers {
+                let Some(at) = text.find(marker) else { continue };
+                let start = text.floor_char_boundary(at.saturating_sub(600));
+                let end = text.ceil_char_boundary(text.len().min(at + 200));
+                panic!("{place} holds `{marker}`: …{}…", &text[start..end]);
+            }
+        }
+    }
+}
+
+async fn page_of(router: axum::Router, page: &str) -> String {
+    let request = http::Request::get(page).body(Vec::new()).unwrap();
+    // A page that asks for more says so, and is a text too.
+    Client::new(router, "default")
+        .request_text(request)
+        .await
+        .unwrap_or_else(|error| error.to_string())
+}
