@@ -5,7 +5,7 @@
 
 mod control;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
@@ -42,6 +42,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// Is told each request before it is answered, with the status of the answer; `None`: there is none.
 pub type Observer = Arc<dyn Fn(&Request, Option<u16>) + Send + Sync>;
+/// Is asked before a request is carried out, which waits for it.
+pub type Gate = Arc<dyn Fn(&Request) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// The settings of a [`Server`].
 #[derive(Clone)]
@@ -52,6 +54,7 @@ pub struct Options {
     pub hosts: Vec<String>,
     pub clock: Clock,
     pub observer: Option<Observer>,
+    pub gate: Option<Gate>,
 }
 
 /// A server that runs until it is dropped.
@@ -70,6 +73,7 @@ struct Shared {
     konnect: Arc<Mutex<Konnect>>,
     clock: Clock,
     observer: Option<Observer>,
+    gate: Option<Gate>,
     /// The most bytes of a body.
     body: usize,
 }
@@ -90,6 +94,7 @@ impl Default for Options {
             hosts: ["*.api.konghq.com", "*.api.konghq.tech", "localhost"].map(str::to_owned).into(),
             clock: Arc::new(now),
             observer: None,
+            gate: None,
         }
     }
 }
@@ -112,8 +117,8 @@ impl Server {
         let address = listener.local_addr()?;
         let body = konnect.limits().body;
         let konnect = Arc::new(Mutex::new(konnect));
-        let Options { clock, observer, .. } = options;
-        let shared = Shared { konnect: Arc::clone(&konnect), clock, observer, body };
+        let Options { clock, observer, gate, .. } = options;
+        let shared = Shared { konnect: Arc::clone(&konnect), clock, observer, gate, body };
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, acceptor, shared));
         Ok(Self { address, authority: issued.authority, konnect, _tasks: tasks })
@@ -196,6 +201,9 @@ async fn answer(
     };
     if let Some(answer) = control::answer(&request, shared) {
         return Ok(response(&answer));
+    }
+    if let Some(gate) = &shared.gate {
+        gate(&request).await;
     }
     let reply = shared.konnect.lock().answer((shared.clock)(), &request);
     if let Some(observer) = &shared.observer {
