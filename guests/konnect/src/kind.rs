@@ -149,8 +149,11 @@ pub enum Lookup {
     AllTags(&'static str),
     /// In the collection, by the label `k8s-uid`.
     Labels,
-    /// In the collection, by this field of the body.
+    /// In the collection, by this field of the body, which is all that an entity holds: equal ones
+    /// are as good as each other.
     Content(&'static str),
+    /// In the collection, by this field of the body. What has the same name may hold other things.
+    Name(&'static str),
 }
 
 /// Where the generated keys of an object go in its entity.

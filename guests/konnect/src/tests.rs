@@ -4,5 +4,6 @@ mod adoption;
 mod checks;
 mod fixture;
 mod life;
+mod once;
 mod references;
 mod table;

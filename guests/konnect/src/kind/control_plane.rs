@@ -391,8 +391,9 @@ pub(super) const CONFIG_STORE: Entity = Entity {
     .parent()],
     api: Some(Api {
         collection: "/v2/control-planes/{controlPlaneID}/config-stores",
-        lookup: Lookup::Content("name"),
-        unique: &["name"],
+        lookup: Lookup::Name("name"),
+        // Whether the API refuses a second one is not known.
+        unique: &[],
         update: Update::PutExisting,
         delete: "force=true",
         marks: Marks::None,

@@ -92,15 +92,13 @@ impl Run<'_> {
         }
     }
 
-    /// Takes the first of the entities that carry the mark of the object; the others are those of a
-    /// host that was frozen while it created one.
+    /// Takes the first of the entities that were made for the object; the others are those of a host
+    /// that was frozen while it created one.
     fn found(&mut self, session: &Session, found: Vec<(String, Value)>) -> Result<End, Error> {
         let mut found = found.into_iter();
         let Some((id, entity)) = found.next() else { return Ok(End::Done(None)) };
         self.status.set_id("id", Some(&id));
-        // What is equal without a mark may be somebody else's.
-        let is_marked = !matches!(self.api.lookup, Lookup::Content(_));
-        for (surplus, _) in found.filter(|_| is_marked) {
+        for (surplus, _) in found.filter(|_| self.may_delete_surplus()) {
             if let Err(fault) = self.delete_entity(session, &surplus) {
                 return Ok(self.failed(Operation::Create, &fault));
             }
@@ -114,6 +112,12 @@ impl Run<'_> {
             return Ok(self.programmed(session, &id, Some(hash)));
         }
         self.has_entity(session, &id)
+    }
+
+    /// Returns whether a second entity that was found goes. One that has no more than the name of the
+    /// object may be somebody else's.
+    pub(crate) fn may_delete_surplus(&self) -> bool {
+        !matches!(self.api.lookup, Lookup::Name(_))
     }
 
     /// Returns whether an entity was made from another generation of the object.

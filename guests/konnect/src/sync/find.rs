@@ -1,6 +1,6 @@
 //! An entity whose ID is not known: it is found by the mark of its object.
 
-use mortise_sdk::{Error, Host};
+use mortise_sdk::{Error, Host, time};
 use serde_json::Value;
 
 use super::{fault::Fault, run::Run, session::Session};
@@ -10,6 +10,9 @@ use crate::{
     tag,
 };
 
+/// How much older than its object an entity may seem that was made for it, in milliseconds: two
+/// clocks tell the times, and whole seconds.
+const SKEW: u64 = 5_000;
 /// The size of a page.
 const PAGE: (&str, &str) = ("size", "100");
 
@@ -25,7 +28,9 @@ impl Run<'_> {
         let list = match self.api.lookup {
             Lookup::Tags(path) | Lookup::AllTags(path) => self.find_tagged(session, path),
             Lookup::Labels => self.find_labelled(session),
-            Lookup::Content(field) => return self.find_equal(session, field),
+            Lookup::Content(field) | Lookup::Name(field) => {
+                return self.find_equal(session, field);
+            }
         };
         Ok(list.map(with_ids))
     }
@@ -62,7 +67,8 @@ impl Run<'_> {
         Ok(found)
     }
 
-    /// Finds entities without marks by what they hold. One that another object has is not found.
+    /// Finds entities without marks by what they hold. One that another object has is not found, and
+    /// none that is older than the object: that is somebody else's.
     fn find_equal(
         &self,
         session: &Session,
@@ -75,11 +81,23 @@ impl Run<'_> {
         };
         let wanted = self.wanted(field);
         let equal = found.into_iter().filter(|entity| {
-            wanted.is_some() && entity.get(field).and_then(Value::as_str) == wanted
+            wanted.is_some()
+                && entity.get(field).and_then(Value::as_str) == wanted
+                && self.may_be_made_for_it(entity)
         });
         let equal = with_ids(equal.collect());
         let taken = if equal.is_empty() { Vec::new() } else { self.taken(self.host)? };
         Ok(Ok(equal.into_iter().filter(|(id, _)| !taken.contains(id)).collect()))
+    }
+
+    /// Returns whether an entity is not older than the object. One without a time counts as older.
+    fn may_be_made_for_it(&self, entity: &Value) -> bool {
+        let made = match entity.get("created_at") {
+            Some(Value::String(made)) => time::parse(made),
+            made => made.and_then(Value::as_u64).and_then(|seconds| seconds.checked_mul(1_000)),
+        };
+        let stored = self.metadata.creation_timestamp.as_deref().and_then(time::parse);
+        made.zip(stored).is_some_and(|(made, stored)| made.saturating_add(SKEW) >= stored)
     }
 
     /// Returns the text of a field of the body; of an object that is deleted, of its spec.

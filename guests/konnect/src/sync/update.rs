@@ -72,18 +72,17 @@ impl Run<'_> {
     /// Sends the entity.
     pub(crate) fn update(&mut self, session: &Session, id: &str) -> Result<End, Error> {
         let Ok(path) = self.path(self.api.collection) else { return Ok(End::Done(None)) };
+        if let Some(end) = self.delete_surplus(session, id)? {
+            return Ok(end);
+        }
         let method = match self.api.update {
             Update::Put | Update::PutExisting => Method::Put,
             Update::Patch(_) => Method::Patch,
             Update::Never => {
                 let hash = self.hash();
-                self.programmed(session, id, Some(hash));
-                return Ok(End::Done(None));
+                return Ok(self.programmed(session, id, Some(hash)));
             }
         };
-        if let Some(end) = self.delete_surplus(session, id)? {
-            return Ok(end);
-        }
         self.place(session);
         let path = format!("{path}/{id}");
         let sent = body::for_update(self.api, &self.body);
@@ -130,7 +129,8 @@ impl Run<'_> {
     /// equal ones: once a period, not with a change.
     fn delete_surplus(&mut self, session: &Session, id: &str) -> Result<Option<End>, Error> {
         let is_change = self.note.as_ref().is_none_or(|note| note.sent != self.hash());
-        if is_change || body::is_unique(self.api, &self.body) || self.is_at_uid(id) {
+        let is_single = body::is_unique(self.api, &self.body) || self.is_at_uid(id);
+        if is_change || is_single || !self.may_delete_surplus() {
             return Ok(None);
         }
         let found = match self.find(session)? {

@@ -213,40 +213,6 @@ fn without_a_token_a_deletion_says_so_and_an_annotation_lets_the_object_go() {
 }
 
 #[test]
-fn what_a_frozen_host_left_is_deleted_by_its_mark() {
-    let world = World::with_control_plane();
-    let certificate = in_cp("KongCertificate", "cert", json!({"cert": "c", "key": "k"}));
-    world.apply(&certificate);
-    world.settle();
-    let mut second = world.fake.lock().entities("certificates")[0].clone();
-    second["id"] = "aaaaaaaa-1111-4111-8111-111111111111".into();
-    world.change(json!({"put": "certificates", "entity": second}));
-    world.settle_for(2 * HOUR);
-    let stored = world.fake.lock().entities("certificates");
-    assert_eq!(stored.len(), 1);
-    assert_eq!(
-        stored[0]["id"],
-        world.get("KongCertificate", "cert").unwrap()["status"]["konnect"]["id"]
-    );
-}
-
-#[test]
-fn an_equal_certificate_of_another_object_is_not_taken_over() {
-    let world = World::with_control_plane();
-    let certificate =
-        |name: &str| in_cp("KongDataPlaneClientCertificate", name, json!({"cert": "c"}));
-    for name in ["one", "two"] {
-        world.apply(&certificate(name));
-        world.settle();
-    }
-    let id = |name: &str| {
-        world.get("KongDataPlaneClientCertificate", name).unwrap()["status"]["konnect"]["id"]
-            .clone()
-    };
-    assert_ne!(id("one"), id("two"));
-}
-
-#[test]
 fn a_certificate_of_data_planes_comes_back_with_its_control_plane() {
     let world = World::with_control_plane();
     world.apply(&in_cp("KongDataPlaneClientCertificate", "dp", json!({"cert": "c"})));

@@ -16,7 +16,7 @@ use self::{
     deletion::{
         deletions_complete, deletions_wait_for_children, targets_take_their_bindings_along,
     },
-    lookup::looked_up_before_created,
+    lookup::{looked_up_before_created, second_ones_are_looked_for},
     reference::{
         children_keep_their_ids, consumers_without_groups_are_sent_once,
         control_planes_are_waited_for, references_are_waited_for,
@@ -44,7 +44,7 @@ const DATA_PLANE: &str = "/dp-client-certificates";
 /// A rule: changes what the record has to what is expected of ours.
 type Rule = fn(&Facts<'_>, &mut Consequences);
 
-pub(super) const RULES: [(&str, Rule); 21] = [
+pub(super) const RULES: [(&str, Rule); 22] = [
     ("asked-when-needed", asked_when_needed),
     ("keys-of-tokens-are-unknown", keys_of_tokens_are_unknown),
     ("messages-have-no-request-number", messages_have_no_request_number),
@@ -66,6 +66,7 @@ pub(super) const RULES: [(&str, Rule); 21] = [
     ("children-keep-their-ids", children_keep_their_ids),
     ("consumers-without-groups-are-sent-once", consumers_without_groups_are_sent_once),
     ("looked-up-before-created", looked_up_before_created),
+    ("second-ones-are-looked-for", second_ones_are_looked_for),
 ];
 
 /// The organization and the endpoints of a control plane are asked for when something has changed,

@@ -1,4 +1,4 @@
-//! Entities that are looked up before they are created.
+//! Entities that are looked up: before they are created, and for a second one.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,11 @@ use super::super::{
 use crate::goldens::scenario::regex;
 
 /// The collections in which nothing but a mark tells an entity of one object from that of another.
-const WITHOUT_UNIQUE_FIELD: [&str; 3] = ["ca_certificates", "acls", "dp-client-certificates"];
-/// The collections whose entities are looked up once a period: the one above, and that in which the
-/// original looks up as well before it creates.
-const LOOKED_UP_EACH_PERIOD: [&str; 3] = ["ca_certificates", "acls", "certificates"];
+const WITHOUT_UNIQUE_FIELD: [&str; 4] =
+    ["ca_certificates", "acls", "dp-client-certificates", "config-stores"];
+/// The collections in which a second entity of an object is looked for.
+const WITH_SECOND_ONES: [&str; 4] =
+    ["certificates", "ca_certificates", "acls", "dp-client-certificates"];
 
 /// Before an entity is created in a collection that takes equal ones, it is looked up: its answer
 /// may have been lost.
@@ -56,31 +57,20 @@ pub(super) fn looked_up_before_created(facts: &Facts<'_>, expected: &mut Consequ
             requests.push(request);
         }
     }
-    expected.requests = with_lookups_of_periods(facts, requests);
+    expected.requests = requests;
 }
 
-/// Adds the look-up before each update of a period: what a lost answer may have left is looked for.
-fn with_lookups_of_periods(facts: &Facts<'_>, requests: Vec<Request>) -> Vec<Request> {
+/// Once a period, a second entity of an object is looked for in a collection that takes equal ones.
+pub(super) fn second_ones_are_looked_for(facts: &Facts<'_>, expected: &mut Consequences) {
     if !facts.step.has_periods() {
-        return requests;
+        return;
     }
-    let is_lookup = |request: &&Request| request.is_read() && request.query.contains_key("tags");
-    let mut lookups: Vec<&Request> = facts.ours.requests.iter().filter(is_lookup).collect();
-    let mut all = Vec::new();
-    for request in requests {
-        let (above, _) = request.path.rsplit_once('/').unwrap_or_default();
-        let (_, collection) = above.rsplit_once('/').unwrap_or_default();
-        let tag = format!("k8s-uid:{}", request.uid().unwrap_or_default());
-        let is_its = |lookup: &&Request| lookup.query["tags"].split(',').any(|of| of == tag);
-        if request.method == "PUT"
-            && LOOKED_UP_EACH_PERIOD.contains(&collection)
-            && let Some(at) = lookups.iter().position(is_its)
-        {
-            all.push(lookups.remove(at).clone());
+    for (index, request) in facts.ours.requests.iter().enumerate() {
+        let collection = request.path.rsplit('/').next().unwrap_or_default();
+        if request.is_read() && WITH_SECOND_ONES.contains(&collection) {
+            expected.requests.insert(index.min(expected.requests.len()), request.clone());
         }
-        all.push(request);
     }
-    all
 }
 
 /// Returns whether a fault has a request carried out whose answer is lost.
