@@ -3,6 +3,7 @@
 mod adoption;
 mod checks;
 mod fixture;
+mod hand_over;
 mod life;
 mod once;
 mod references;
