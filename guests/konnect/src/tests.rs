@@ -8,3 +8,4 @@ mod life;
 mod once;
 mod references;
 mod table;
+mod watch;

@@ -1,25 +1,39 @@
 //! A cluster in memory with the fake of the Konnect API beside it.
 
-use std::{cell::RefCell, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use konnect_fake::{Change, Fault, Konnect as Fake, message};
 use mortise_sdk::{
     Kind, ObjectRef,
     outbound::Answer,
-    testing::{OutboundRequest, Reply, Settled, Stub},
+    testing::{OutboundRequest, Reply, Settled, Stub, cluster::Cluster, clusters::Clusters},
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::watch::Watch;
 use crate::{Konnect, kind};
 
 pub(super) const NAMESPACE: &str = "ns";
+/// The milliseconds after which a call is given up.
+const TIMEOUT: u64 = 10_000;
 
 pub(super) struct World {
     pub(super) stub: Stub,
     pub(super) fake: Arc<Mutex<Fake>>,
     pub(super) config: String,
+    clusters: Clusters,
+    watch: Arc<Mutex<Watch>>,
+    /// True while the API takes no connections.
+    is_down: Arc<AtomicBool>,
     seen: RefCell<u64>,
 }
 
@@ -37,7 +51,9 @@ fn reply(fake: &mut Fake, call: &OutboundRequest) -> Reply {
         headers: Vec::new(),
         body: call.body.clone().unwrap_or_default(),
     };
-    match fake.answer(call.now, &request).end {
+    let message::Reply { delay, end } = fake.answer(call.now, &request);
+    match end {
+        _ if delay >= TIMEOUT => Reply::NoAnswer("timed out".to_owned()),
         message::End::Answer(message::Answer { status, headers, body }) => {
             Reply::Answer(Answer { status, headers, body })
         }
@@ -96,20 +112,55 @@ pub(super) fn service(name: &str) -> Value {
 
 impl World {
     pub(super) fn new(config: &Value) -> Self {
-        let stub = Stub::new()
-            .crds("../../crds/konnect.konghq.com")
-            .crds("../../crds/configuration.konghq.com");
+        let start = "2026-01-01T00:00:00Z".parse().unwrap();
+        let cluster = Cluster::new(start, &crate::crds(), &[], &[]).unwrap();
+        let watch = Arc::new(Mutex::new(Watch::new(cluster.clone())));
         let fake = Arc::new(Mutex::new(Fake::new(konnect_fake::Config::default())));
-        let api = Arc::clone(&fake);
-        let stub = stub.outbound(move |call| reply(&mut api.lock(), call));
-        let world = Self { stub, fake, config: config.to_string(), seen: RefCell::new(0) };
-        world.stub.settle::<Konnect>(&world.config);
+        let (clusters, config) = (Clusters::new(cluster), config.to_string());
+        let (is_down, seen) = (Arc::default(), RefCell::default());
+        let mut world = Self { stub: Stub::new(), fake, config, clusters, watch, is_down, seen };
+        world.start_host();
         world
+    }
+
+    /// Starts a host: nothing is known but what the cluster holds.
+    pub(super) fn start_host(&mut self) {
+        let (api, watch) = (Arc::clone(&self.fake), Arc::clone(&self.watch));
+        let is_down = Arc::clone(&self.is_down);
+        self.stub = Stub::over(self.clusters.clone()).outbound(move |call| {
+            let mut fake = api.lock();
+            watch.lock().see(call, &fake);
+            if is_down.load(Ordering::Relaxed) {
+                return Reply::NotSent("connection refused".to_owned());
+            }
+            reply(&mut fake, call)
+        });
+        self.stub.settle::<Konnect>(&self.config);
+    }
+
+    /// Refuses connections from now on, or takes them again.
+    pub(super) fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::Relaxed);
+    }
+
+    /// Returns the time in milliseconds since 1970.
+    pub(super) fn now(&self) -> u64 {
+        u64::try_from(self.clusters.home().now().as_millisecond()).unwrap()
+    }
+
+    /// Returns the cluster, to refuse writes to it.
+    pub(super) fn cluster(&self) -> &Cluster {
+        self.clusters.home()
     }
 
     /// A world with a token and a control plane.
     pub(super) fn with_control_plane() -> Self {
-        let world = Self::new(&json!({"syncPeriodSeconds": 3600}));
+        Self::with_period(3_600)
+    }
+
+    /// A world with a token and a control plane, and another sync period.
+    pub(super) fn with_period(seconds: u32) -> Self {
+        let world = Self::new(&json!({"syncPeriodSeconds": seconds}));
         world.apply(&auth());
         world.apply(&control_plane());
         world.settle();
@@ -167,9 +218,18 @@ impl World {
 
     /// Runs everything that is due within a second, and returns what is due later.
     pub(super) fn settle(&self) -> Settled {
-        let mut soon = Duration::from_secs(1);
+        self.settle_within(Duration::from_secs(1))
+    }
+
+    /// Runs each key that is due, once its finalizer is stored.
+    pub(super) fn pass(&self) -> Settled {
+        self.settle_within(Duration::from_millis(1))
+    }
+
+    fn settle_within(&self, mut soon: Duration) -> Settled {
         loop {
             let settled = self.stub.settle::<Konnect>(&self.config);
+            assert_eq!(self.watch.lock().broken, [""; 0]);
             let next =
                 settled.requeues.values().filter_map(|after| Duration::try_from(*after).ok()).min();
             match next {
