@@ -6,7 +6,7 @@ use mortise_sdk::{
     outbound::{Answer, CallError},
     time,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::kind::Api;
 
@@ -128,6 +128,17 @@ impl Refusal {
         self.status == 409 || code == Some(6) || (code == Some(3) && is_clash)
     }
 
+    /// Returns whether the API knows nothing of what the entity refers to.
+    pub(crate) fn lacks_reference(&self) -> bool {
+        let body: Value = serde_json::from_str(&self.body).unwrap_or_default();
+        let details = body.get("details").and_then(Value::as_array);
+        let is_reference = |detail: &Value| {
+            detail.get("type").and_then(Value::as_str) == Some("ERROR_TYPE_REFERENCE")
+        };
+        let is_all = |details: &Vec<Value>| !details.is_empty() && details.iter().all(is_reference);
+        self.status == 400 && !self.is_conflict() && details.is_some_and(is_all)
+    }
+
     /// Returns how long the API asks to send nothing; `None` if it does not.
     pub(crate) fn pause(&self, now: u64) -> Option<Duration> {
         if self.status != 429 {
@@ -164,7 +175,10 @@ impl Refusal {
 
     /// Returns how the original's client types the answer.
     fn typed(&self, api: Option<&Api>) -> Typed {
-        let is = |of: &str| self.content_type.split(';').next().unwrap_or_default().trim() == of;
+        let is_object = serde_json::from_str::<Map<String, Value>>(&self.body).is_ok();
+        let is = |of: &str| {
+            is_object && self.content_type.split(';').next().unwrap_or_default().trim() == of
+        };
         if is_core(api) {
             let is_typed = self.status == 401 && is("application/json");
             return if is_typed { Typed::Document } else { Typed::No };
@@ -262,6 +276,7 @@ mod tests {
                 json(401, r#"{"message":"Unauthorized","status":401}"#),
                 r#"failed to create KongService ns/x: {"message":"Unauthorized","status":401}"#,
             ),
+            ("KongService", json(401, "away"), "API error occurred: Status 401\naway"),
             (
                 "KongService",
                 json(400, r#"{"code": 3}"#),

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     describe::READABLE,
-    kind::{self, CONTROL_PLANE, Entity, Name, Reference, Shape, Special},
+    kind::{self, CONTROL_PLANE, Entity, Name, Reference, Shape, Special, Update},
     plugin::{self, SecretKey},
 };
 
@@ -128,6 +128,11 @@ impl Run<'_> {
     /// Sets the condition of a control plane, and takes over its ID.
     fn accept_control_plane(&mut self, shown: &str, control_plane: &Value, id: Option<&str>) {
         if id.is_some() {
+            let former = self.status.id("controlPlaneID");
+            // What is never sent again went with its former control plane.
+            if former.is_some_and(|former| Some(former) != id) && self.api.update == Update::Never {
+                self.status.set_id("id", None);
+            }
             self.status.set_id("controlPlaneID", id);
         }
         if status::is_true(control_plane, PROGRAMMED) {

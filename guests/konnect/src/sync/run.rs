@@ -174,7 +174,10 @@ impl<'a> Run<'a> {
         };
         let is_repeated = match operation {
             Operation::Create => !matches!(fault.status(), Some(400 | 403 | 409)),
-            Operation::Update => false,
+            // What it refers to may come later: all of a control plane that is created anew does.
+            Operation::Update => {
+                matches!(fault, Fault::Refused(refusal) if refusal.lacks_reference())
+            }
             Operation::Delete => true,
         };
         self.failed_with(&[PROGRAMMED], reason, &message, fault, is_repeated)
@@ -207,7 +210,7 @@ impl<'a> Run<'a> {
         if is_repeated {
             return End::Failed(message, Again::WithBackOff);
         }
-        self.note = Some(Note::refused(self.host.now(), self.edited()));
+        self.note = Some(Note::refused(self.host.now(), self.refused()));
         End::Done(Some(self.config.sync_period()))
     }
 
@@ -275,6 +278,12 @@ impl<'a> Run<'a> {
             self.id("controlPlaneID").into(),
         ];
         body::hash(&Value::from(parts.to_vec()))
+    }
+
+    /// Returns the hash of all that must change for a refused entity to be sent again: what a user may
+    /// edit, and the control plane, which may have been created anew.
+    pub(crate) fn refused(&self) -> String {
+        body::hash(&serde_json::json!([self.edited(), self.id("controlPlaneID")]))
     }
 
     /// Returns what the run writes, and when the object runs again.

@@ -22,8 +22,8 @@ impl Run<'_> {
     pub(crate) fn rest(&mut self) -> Option<Duration> {
         let (now, period) = (self.host.now(), self.config.sync_period());
         if !self.status.is_programmed() {
-            let edited = self.edited();
-            let note = self.note.as_ref().filter(|note| note.refused == edited)?;
+            let refused = self.refused();
+            let note = self.note.as_ref().filter(|note| note.refused == refused)?;
             return note.rest(now, period);
         }
         let hash = self.hash();
