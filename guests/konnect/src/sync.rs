@@ -116,9 +116,6 @@ impl Run<'_> {
         if let Err(message) = self.build()? {
             return Ok(self.without_body(session, message));
         }
-        if self.is_left_behind() {
-            self.status.set_id("id", None);
-        }
         if let Some(id) = self.status.id("id").map(str::to_owned) {
             self.place(session);
             if let Err(end) = self.refresh(session, &id) {

@@ -2,10 +2,16 @@
 
 mod adoption;
 mod checks;
+mod drift;
+mod faults;
 mod fixture;
 mod hand_over;
+mod inputs;
 mod life;
 mod once;
+mod pauses;
 mod references;
+mod schedules;
 mod table;
+mod tokens;
 mod watch;

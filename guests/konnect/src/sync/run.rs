@@ -275,7 +275,6 @@ impl<'a> Run<'a> {
             metadata("/metadata/labels"),
             metadata("/metadata/annotations"),
             groups,
-            self.id("controlPlaneID").into(),
         ];
         body::hash(&Value::from(parts.to_vec()))
     }

@@ -62,13 +62,6 @@ impl Run<'_> {
         parents.map(|reference| self.id(reference.id)).collect()
     }
 
-    /// Returns whether the entity went with a control plane that was created anew since, and is of a
-    /// kind that is not sent again.
-    pub(crate) fn is_left_behind(&self) -> bool {
-        let stored = self.entity.id(self.object, "controlPlaneID");
-        self.api.update == Update::Never && stored.is_some() && stored != self.id("controlPlaneID")
-    }
-
     /// Sends the entity.
     pub(crate) fn update(&mut self, session: &Session, id: &str) -> Result<End, Error> {
         let Ok(path) = self.path(self.api.collection) else { return Ok(End::Done(None)) };

@@ -126,6 +126,22 @@ fn c10_a_secret_that_does_not_serve_is_named() {
 }
 
 #[test]
+fn c11_equal_names_of_two_clusters_meet_in_a_condition() {
+    let world = World::with_control_plane();
+    let other = world.beside();
+    for object in [auth(), control_plane()] {
+        other.apply(&object);
+        other.settle();
+    }
+    let told = other.condition("KonnectGatewayControlPlane", "cp", "Programmed");
+    assert!(told.starts_with("False/FailedToCreate {\"status\":409,"), "{told}");
+    other.delete("KonnectGatewayControlPlane", "cp");
+    other.settle();
+    assert_eq!(other.get("KonnectGatewayControlPlane", "cp"), None);
+    assert_eq!(world.fake.lock().entities("control-planes").len(), 1, "of the first cluster");
+}
+
+#[test]
 fn c11_the_name_of_somebody_elses_entity_fails() {
     let world = World::with_control_plane();
     world.change(json!({"put": "services", "entity": {"name": "svc", "host": "foreign.example", "tags": ["k8s-uid:other", "k8s-name:svc"]}}));

@@ -32,7 +32,7 @@ pub(super) struct World {
     pub(super) config: String,
     clusters: Clusters,
     watch: Arc<Mutex<Watch>>,
-    /// True while the API takes no connections.
+    /// True while the region takes no connections.
     is_down: Arc<AtomicBool>,
     seen: RefCell<u64>,
 }
@@ -112,11 +112,20 @@ pub(super) fn service(name: &str) -> Value {
 
 impl World {
     pub(super) fn new(config: &Value) -> Self {
+        let fake = Fake::new(konnect_fake::Config::default());
+        Self::with(Arc::new(Mutex::new(fake)), config.to_string())
+    }
+
+    /// Another cluster with the same API.
+    pub(super) fn beside(&self) -> Self {
+        Self::with(Arc::clone(&self.fake), self.config.clone())
+    }
+
+    fn with(fake: Arc<Mutex<Fake>>, config: String) -> Self {
         let start = "2026-01-01T00:00:00Z".parse().unwrap();
         let cluster = Cluster::new(start, &crate::crds(), &[], &[]).unwrap();
         let watch = Arc::new(Mutex::new(Watch::new(cluster.clone())));
-        let fake = Arc::new(Mutex::new(Fake::new(konnect_fake::Config::default())));
-        let (clusters, config) = (Clusters::new(cluster), config.to_string());
+        let clusters = Clusters::new(cluster);
         let (is_down, seen) = (Arc::default(), RefCell::default());
         let mut world = Self { stub: Stub::new(), fake, config, clusters, watch, is_down, seen };
         world.start_host();
@@ -130,7 +139,7 @@ impl World {
         self.stub = Stub::over(self.clusters.clone()).outbound(move |call| {
             let mut fake = api.lock();
             watch.lock().see(call, &fake);
-            if is_down.load(Ordering::Relaxed) {
+            if is_down.load(Ordering::Relaxed) && !call.url.starts_with("https://global.") {
                 return Reply::NotSent("connection refused".to_owned());
             }
             reply(&mut fake, call)
@@ -190,17 +199,13 @@ impl World {
         self.stub.patch(&whole);
     }
 
+    /// Lets time pass, in steps that are short beside it: a key that is due runs at most that late.
     pub(super) fn settle_for(&self, mut rest: Duration) {
+        let longest = (rest / 100).max(Duration::from_millis(100));
         loop {
             let settled = self.settle();
             let next =
                 settled.requeues.values().filter_map(|after| Duration::try_from(*after).ok()).min();
-            // A key that backs off is not among the requeues.
-            let longest = if settled.failures.is_empty() {
-                rest.max(Duration::from_millis(1))
-            } else {
-                Duration::from_millis(500)
-            };
             let step = next.unwrap_or(longest).clamp(Duration::from_millis(1), longest);
             if step > rest {
                 self.stub.advance(rest);

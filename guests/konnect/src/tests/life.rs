@@ -5,6 +5,8 @@ use serde_json::json;
 use super::fixture::{World, auth, control_plane, in_cp, object, service};
 
 const CP: &str = "/v2/control-planes/";
+const POST_PLANE: &str = "POST /v2/control-planes";
+const GET_PLANE: &str = "GET /v2/control-planes";
 
 /// Shortens a request: the collection and whether an ID follows.
 fn short(requests: &[String]) -> Vec<String> {
@@ -51,6 +53,18 @@ fn invalid_references_give_a_condition_and_no_call() {
 }
 
 #[test]
+fn created_when_references_become_valid() {
+    let world = World::new(&json!({}));
+    for object in [service("svc"), control_plane(), auth()] {
+        assert_eq!(world.requests(), [""; 0]);
+        world.apply(&object);
+        world.settle();
+    }
+    assert_eq!(short(&world.requests()), [POST_PLANE, GET_PLANE, "POST services"]);
+    assert_eq!(world.condition("KongService", "svc", "Programmed"), "True/Programmed ");
+}
+
+#[test]
 fn an_object_of_another_control_plane_than_konnects_is_left_alone() {
     let world = World::with_control_plane();
     let mut consumer = json!({"spec": {"controlPlaneRef": {"type": "kic"}}});
@@ -74,6 +88,43 @@ fn a_failed_creation_gives_a_condition_and_is_tried_again() {
     );
     world.advance(1);
     assert_eq!(short(&world.requests()), ["POST services", "POST services"]);
+    assert_eq!(world.condition("KongService", "svc", "Programmed"), "True/Programmed ");
+}
+
+#[test]
+fn a_created_entity_waits_for_the_period() {
+    let world = World::with_control_plane();
+    world.apply(&service("svc"));
+    let settled = world.settle();
+    world.requests();
+    let after = settled.requeues["KongService/ns/svc (kongservices)"];
+    assert_eq!(after.as_secs(), 3_600);
+    // The object runs again, as any event makes it: unchanged, it waits for the rest.
+    world.stub.advance(std::time::Duration::from_mins(10));
+    world.patch("KongService", "svc", json!({"metadata": {"labels": {"a": "b"}}}));
+    let settled = world.settle();
+    assert_eq!(world.requests(), [""; 0]);
+    let rest = settled.requeues["KongService/ns/svc (kongservices)"].as_secs();
+    assert!((2_998..=3_000).contains(&rest), "{rest}");
+}
+
+#[test]
+fn a_failed_update_gives_a_condition_and_is_tried_again_after_the_period() {
+    let world = World::with_control_plane();
+    world.apply(&service("svc"));
+    world.settle();
+    world.requests();
+    world.faults(json!([{"method": "PUT", "path": "services", "status": 500, "times": 1}]));
+    world.patch("KongService", "svc", json!({"spec": {"host": "two.example"}}));
+    world.settle();
+    assert_eq!(
+        world.condition("KongService", "svc", "Programmed"),
+        "False/FailedToUpdate API error occurred: Status 500\n"
+    );
+    world.settle_for(std::time::Duration::from_secs(3_590));
+    assert_eq!(short(&world.requests()), ["PUT services/ID"]);
+    world.settle_for(std::time::Duration::from_secs(12));
+    assert!(short(&world.requests()).contains(&"PUT services/ID".to_owned()));
     assert_eq!(world.condition("KongService", "svc", "Programmed"), "True/Programmed ");
 }
 

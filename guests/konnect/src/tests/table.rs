@@ -68,32 +68,6 @@ fn an_edited_secret_of_a_certificate_is_sent_at_once() {
 }
 
 #[test]
-fn after_429_nothing_is_sent_for_the_token_until_the_pause_is_over() {
-    for (retry_after, seconds) in [
-        (json!({"Retry-After": "7"}), 7),
-        (json!({}), 15),
-        (json!({"Retry-After": "0"}), 15),
-        (json!({"Retry-After": "-1"}), 15),
-        (json!({"Retry-After": "soon"}), 15),
-    ] {
-        let world = World::with_control_plane();
-        world.faults(json!([{"method": "POST", "path": "/services$", "status": 429, "headers": retry_after}]));
-        world.apply(&service("svc"));
-        world.settle();
-        assert_eq!(count(&world, "POST"), 1, "{retry_after}");
-        let told = world.condition("KongService", "svc", "Programmed");
-        assert!(told.contains("; nothing is sent until 2026-01-01T"), "{told}");
-        world.apply(&service("other"));
-        world.patch("KongService", "svc", json!({"spec": {"host": "two.example"}}));
-        world.advance(seconds - 4);
-        assert_eq!(count(&world, "POST"), 0, "{retry_after}");
-        world.advance(6);
-        assert_eq!(count(&world, "POST"), 2, "{retry_after}");
-        assert_eq!(world.condition("KongService", "svc", "Programmed"), "True/Programmed ");
-    }
-}
-
-#[test]
 fn a_refused_entity_is_sent_once_then_at_a_change_or_after_the_period() {
     for status in [400, 403] {
         let world = World::with_control_plane();

@@ -1,0 +1,222 @@
+//! The faults of the API, crossed with creation, update and deletion, for an entity of each shape.
+//!
+//! Each cell: what is asked for, what the status tells meanwhile, when it is tried again, and that
+//! there is one entity, or none, when the fault is over.
+
+mod table;
+
+use std::time::Duration;
+
+use mortise_sdk::testing::Settled;
+use serde_json::{Value, json};
+
+use self::table::{
+    Again, Fault,
+    Operation::{self, Create, Delete, Update},
+    PERIOD, Shape, control_planes, faults, routes, services, without_unique_field, without_update,
+};
+use super::{
+    fixture::{NAMESPACE, World, service},
+    watch::is_held,
+};
+use crate::kind;
+
+/// A fault that meets an operation on the object of a shape.
+struct Cell<'a> {
+    world: &'a World,
+    shape: &'a Shape,
+    fault: &'a Fault,
+    operation: Operation,
+}
+
+impl Cell<'_> {
+    fn kind(&self) -> &str {
+        self.shape.object["kind"].as_str().unwrap()
+    }
+
+    fn stored(&self) -> Option<Value> {
+        self.world.get(self.kind(), "x")
+    }
+
+    /// Returns the entities of the object.
+    fn entities(&self) -> Vec<Value> {
+        let mut found = self.world.fake.lock().entities(self.shape.collection);
+        found.retain(|entity| entity["name"] != "cp" && entity["name"] != "parent");
+        found
+    }
+
+    fn change(&self, to: usize) {
+        self.world.patch(self.kind(), "x", (self.shape.change)(to));
+    }
+
+    /// Returns the requests since the last call, with `ID` for each ID.
+    fn requests(&self) -> Vec<String> {
+        let shorten = |request: &String| {
+            let (method, path) = request.split_once(' ').unwrap();
+            let steps = path.split('/').skip(2);
+            let steps: Vec<&str> =
+                steps.map(|step| if step.len() == 36 { "ID" } else { step }).collect();
+            let from = steps.iter().rposition(|step| *step == self.shape.collection).unwrap();
+            format!("{method} {}", steps[from..].join("/"))
+        };
+        self.world.requests().iter().map(shorten).collect()
+    }
+
+    /// Returns what is asked for up to the fault.
+    fn attempt(&self) -> Vec<String> {
+        let of = match self.operation {
+            Create => self.shape.create,
+            Update => self.shape.update,
+            Delete => return vec![format!("DELETE {}/ID", self.shape.collection)],
+        };
+        of.iter().map(|&request| request.to_owned()).collect()
+    }
+
+    /// Returns what is asked for when the fault is over.
+    fn recovery(&self) -> Vec<String> {
+        if self.operation != Create {
+            return self.attempt();
+        }
+        let found = if self.fault.is_done { self.shape.found } else { self.shape.create };
+        found.iter().chain(self.shape.then).map(|&request| request.to_owned()).collect()
+    }
+
+    fn check(&self) {
+        if self.operation != Create {
+            self.world.apply(&self.shape.object);
+            self.world.settle();
+            self.requests();
+        }
+        self.fault.begin(self.world);
+        match self.operation {
+            Create => self.world.apply(&self.shape.object),
+            Update => self.change(1),
+            Delete => self.world.delete(self.kind(), "x"),
+        }
+        let settled = self.world.pass();
+        let at = self.world.fake.lock().log(0).last().map_or(0, |entry| entry.at);
+        let is_sent = !self.attempt().is_empty();
+        let expected = self.fault.expected(self.operation, at).filter(|_| is_sent);
+        // Connections that are refused leave nothing in the log.
+        let asked = if self.fault.keys.is_null() { Vec::new() } else { self.attempt() };
+        let then =
+            if expected.is_none() && self.operation == Create { self.shape.then } else { &[] };
+        let asked: Vec<String> =
+            asked.into_iter().chain(then.iter().map(|&of| of.to_owned())).collect();
+        assert_eq!(self.requests(), asked);
+        if let Some((reason, again)) = expected {
+            let stored = self.stored().expect("it is kept");
+            assert!(is_held(&stored), "{stored}");
+            let message = self.fault.message(self.operation, &self.shape.object, at);
+            assert_eq!(self.told(), format!("False/{reason} {message}"));
+            self.assert_again(&settled, again);
+            self.recover(again);
+        } else {
+            Fault::end(self.world);
+        }
+        self.check_end();
+    }
+
+    fn told(&self) -> String {
+        self.world.condition(self.kind(), "x", "Programmed")
+    }
+
+    fn assert_again(&self, settled: &Settled, again: Again) {
+        let entity = kind::find(self.kind()).unwrap();
+        let title = format!("{}/{NAMESPACE}/x", entity.kind);
+        let of = |key: &&String| **key == title || **key == format!("{title} ({})", entity.plural);
+        let after = settled.requeues.iter().find(|(key, _)| of(key)).map(|(_, after)| *after);
+        let after = after.map(|after| u64::try_from(after.as_millis()).unwrap());
+        let is_failed = settled.failures.keys().any(|key| of(&key));
+        match again {
+            Again::After(expected) => assert_eq!(after, Some(expected)),
+            Again::BackOff => assert_eq!((after, is_failed), (None, true)),
+        }
+    }
+
+    /// Ends the fault, and waits until the operation is tried again, not before its time.
+    fn recover(&self, again: Again) {
+        Fault::end(self.world);
+        let advance = |milliseconds| {
+            self.world.stub.advance(Duration::from_millis(milliseconds));
+            self.world.pass();
+        };
+        match again {
+            Again::After(pause) if self.fault.is_pause() => {
+                // Events do not end the pause.
+                self.world.patch(self.kind(), "x", json!({"metadata": {"labels": {"a": "b"}}}));
+                self.world.pass();
+                advance(pause - 1);
+                assert_eq!(self.requests(), [""; 0], "a request before the end of the pause");
+                advance(1);
+            }
+            Again::After(milliseconds) if milliseconds < u64::from(PERIOD) * 1_000 => {
+                advance(milliseconds);
+            }
+            again => {
+                if again != Again::BackOff {
+                    self.change(2);
+                    self.world.pass();
+                }
+                let is_waiting = || self.stored().is_some() && self.told() != "True/Programmed ";
+                (0..60).take_while(|_| is_waiting()).for_each(|_| advance(1_000));
+            }
+        }
+        assert_eq!(self.requests(), self.recovery());
+    }
+
+    /// There is one entity, under the ID of the status, or nothing; then all is cleared away.
+    fn check_end(&self) {
+        if self.operation != Delete {
+            let (stored, entities) = (self.stored().unwrap(), self.entities());
+            assert_eq!(self.told(), "True/Programmed ");
+            assert!(is_held(&stored), "{stored}");
+            assert_eq!(entities.len(), 1, "{entities:?}");
+            let id = kind::find(self.kind()).unwrap().id(&stored, "id");
+            assert_eq!(entities[0]["id"].as_str(), id);
+            self.world.delete(self.kind(), "x");
+            self.world.settle();
+            self.requests();
+        }
+        assert_eq!((self.stored(), self.entities()), (None, Vec::new()));
+    }
+}
+
+fn check(shape: &Shape) {
+    let world = World::with_period(PERIOD);
+    world.apply(&service("parent"));
+    world.settle();
+    world.requests();
+    for at in 0..faults(0).len() {
+        for operation in [Create, Update, Delete] {
+            let fault = &faults(world.now()).remove(at);
+            println!("{} x {operation:?}, {}", fault.name, shape.collection);
+            Cell { world: &world, shape, fault, operation }.check();
+        }
+    }
+}
+
+#[test]
+fn faults_of_a_control_plane() {
+    check(&control_planes());
+}
+
+#[test]
+fn faults_of_a_service() {
+    check(&services());
+}
+
+#[test]
+fn faults_of_a_route() {
+    check(&routes());
+}
+
+#[test]
+fn faults_of_an_entity_without_a_unique_field() {
+    check(&without_unique_field());
+}
+
+#[test]
+fn faults_of_an_entity_without_updates() {
+    check(&without_update());
+}

@@ -1,0 +1,108 @@
+//! 429: nothing is sent with a token until its pause is over, whatever event comes.
+
+use std::time::Duration;
+
+use mortise_sdk::time;
+use serde_json::{Value, json};
+
+use super::fixture::{World, auth, control_plane, merge, service};
+
+const START: u64 = 1_767_225_600_000;
+
+/// A service in the control plane of the other token.
+fn of_other(name: &str) -> Value {
+    let mut service = service(name);
+    service["spec"]["controlPlaneRef"]["konnectNamespacedRef"]["name"] = "other".into();
+    service
+}
+
+fn with_two_tokens() -> World {
+    let world = World::with_period(3_600);
+    let (mut auth, mut plane) = (auth(), control_plane());
+    let name = json!({"metadata": {"name": "other"}});
+    merge(&mut auth, name.clone());
+    merge(&mut auth, json!({"spec": {"token": "kpat_other"}}));
+    merge(&mut plane, name);
+    merge(&mut plane, json!({"spec": {"konnect": {"authRef": {"name": "other"}}}}));
+    for object in [auth, plane, service("old"), service("leaving")] {
+        world.apply(&object);
+        world.settle();
+    }
+    world
+}
+
+/// Returns the number of requests with a token since a number of the log.
+fn sent(world: &World, token: &str, since: u64) -> usize {
+    let fake = world.fake.lock();
+    fake.log(since).filter(|entry| entry.token.as_deref() == Some(token)).count()
+}
+
+fn is_programmed(world: &World, name: &str) -> bool {
+    world.condition("KongService", name, "Programmed") == "True/Programmed "
+}
+
+/// Asks for a pause by the answer to the creation of a service, and checks that it is kept.
+fn check(retry_after: &Value, milliseconds: u64) {
+    let world = with_two_tokens();
+    let headers =
+        json!({"status": 429, "headers": retry_after, "path": "/services", "token": "kpat_t"});
+    world.faults(json!([headers]));
+    world.apply(&service("svc"));
+    world.pass();
+    let (at, since) = {
+        let fake = world.fake.lock();
+        (fake.log(0).last().unwrap().at, fake.requests())
+    };
+    let end = at + milliseconds;
+    let told = world.condition("KongService", "svc", "Programmed");
+    let until = time::rfc3339(end.div_ceil(1_000) * 1_000);
+    assert!(told.ends_with(&format!("; nothing is sent until {until}")), "{retry_after}: {told}");
+    // Events: of the object itself, of others with the same token, and of what they refer to.
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    world.patch("KongService", "svc", json!({"spec": {"host": "two.example"}}));
+    world.patch("KongService", "old", json!({"spec": {"host": "two.example"}}));
+    world.patch("KonnectGatewayControlPlane", "cp", label);
+    world.apply(&service("new"));
+    world.delete("KongService", "leaving");
+    world.apply(&of_other("beside"));
+    world.settle();
+    world.stub.forget_notes();
+    world.settle();
+    assert!(is_programmed(&world, "beside"), "another token goes on");
+    assert!(
+        world
+            .condition("KongService", "new", "Programmed")
+            .ends_with(&format!("is sent until {until}"))
+    );
+    let rest = Duration::from_millis(end - 1 - world.now());
+    world.stub.advance(rest);
+    world.stub.settle::<crate::Konnect>(&world.config);
+    assert_eq!(sent(&world, "kpat_t", since), 0, "{retry_after}");
+    world.settle_for(Duration::from_secs(2));
+    for name in ["svc", "old", "new"] {
+        assert!(is_programmed(&world, name), "{retry_after}: {name}");
+    }
+    assert_eq!(world.get("KongService", "leaving"), None);
+}
+
+#[test]
+fn a_pause_in_seconds_or_up_to_a_date() {
+    check(&json!({"Retry-After": "7"}), 7_000);
+    // The request is sent within the first 2 seconds of the day, at a time that is not whole.
+    let world = with_two_tokens();
+    let start = world.now() + 1 - START;
+    assert!(start < 2_000, "{start}");
+    check(&json!({"Retry-After": "Thu, 01 Jan 2026 00:00:09 GMT"}), 9_000 - start);
+}
+
+#[test]
+fn a_pause_without_a_time_that_can_be_used() {
+    for retry_after in [
+        json!({}),
+        json!({"Retry-After": "0"}),
+        json!({"Retry-After": "-7"}),
+        json!({"Retry-After": "soon"}),
+    ] {
+        check(&retry_after, 15_000);
+    }
+}

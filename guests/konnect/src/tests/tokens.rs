@@ -1,0 +1,89 @@
+//! Tokens that do not serve: what the object that holds one says, and those that need it.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{
+    fixture::{World, auth, control_plane, service},
+    inputs::{FALSE_EXISTS, secret, with_spec},
+};
+
+/// A token: what is wrong with it, and what the object that holds it says.
+#[test]
+fn tokens_that_do_not_serve() {
+    let labels = json!({"konghq.com/credential": "konnect", "konghq.com/secret": "true"});
+    let refused = "False/Invalid {\"status\":401,\"title\":\"Unauthorized\",\"instance\":\"\",\"detail\":\"Invalid credentials\"}";
+    let of_secret = json!({"type": "secretRef", "token": null, "secretRef": {"name": "tok"}});
+    let cases = [
+        ("refused", vec![], json!({"token": "kpat_t.bad"}), refused, 1),
+        (
+            "a region that is none",
+            vec![],
+            json!({"serverURL": "region1.api.konghq.com"}),
+            "False/Invalid failed to parse region from hostname: invalid region region1",
+            0,
+        ),
+        (
+            "no Secret",
+            vec![],
+            of_secret.clone(),
+            "False/Invalid failed to get Secret ns/tok: Secret \"tok\" not found",
+            0,
+        ),
+        (
+            "a refused token of a Secret",
+            vec![secret("tok", &labels, &json!({"token": "kpat_t.bad"}))],
+            of_secret,
+            refused,
+            1,
+        ),
+    ];
+    for (what, objects, spec, told, calls) in cases {
+        let world = World::new(&json!({}));
+        let mut auth = with_spec(auth(), spec);
+        auth["spec"].as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        for object in objects.iter().chain([&auth, &control_plane()]) {
+            world.apply(object);
+        }
+        world.pass();
+        assert_eq!(
+            world.condition("KonnectAPIAuthConfiguration", "auth", "APIAuthValid"),
+            told,
+            "{what}"
+        );
+        assert_eq!(
+            world.condition("KonnectGatewayControlPlane", "cp", "APIAuthValid"),
+            "False/Invalid referenced KonnectAPIAuthConfiguration ns/auth is invalid",
+            "{what}"
+        );
+        assert_eq!(world.condition("KonnectGatewayControlPlane", "cp", "Programmed"), FALSE_EXISTS);
+        assert_eq!(world.requests(), [""; 0], "{what}");
+        let asked = world.fake.lock().requests();
+        assert!(if calls == 0 { asked == 0 } else { asked > 0 }, "{what}: {asked}");
+    }
+}
+
+#[test]
+fn a_revoked_token_shows_at_the_entity_and_then_at_the_token() {
+    let world = World::with_control_plane();
+    world.change(json!({"revoke": "kpat_t"}));
+    world.apply(&service("svc"));
+    world.pass();
+    assert_eq!(
+        world.condition("KongService", "svc", "Programmed"),
+        "False/FailedToCreate failed to create KongService ns/svc: {\"message\":\"Unauthorized\",\"status\":401}"
+    );
+    world.patch("KonnectAPIAuthConfiguration", "auth", json!({"metadata": {"labels": {"a": "b"}}}));
+    world.settle();
+    assert_eq!(
+        world.condition("KongService", "svc", "APIAuthValid"),
+        "False/Invalid referenced KonnectAPIAuthConfiguration ns/auth is invalid"
+    );
+    world.requests();
+    world.settle_for(Duration::from_mins(1));
+    assert_eq!(world.requests(), [""; 0], "no call with a token that is not valid");
+    world.change(json!({"restore": "kpat_t"}));
+    world.settle_for(Duration::from_secs(4));
+    assert_eq!(world.condition("KongService", "svc", "Programmed"), "True/Programmed ");
+}
