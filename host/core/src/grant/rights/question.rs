@@ -102,14 +102,20 @@ impl Question {
         })
     }
 
+    /// Returns the attributes as the API server derives them from a request. A request to a
+    /// namespace counts as one in this namespace, so that a `RoleBinding` there may allow it; a list
+    /// with this name does not.
     fn attributes(&self) -> Value {
         let (resource, subresource) = self.resource.split_once('/').unwrap_or((&self.resource, ""));
+        let is_of_one = ["get", "update", "patch", "delete"].contains(&&*self.verb);
+        let is_namespace = self.group.is_empty() && resource == "namespaces" && is_of_one;
+        let namespace = if is_namespace { self.name.as_ref() } else { self.namespace.as_ref() };
         json!({
             "group": &*self.group,
             "resource": resource,
             "subresource": subresource,
             "verb": &*self.verb,
-            "namespace": self.namespace.as_deref().unwrap_or_default(),
+            "namespace": namespace.map_or("", |namespace| namespace),
             "name": self.name.as_deref().unwrap_or_default(),
         })
     }
@@ -134,5 +140,30 @@ impl fmt::Display for Question {
             (Some(namespace), Some(name)) => write!(to, " `{namespace}/{name}`"),
         }?;
         if self.cluster.is_empty() { Ok(()) } else { write!(to, " in cluster `{}`", self.cluster) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_asked_for_within_itself() {
+        let place = |verb: &'static str, resource: &str, name: Option<&str>| {
+            let question = Question {
+                cluster: Arc::default(),
+                group: "".into(),
+                resource: resource.into(),
+                verb: verb.into(),
+                namespace: None,
+                name: name.map(Into::into),
+            };
+            question.self_review()["spec"]["resourceAttributes"]["namespace"].clone()
+        };
+        assert_eq!(place("get", "namespaces", Some("team")), "team");
+        assert_eq!(place("patch", "namespaces/status", Some("team")), "team");
+        assert_eq!(place("get", "namespaces", None), "");
+        assert_eq!(place("list", "namespaces", Some("team")), "");
+        assert_eq!(place("get", "nodes", Some("team")), "");
     }
 }
