@@ -151,7 +151,8 @@ impl Watches {
     ) -> bool {
         let Some(needs) = self.users.get_mut(&user) else { return false };
         let Demand { kind, scopes, wanted } = demand;
-        let Some(scope) = scopes.iter().find(|scope| needs.may(kind, scope)) else { return false };
+        let is_allowed = |scope: &&Scope| needs.may_demand(kind, scope);
+        let Some(scope) = scopes.iter().find(is_allowed) else { return false };
         let want = (kind.clone(), scope.clone(), wanted.clone());
         let owner = Owner::Reconciler(reconciler.clone());
         needs.own(want, owner, self.bounds.watches)
@@ -372,6 +373,18 @@ impl Needs {
     /// decides when the watch is tried.
     fn may(&self, kind: &Kind, scope: &Scope) -> bool {
         self.rights.as_ref().is_none_or(|rights| rights.may_watch(kind, scope) != Some(false))
+    }
+
+    /// Returns whether a scope that a read has demanded may be watched. The read asks for its rights
+    /// in another cluster first. If they are unknown by now, the connection is another one: the next
+    /// read asks again.
+    fn may_demand(&self, kind: &Kind, scope: &Scope) -> bool {
+        let may_watch = |rights: &Arc<Rights>| rights.may_watch(kind, scope) == Some(true);
+        if kind.cluster.is_empty() {
+            self.may(kind, scope)
+        } else {
+            self.rights.as_ref().is_none_or(may_watch)
+        }
     }
 
     /// Returns whether the account may run a watch. An unknown right counts as granted if a want of
@@ -625,6 +638,17 @@ mod tests {
         assert_eq!(opened(watches.plan()).1, ["ConfigMap b/*"]);
         assert!(!watches.demand(3, &by, &demand));
     }
+
+    #[tokio::test]
+    async fn rights_in_another_cluster_that_are_not_known_allow_no_demand() {
+        let (access, mut watches) = (access().await, Watches::default());
+        watches.add(1, Some(rights(&access, "a/one", &["*"])), &[], Limited::default());
+        let (kind, scope, wanted) = want("ConfigMap", None, None, &[]);
+        let kind = Kind { cluster: "there".into(), ..kind };
+        let demand = Demand { kind, scopes: vec![scope], wanted };
+        assert!(!watches.demand(1, &"rules".into(), &demand));
+    }
+
     /// Returns `objects`, started for a kind with these wants.
     fn started(kind: &str, watches: &[Want]) -> StartedReconciler {
         StartedReconciler {
