@@ -83,7 +83,7 @@ impl World {
         let observer = Some(breaches.observer(side.cluster.clone()));
         let options = Options { observer, ..Options::default() };
         let fake = Server::start(Konnect::new(Config::default()), options).await.unwrap();
-        let rights = side.set_up(GUEST, NAME, "{}").await;
+        let rights = side.set_up(GUEST, (NAME, NAME), "{}").await;
         let folders = folders(GUEST, NAME).await;
         let arguments = ["--egress", "https://*.api.konghq.com", "--egress-private"];
         let [modules, cache] = [folders[0].path(), folders[1].path()];

@@ -20,10 +20,10 @@ use tempfile::TempDir;
 use super::program::{POLL_INTERVAL, TIMEOUT};
 
 /// A control plane, and requests of an administrator.
-pub(super) struct Side {
-    pub(super) cluster: Cluster,
+pub(crate) struct Side {
+    pub(crate) cluster: Cluster,
     // Dropped last: it ends the control plane.
-    pub(super) plane: cluster::Cluster,
+    pub(crate) plane: cluster::Cluster,
 }
 
 /// Parses the objects in a file of this repository.
@@ -77,24 +77,30 @@ pub(super) async fn list(
 
 impl Side {
     /// Starts a control plane with these definitions; `None` without Go.
-    pub(super) async fn open(definitions: &[Value]) -> Option<Self> {
+    pub(crate) async fn open(definitions: &[Value]) -> Option<Self> {
         let plane = cluster::own_bare().await.unwrap()?;
         let cluster = Cluster::new(plane.client().await.unwrap());
         plane.install(definitions).await.unwrap();
         Some(Self { cluster, plane })
     }
 
-    /// Makes the account of a guest with its rights, which are returned. Account and namespace are
-    /// called `name`.
-    pub(super) async fn set_up(&self, folder: &str, name: &str, config: &str) -> Vec<Value> {
-        self.apply(&named("v1", "Namespace", name)).await;
+    /// Makes the account of a guest in a namespace, with its rights, which are returned.
+    pub(super) async fn set_up(
+        &self,
+        folder: &str,
+        (namespace, name): (&str, &str),
+        config: &str,
+    ) -> Vec<Value> {
+        self.apply(&named("v1", "Namespace", namespace)).await;
         self.apply(&json!({
             "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": name, "namespace": name, "labels": {"mortise.dev/processor": name}},
+            "metadata": {
+                "name": name, "namespace": namespace, "labels": {"mortise.dev/processor": name},
+            },
         }))
         .await;
         let description = loaded(folder, config).await.unwrap().description;
-        let account = format!("{name}/{name}").parse().unwrap();
+        let account = format!("{namespace}/{name}").parse().unwrap();
         let kinds = definitions(folder).unwrap();
         let text = inspect::rbac(&description, kinds, Some(&account), None).await.unwrap();
         let mut rights: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
@@ -105,8 +111,19 @@ impl Side {
         rights
     }
 
-    async fn path(&self, object: &Value) -> String {
-        let resource = self.cluster.resolve(&local::kind_of(object)).await.unwrap().unwrap();
+    /// Returns the path of an object, once its kind is served.
+    pub(super) async fn path(&self, object: &Value) -> String {
+        let kind = local::kind_of(object);
+        let resolve = async {
+            loop {
+                if let Some(resource) = self.cluster.resolve(&kind).await.unwrap() {
+                    return resource;
+                }
+                self.cluster.forget(&kind.group);
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        };
+        let resource = tokio::time::timeout(TIMEOUT, resolve).await.expect("the kind is served");
         let metadata = &object["metadata"];
         resource.path_of(metadata["namespace"].as_str(), metadata["name"].as_str().unwrap())
     }
