@@ -1,17 +1,21 @@
 //! Recorded scenarios of the consumer side of kube-bind, compared with `kube-bind`.
 //!
 //! Each scenario runs on two APIs in memory, with the processor as a native function and with
-//! driven time. After each step both clusters must be as the original left its own, but for the
+//! driven time; some of them, and all with `--ignored`, on two real control planes, too. After each step both clusters must be as the original left its own, but for the
 //! intended differences. The state is compared, not the way there: what a step waits for only says
 //! how long to wait.
 
 mod backend;
 mod differences;
 mod format;
+mod memory;
 mod names;
+mod real;
 mod run;
 mod stage;
 mod state;
+
+use std::time::Instant;
 
 use mortise_sdk::testing::{Settled, Stub};
 use mortise_tests::goldens;
@@ -59,13 +63,34 @@ fn check(is_meant: impl Fn(&Scenario) -> bool) {
     let intended = Differences::read();
     let scenarios = scenarios.iter().filter(|scenario| is_meant(scenario));
     let named = scenarios.map(|scenario| (&*scenario.name, scenario));
-    let run = |scenario: &Scenario| run::run(scenario, &definitions, settle, &intended);
+    let run = |scenario: &Scenario| memory::run(scenario, &definitions, settle, &intended);
     scenario::check("states of both clusters", named, run);
 }
 
 fn check_group(group: &str) {
     assert!(GROUPS.contains(&group), "{group}");
     check(|scenario| scenario::subject(&scenario.name) == group);
+}
+
+/// `cargo test -p mortise-tests --test it -- --ignored --nocapture kube_bind_whole`
+#[test]
+#[ignore = "starts two control planes for each of the scenarios"]
+fn kube_bind_whole_record_on_control_planes_ends_as_recorded() {
+    let (scenarios, definitions) = recorded();
+    let intended = Differences::read();
+    let folders = real::Folders::new().unwrap();
+    let named = scenarios.iter().map(|scenario| (&*scenario.name, scenario));
+    let run = |scenario: &Scenario| {
+        let begun = Instant::now();
+        let report = real::run(scenario, &definitions, &folders, &intended);
+        let differences = report.iter().flat_map(|report| &report.differences);
+        println!("{}: {:.1?}", scenario.name, begun.elapsed());
+        // A run of all takes long: what differs is told at once.
+        differences.for_each(|difference| println!("  {difference}"));
+        // Without Go that has been said already.
+        report.unwrap_or_default()
+    };
+    scenario::check("states of two control planes", named, run);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What the runners of recorded scenarios share: files, values, requests to an API in memory, and
-//! the report.
+//! What the runners of recorded scenarios share: files, values, requests to an API, and the
+//! report.
 
 mod client;
 mod value;
@@ -16,7 +16,7 @@ use mortise_tests::goldens::Tally;
 use serde_json::Value;
 
 pub(super) use self::{
-    client::{Of, Refused, Verb, definitions, group_of, path_of, send},
+    client::{Of, Refused, Requests, Verb, definitions, group_of, path_of, send},
     value::{
         TIME, UID, change, conditions_mut, fields, mapped, merged, object_differences, regex, text,
         with_differences,
@@ -30,6 +30,13 @@ pub(super) struct Report {
     pub(super) differences: Vec<String>,
     /// The reasons of the differences that are intended.
     pub(super) reasons: BTreeSet<String>,
+}
+
+impl Report {
+    /// Returns the report of a scenario that could not be set up.
+    pub(super) fn broken(error: &anyhow::Error) -> Self {
+        Self { differences: vec![format!("{error:#}")], ..Self::default() }
+    }
 }
 
 /// The reasons of all rules of an original, by name.

@@ -1,21 +1,21 @@
 //! The part of the provider's backend that makes the consumer's namespaces at the provider.
 
-use mortise_sdk::testing::cluster::Cluster;
 use serde_json::{Value, json};
 
-use crate::goldens::scenario::{Verb, send, text};
+use crate::goldens::scenario::{Requests, Verb, send, text};
 
 /// The annotation of a namespace that names its `APIServiceNamespace`.
 const ANNOTATION: &str = "kube-bind.io/api-service-namespace";
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// Makes the missing namespaces, and deletes those that nothing asks for any more.
+/// Makes the missing namespaces, and deletes those that nothing asks for any more. Returns whether
+/// there was something to do.
 ///
 /// # Errors
 ///
 /// Fails if the API refuses a write.
-pub(super) fn act(provider: &Cluster) -> anyhow::Result<()> {
-    let objects = provider.api().objects();
+pub(super) fn act(provider: &impl Requests, objects: &[Value]) -> anyhow::Result<bool> {
+    let mut has_acted = false;
     let of_kind = |kind: &'static str| objects.iter().filter(move |object| object["kind"] == kind);
     for asked in of_kind("APIServiceNamespace") {
         let is_new = text(asked, "/status/namespace").is_empty() && !is_deleting(asked);
@@ -23,6 +23,7 @@ pub(super) fn act(provider: &Cluster) -> anyhow::Result<()> {
             && !of_kind("Namespace").any(|one| named(one, &name_of(asked)) && is_deleting(one))
         {
             make(provider, asked, of_kind("Namespace"))?;
+            has_acted = true;
         }
     }
     let is_asked_for =
@@ -32,13 +33,14 @@ pub(super) fn act(provider: &Cluster) -> anyhow::Result<()> {
         if title.is_some_and(|title| !is_asked_for(title)) {
             let path = format!("{NAMESPACES}/{}", text(namespace, "/metadata/name"));
             send(provider, Verb::Delete, &path, &Value::Null)?;
+            has_acted = true;
         }
     }
-    Ok(())
+    Ok(has_acted)
 }
 
 fn make<'a>(
-    provider: &Cluster,
+    provider: &impl Requests,
     asked: &Value,
     mut namespaces: impl Iterator<Item = &'a Value>,
 ) -> anyhow::Result<()> {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use anyhow::{Context as _, bail};
 use regex::{Captures, Regex};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::format::Side;
 use crate::goldens::scenario::{TIME, UID, mapped, regex, text};
@@ -13,12 +13,12 @@ use crate::goldens::scenario::{TIME, UID, mapped, regex, text};
 const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
 
 static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| regex(r"\$\{([^}]*)\}"));
-/// The API servers that a kubeconfig leads to, with their addresses.
-const HOSTS: [(Server, &str, &str); 4] = [
-    (Server::Provider, "P", "provider.golden.example:6443"),
-    (Server::Proxy, "proxy", "proxy.golden.example:6443"),
-    (Server::Dead, "dead", "dead.golden.example:6443"),
-    (Server::Consumer, "C", "consumer.golden.example:6443"),
+/// The API servers that a kubeconfig leads to, with their addresses in memory.
+const HOSTS: [(Server, &str); 4] = [
+    (Server::Provider, "provider.golden.example:6443"),
+    (Server::Proxy, "proxy.golden.example:6443"),
+    (Server::Dead, "dead.golden.example:6443"),
+    (Server::Consumer, "consumer.golden.example:6443"),
 ];
 
 /// An API server, as a kubeconfig names it.
@@ -32,9 +32,21 @@ pub(super) enum Server {
     Consumer,
 }
 
+/// An API server, and what kubeconfigs that lead to it say.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) server: Server,
+    /// Host and port.
+    pub(super) address: String,
+    /// The cluster and the user of a kubeconfig.
+    pub(super) cluster: Value,
+    pub(super) user: Value,
+}
+
 /// The values of placeholders so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Names {
+    sites: Vec<Site>,
     /// The placeholder of each uid, without the braces.
     uids: BTreeMap<String, String>,
     /// The number of objects of each title.
@@ -43,9 +55,45 @@ pub(super) struct Names {
     kubeconfigs: BTreeMap<String, (String, Server)>,
 }
 
+// === impl Server ===
+
+impl Server {
+    /// Returns the word of the record.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Provider => "P",
+            Self::Proxy => "proxy",
+            Self::Dead => "dead",
+            Self::Consumer => "C",
+        }
+    }
+}
+
 // === impl Names ===
 
+impl Default for Names {
+    fn default() -> Self {
+        let site = |(server, address): (Server, &str)| Site {
+            server,
+            address: address.to_owned(),
+            cluster: json!({"server": format!("https://{address}")}),
+            user: json!({"token": "admin"}),
+        };
+        Self::at(HOSTS.map(site))
+    }
+}
+
 impl Names {
+    /// Creates the names of a scenario with these API servers.
+    pub(super) fn at(sites: impl IntoIterator<Item = Site>) -> Self {
+        Self {
+            sites: sites.into_iter().collect(),
+            uids: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            kubeconfigs: BTreeMap::new(),
+        }
+    }
+
     /// Learns the uids of all objects of a cluster.
     pub(super) fn learn(&mut self, side: Side, objects: &[Value]) {
         for object in objects {
@@ -75,8 +123,8 @@ impl Names {
             (other, None) => other.to_owned(),
         };
         let mut shown = TIME.replace_all(&UID.replace_all(text, uid), "TIME").into_owned();
-        for (_, name, address) in HOSTS {
-            shown = shown.replace(address, &format!("${{HOST {name}}}"));
+        for Site { server, address, .. } in &self.sites {
+            shown = shown.replace(address, &format!("${{HOST {}}}", server.name()));
         }
         shown
     }
@@ -110,9 +158,9 @@ impl Names {
                 let found = self.uids.iter().find(|(_, of)| **of == title);
                 Ok(found.context("there was no such object")?.0.clone())
             }
-            ["HOST", name] => Ok(host(name)?.1.to_owned()),
+            ["HOST", name] => Ok(self.site(name)?.address.clone()),
             ["KUBECONFIG", name, namespace, ref rest @ ..] => {
-                let (server, address) = host(name)?;
+                let site = self.site(name)?;
                 let (context, has_context) = match rest {
                     [] => ("default", true),
                     ["nocontext"] => ("default", false),
@@ -120,13 +168,19 @@ impl Names {
                     [context, "nocontext"] => (*context, false),
                     _ => bail!("too many words"),
                 };
-                let text = kubeconfig(address, namespace, context, has_context);
+                let text = kubeconfig(site, namespace, context, has_context);
                 let placeholder = format!("${{{}}}", words.join(" "));
+                let server = site.server;
                 self.kubeconfigs.insert(text.clone(), (placeholder, server));
                 Ok(text)
             }
             _ => bail!("unknown placeholder"),
         }
+    }
+
+    fn site(&self, name: &str) -> anyhow::Result<&Site> {
+        let found = self.sites.iter().find(|site| site.server.name() == name);
+        found.context("no such server")
     }
 
     /// Returns the server that a kubeconfig leads to; `None` if it was not given out.
@@ -135,28 +189,21 @@ impl Names {
     }
 }
 
-fn host(name: &str) -> anyhow::Result<(Server, &'static str)> {
-    let found = HOSTS.into_iter().find(|(_, of, _)| *of == name);
-    let (server, _, address) = found.context("no such server")?;
-    Ok((server, address))
-}
-
-fn kubeconfig(address: &str, namespace: &str, context: &str, has_context: bool) -> String {
+fn kubeconfig(site: &Site, namespace: &str, context: &str, has_context: bool) -> String {
     let current = if has_context { context } else { "elsewhere" };
     let namespace =
         if namespace == "-" { String::new() } else { format!(", namespace: {namespace}") };
+    let Site { cluster, user, .. } = site;
     format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: {current}\n\
-         clusters:\n- name: provider\n  cluster: {{server: 'https://{address}'}}\n\
-         users:\n- name: admin\n  user: {{token: admin}}\n\
+         clusters:\n- name: provider\n  cluster: {cluster}\n\
+         users:\n- name: admin\n  user: {user}\n\
          contexts:\n- name: {context}\n  context: {{cluster: provider, user: admin{namespace}}}\n"
     )
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn rocket(uid: &str) -> Value {

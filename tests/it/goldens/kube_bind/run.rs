@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     differences::{Differences, Facts},
     format::{Action, After, Scenario, Side, Step},
-    stage::{Settle, Stage},
+    stage::{Acted, Sight, Stage, World},
     state::{Key, State, differences, recorded},
 };
 use crate::goldens::scenario::{Report, caught, change, merged, of_step};
@@ -28,109 +28,96 @@ struct Record {
 }
 
 /// Runs a scenario to the first step that differs from the record.
-pub(super) fn run(
+pub(super) fn run<W: World>(
     scenario: &Scenario,
-    crds: &[Value],
-    settle: Settle,
+    stage: &mut Stage<W>,
     intended: &Differences,
 ) -> Report {
     let mut report = Report::default();
-    let mut stage = match Stage::new(scenario, crds, settle) {
-        Ok(stage) => stage,
-        Err(error) => {
-            report.differences.push(format!("{error:#}"));
-            return report;
-        }
-    };
     let mut record = Record::default();
     for index in 0..scenario.steps.len() {
-        let outcome = caught(|| run_step(&mut stage, &mut record, scenario, index));
+        let outcome = caught(|| run_step(stage, &mut record, scenario, index, intended));
         let differences = match outcome {
-            Ok(unmet) => compare(
-                &stage,
-                &mut record,
-                &scenario.steps[index + 1..],
-                intended,
-                &mut report,
-                unmet,
-            ),
+            Ok((differences, reasons)) => {
+                report.reasons.extend(reasons);
+                differences
+            }
             Err(error) => vec![error],
         };
         if !differences.is_empty() {
             let step = (index, scenario.steps.len());
-            report.differences = of_step(step, differences, &stage.failures);
+            report.differences = of_step(step, differences, &stage.world.failures());
             break;
         }
     }
     report
 }
 
-/// Returns the conditions that did not come to hold.
-fn run_step(
-    stage: &mut Stage,
+/// Returns the differences between the clusters and the record after a step, and the reasons of
+/// those that are intended. Conditions that did not come to hold are told only together with a
+/// difference: the state is what counts.
+fn run_step<W: World>(
+    stage: &mut Stage<W>,
     record: &mut Record,
     scenario: &Scenario,
     index: usize,
-) -> anyhow::Result<Vec<String>> {
-    let step = &scenario.steps[index];
+    intended: &Differences,
+) -> anyhow::Result<(Vec<String>, BTreeSet<String>)> {
+    let (step, later) = (&scenario.steps[index], &scenario.steps[index + 1..]);
     for action in &step.actions {
-        let before = stage.state();
-        let changed = stage.act(action).with_context(|| format!("{action:?}"))?;
+        let acted = stage.act(action).with_context(|| format!("{action:?}"))?;
         if let Action::Delete(side, of) = action {
             record.deleted.insert(Key::named(*side, of));
         }
-        if let Some(key) = changed {
-            record.answered(key, &before, &stage.state());
+        if let Some(acted) = acted {
+            record.answered(acted);
         }
     }
-    let unmet = stage.reach(&step.until, step.within)?;
-    stage.calm_down(step.quiet)?;
     record.apply(step)?;
-    Ok(unmet)
-}
-
-/// Returns the differences between the clusters and the record. Conditions that did not come to
-/// hold are told only together with a difference: the state is what counts.
-fn compare(
-    stage: &Stage,
-    record: &mut Record,
-    later: &[Step],
-    intended: &Differences,
-    report: &mut Report,
-    unmet: Vec<String>,
-) -> Vec<String> {
-    let actual = stage.state();
-    let Record { state, removed, deleted, before, former } = record;
-    let (is_running, unreachable) = (stage.is_running(), &stage.unreachable());
-    let facts =
-        Facts { actual: &actual, before, removed, deleted, former, unreachable, is_running, later };
-    let (expected, reasons) = intended.apply(&facts, state);
-    report.reasons.extend(reasons);
-    let found = differences(&expected, &actual);
-    record.learn(actual);
-    if found.is_empty() {
-        return found;
-    }
-    let unmet = unmet.into_iter().map(|unmet| format!("waited in vain: {unmet}"));
-    unmet.chain(found).collect()
+    let is_as_recorded = |sight: &Sight| record.compare(sight, later, intended).0.is_empty();
+    let unmet = stage.reach(&step.until, step.within, Some(&is_as_recorded))?;
+    stage.calm_down(step.quiet)?;
+    let sight = stage.sight();
+    let (found, reasons) = record.compare(&sight, later, intended);
+    record.learn(sight.state);
+    let unmet = unmet.into_iter().filter(|_| !found.is_empty());
+    let unmet = unmet.map(|unmet| format!("waited in vain: {unmet}"));
+    Ok((unmet.chain(found.iter().cloned()).collect(), reasons))
 }
 
 // === impl Record ===
 
 impl Record {
+    /// Returns the differences between the clusters and the record, and the reasons of those that
+    /// are intended.
+    fn compare(
+        &self,
+        sight: &Sight,
+        later: &[Step],
+        intended: &Differences,
+    ) -> (Vec<String>, BTreeSet<String>) {
+        let Self { state, removed, deleted, before, former } = self;
+        let Sight { state: actual, is_running, unreachable } = sight;
+        let is_running = *is_running;
+        let facts =
+            Facts { actual, before, removed, deleted, former, unreachable, is_running, later };
+        let (expected, reasons) = intended.apply(&facts, state);
+        (differences(&expected, actual), reasons)
+    }
+
     /// Takes over what an action has made of the state of ours: an object that it has created, or
     /// its change of an object. The status of a definition is the work of others.
-    fn answered(&mut self, key: Key, before: &State, after: &State) {
-        let Some(object) = after.get(&key) else { return };
-        let object = match (before.get(&key), self.state.get(&key)) {
+    fn answered(&mut self, Acted { key, before, after }: Acted) {
+        let Some(object) = after else { return };
+        let object = match (before, self.state.get(&key)) {
             (Some(former), Some(recorded)) => {
-                let mut change = change(former, object);
+                let mut change = change(&former, &object);
                 if let Some(fields) = change.as_object_mut().filter(|_| key.is_definition()) {
                     fields.remove("status");
                 }
                 merged(recorded, &change)
             }
-            _ => object.clone(),
+            _ => object,
         };
         self.removed.remove(&key);
         self.state.insert(key, object);
@@ -203,7 +190,11 @@ mod tests {
     use serde_json::json;
 
     use super::{
-        super::{ORIGINAL, format::Named},
+        super::{
+            ORIGINAL,
+            format::Named,
+            memory::{Settle, run},
+        },
         *,
     };
     use crate::goldens::scenario::definitions;

@@ -1,4 +1,4 @@
-//! Requests to a cluster in memory.
+//! Requests to the API of a cluster.
 
 use std::path::Path;
 
@@ -18,6 +18,23 @@ pub(in crate::goldens) enum Verb {
     Delete,
 }
 
+/// An API to which a runner sends requests as an administrator.
+pub(in crate::goldens) trait Requests {
+    /// Sends a request. The body is null if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`Refused`] if the API refuses it.
+    fn send(&self, verb: Verb, path: &str, body: &Value) -> anyhow::Result<Value>;
+
+    /// Returns the objects that a runner compares, and those of other kinds if they come for free.
+    ///
+    /// # Errors
+    ///
+    /// Fails if they cannot be read.
+    fn objects(&self) -> anyhow::Result<Vec<Value>>;
+}
+
 /// The object of an action.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -34,7 +51,7 @@ pub(in crate::goldens) struct Of {
 #[error("{request} is refused with {status}: {message}")]
 pub(in crate::goldens) struct Refused {
     /// Method and path.
-    request: String,
+    pub(in crate::goldens) request: String,
     pub(in crate::goldens) status: u16,
     pub(in crate::goldens) message: String,
 }
@@ -77,7 +94,7 @@ pub(in crate::goldens) fn group_of(api_version: &str) -> &str {
 /// # Errors
 ///
 /// Fails if the cluster does not serve its kind.
-pub(in crate::goldens) fn path_of(cluster: &Cluster, of: &Of) -> anyhow::Result<String> {
+pub(in crate::goldens) fn path_of(cluster: &impl Requests, of: &Of) -> anyhow::Result<String> {
     let root = if of.api_version.contains('/') { "/apis" } else { "/api" };
     let root = format!("{root}/{}", of.api_version);
     let served = send(cluster, Verb::Get, &root, &Value::Null)?;
@@ -100,24 +117,46 @@ pub(in crate::goldens) fn path_of(cluster: &Cluster, of: &Of) -> anyhow::Result<
 ///
 /// Fails with [`Refused`] if the API refuses it.
 pub(in crate::goldens) fn send(
-    cluster: &Cluster,
+    cluster: &impl Requests,
     verb: Verb,
     path: &str,
     body: &Value,
 ) -> anyhow::Result<Value> {
-    let (method, content) = match verb {
-        Verb::Get => ("GET", "application/json"),
-        Verb::Create => ("POST", "application/json"),
-        Verb::Merge => ("PATCH", "application/merge-patch+json"),
-        Verb::Delete => ("DELETE", "application/json"),
-    };
-    let body = if body.is_null() { String::new() } else { body.to_string() };
-    let request = http::Request::builder().method(method).uri(path).header("content-type", content);
-    match cluster.api().answer(request.body(body)?) {
-        (200..=299, answer) => Ok(answer),
-        (status, answer) => {
-            let message = text(&answer, "/message").to_owned();
-            Err(Refused { request: format!("{method} {path}"), status, message }.into())
+    cluster.send(verb, path, body)
+}
+
+// === impl Verb ===
+
+impl Verb {
+    /// Returns the method and the content type.
+    fn method(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Get => ("GET", "application/json"),
+            Self::Create => ("POST", "application/json"),
+            Self::Merge => ("PATCH", "application/merge-patch+json"),
+            Self::Delete => ("DELETE", "application/json"),
         }
+    }
+}
+
+// === impl Cluster ===
+
+impl Requests for Cluster {
+    fn send(&self, verb: Verb, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let (method, content) = verb.method();
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let request =
+            http::Request::builder().method(method).uri(path).header("content-type", content);
+        match self.api().answer(request.body(body)?) {
+            (200..=299, answer) => Ok(answer),
+            (status, answer) => {
+                let message = text(&answer, "/message").to_owned();
+                Err(Refused { request: format!("{method} {path}"), status, message }.into())
+            }
+        }
+    }
+
+    fn objects(&self) -> anyhow::Result<Vec<Value>> {
+        Ok(self.api().objects())
     }
 }
