@@ -34,8 +34,11 @@ const HEARTBEATING: &str = "Heartbeating";
 /// The reason of [`HEARTBEATING`] where the provider hears nothing.
 const UPDATE_FAILED: &str = "ClusterBindingUpdateFailed";
 
-/// The time for which a provider may be out of reach, as at a start, before a condition says so.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The runs for which a provider may be out of reach before a condition says so. At a start, each
+/// kind that is read needs a run of its own, which begins when the kind's first list has arrived.
+const PATIENT_RUNS: u32 = 12;
+/// The time between these runs if nothing arrives.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(400);
 
 /// The input of a run, and the status that it makes.
 struct Run<'a> {
@@ -70,6 +73,11 @@ pub(crate) fn reconcile(
     }
 }
 
+/// Returns whether a read may succeed before anybody has to be told.
+pub(crate) fn may_pass(request: &Request, error: &Error) -> bool {
+    matches!(error, Error::Unavailable { .. }) && request.attempt < PATIENT_RUNS
+}
+
 impl Run<'_> {
     /// Adds the status to an outcome.
     fn end(mut self, outcome: Outcome) -> Outcome {
@@ -88,7 +96,7 @@ impl Run<'_> {
     fn unreachable(mut self, error: Error) -> Failure {
         let is_told = find(&self.binding.status.conditions, INFORMERS_SYNCED)
             .is_some_and(|condition| !condition.holds());
-        if matches!(error, Error::Unavailable { .. }) && self.request.attempt == 0 && !is_told {
+        if may_pass(self.request, &error) && !is_told {
             return Failure::from(error).retry_after(PATIENCE);
         }
         let message = format!("The service provider cluster cannot be read: {error}");

@@ -9,7 +9,8 @@ use mortise_sdk::{
 use serde_json::json;
 
 use crate::{
-    api::{Binding, Bundle, Condition, Export, Severity, set, summarize},
+    api::{Binding, Bundle, Condition, Export, Severity, find, set, summarize},
+    bindings::{PATIENCE, may_pass},
     kubeconfig::SECRET_VALID,
     place::Place,
 };
@@ -35,6 +36,10 @@ pub(crate) fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failu
     let exports = match host.list::<Export>(&place.all::<Export>().fields(["metadata.name"])) {
         Ok(exports) => exports,
         Err(error) => {
+            let is_told = find(&bundle.status.conditions, SYNCED).is_some_and(|of| !of.holds());
+            if may_pass(request, &error) && !is_told {
+                return Err(Failure::from(error).retry_after(PATIENCE));
+            }
             let message = error.to_string();
             let synced = not_synced(Severity::Error, "ListExportsFailed", message);
             return Err(failed(request, host, bundle, [valid, synced], error));

@@ -12,8 +12,16 @@ fn a_provider_that_is_away_is_told_and_taken_up_again() {
     world.home().unreachable(PROVIDER);
     world.home().patch(&with(rocket("team"), json!({"spec": {"intent": "wait"}})));
     world.failures();
-    world.home().advance(std::time::Duration::from_secs(10));
-    world.failures();
+    for _ in 0..4 {
+        world.home().advance(std::time::Duration::from_secs(1));
+        world.failures();
+        let conditions = World::conditions(world.at_home(&binding()));
+        assert_eq!(conditions[0], "Ready=True", "as at a start, before the first lists arrive");
+    }
+    for _ in 0..10 {
+        world.home().advance(std::time::Duration::from_secs(1));
+        world.failures();
+    }
     let conditions = World::conditions(world.at_home(&binding()));
     assert!(
         conditions.contains(&"InformersSynced=False/InformerSyncTimeout".to_owned()),
