@@ -493,6 +493,20 @@ fn the_network_lets_scrapers_in_and_the_named_ports_out() {
 }
 
 #[test]
+fn the_network_lets_out_the_ports_of_other_clusters_and_of_origins_each_once() {
+    let Some(helm) = Helm::open() else { return };
+    let options = json!({
+        "clusters": "https://a.example:6443,https://[fd00::1]/k8s,https://b.example:7443/c",
+        "egress": "https://*.c.example,http://d.example,https://e.example:8443",
+    });
+    let values = format!("options={options}");
+    let objects = helm.objects(HOST, &[], &[&values]);
+    let ports = one(&objects, "NetworkPolicy")["spec"]["egress"][0]["ports"].as_array().unwrap();
+    let ports: Vec<&Value> = ports.iter().map(|port| &port["port"]).collect();
+    assert_eq!(ports, [53, 53, 443, 6443, 7443, 80, 8443]);
+}
+
+#[test]
 fn definitions_stay_when_a_chart_is_uninstalled() {
     let Some(helm) = Helm::open() else { return };
     let keep = json!({"helm.sh/resource-policy": "keep"});

@@ -34,6 +34,22 @@ server writes it. */ -}}
 {{- if or .Values.registryCa .Values.requireSignatures (include "mortise.clientCa" .) }}true{{ end }}
 {{- end }}
 
+{{- /* The ports that the Pods may reach, each once, as a list in JSON: the given ones, and those of the servers in `options.clusters` and `options.egress`. */ -}}
+{{- define "mortise.egressPorts" -}}
+{{- $ports := list }}
+{{- range .Values.networkPolicy.egressPorts }}
+{{- $ports = append $ports (int .) }}
+{{- end }}
+{{- range list "clusters" "egress" }}
+{{- range get $.Values.options . | default "" | splitList "," | compact }}
+{{- $server := urlParse (trim .) }}
+{{- $port := regexFind ":[0-9]+$" $server.host | trimPrefix ":" | default (eq $server.scheme "http" | ternary "80" "443") }}
+{{- $ports = append $ports (int $port) }}
+{{- end }}
+{{- end }}
+{{- $ports | uniq | toJson }}
+{{- end }}
+
 {{- /* An option of `mortise run`. Arguments: its name and its value. Helm passes numbers as floats. */ -}}
 {{- define "mortise.option" -}}
 {{- $name := index . 0 }}
