@@ -1,10 +1,10 @@
 //! The costs of calls, reads, stores, whole reconciles, Istio's renderer, the embedded API, the
 //! developer commands, swaps, registries, webhooks, starts, a host on a real control plane,
-//! `mortise run` on one, and hostile neighbours there: `cargo bench -p mortise-tests`, or only some
-//! parts: `cargo bench -p mortise-tests -- api rules`. Prints a table for each part. Budgets are
-//! for the reader: a figure over its budget fails nothing, but a part that does not do what it
-//! measures fails (such as a restart that runs a key). Servers listen on free ports of the loopback
-//! interface.
+//! `mortise run` on one, a host between two clusters, calls to the outside, and hostile neighbours:
+//! `cargo bench -p mortise-tests`, or only some parts: `cargo bench -p mortise-tests -- api rules`.
+//! Prints a table for each part. Budgets are for the reader: a figure over its budget fails
+//! nothing, but a part that does not do what it measures fails (such as a restart that runs a key).
+//! Servers listen on free ports of the loopback interface.
 //!
 //! With `--profile release` the host is built as it is installed, with link-time optimisation: a
 //! quarter of an hour of building, and a fifth less CPU time where the host's own code dominates.
@@ -17,10 +17,13 @@
 mod api;
 mod calls;
 mod cluster;
+#[expect(clippy::indexing_slicing, reason = "objects of the benchmarks have what they index")]
+mod clusters;
 mod command;
 mod dev;
 mod hostile;
 mod istio;
+mod outbound;
 mod process;
 mod reads;
 #[expect(clippy::indexing_slicing, reason = "objects of the benchmarks have what they index")]
@@ -45,7 +48,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Part = fn(&mut Table) -> anyhow::Result<()>;
 
-const PARTS: [(&str, Part); 15] = [
+const PARTS: [(&str, Part); 17] = [
     ("memory", samples::memory),
     ("calls", calls::run),
     ("reads", reads::run),
@@ -60,6 +63,8 @@ const PARTS: [(&str, Part); 15] = [
     ("start", start::run),
     ("command", command::run),
     ("cluster", cluster::run),
+    ("clusters", clusters::run),
+    ("outbound", outbound::run),
     ("hostile", hostile::run),
 ];
 

@@ -1,0 +1,340 @@
+//! Calls to a system outside of the cluster: one call beside the same request by a client that does
+//! nothing else, and `konnect` with 10,000 entities on a real control plane, as `mortise run` with
+//! the fake of Konnect. The fake is in this process, so its time is not the host's.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use konnect_fake::{Config, Konnect, Server, server};
+use mortise::{egress::Grant, local};
+use mortise_core::{
+    grant::rights::Account,
+    outbound::{Allowed, Egress, Method, Outbound as _, Target},
+};
+use mortise_host::{cluster::Cluster, host::Options, operator::api::definition, outbound::Client};
+use mortise_tests::{cluster, tls};
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use serde_json::{Value, json};
+use tokio::{net::TcpStream, task::JoinSet};
+use tokio_rustls::TlsConnector;
+
+use crate::{
+    calls::runtime,
+    command::program::{Program, get},
+    process::{self, Memory},
+    table::{Table, Times, micros},
+};
+
+const GUEST: &str = "guests/konnect";
+const ORIGIN: &str = "https://*.api.konghq.com";
+const HOST: &str = "eu.api.konghq.com";
+const LIST: &str = "/v2/control-planes";
+/// The namespace of everything, and the account.
+const HOME: &str = "shop";
+const ACCOUNT: &str = "konnect";
+const CALLS: usize = 2_000;
+const WARM_UP: usize = 100;
+const ENTITIES: usize = 10_000;
+/// The sync period of the processor, which is its default.
+const PERIOD: Duration = Duration::from_mins(1);
+/// The rate of the grant.
+const PER_SECOND: u32 = 500;
+/// The interval of asking the host for its progress.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Timeout that only a fault reaches.
+const DEADLINE: Duration = Duration::from_mins(20);
+
+/// Adds the cost of calls.
+///
+/// # Errors
+///
+/// Fails without Go, which builds the control plane, or if an entity is not made.
+pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
+    let runtime = runtime(2, "outbound")?;
+    runtime.block_on(async {
+        Box::pin(one_call(table)).await?;
+        Box::pin(many_entities(table)).await
+    })
+}
+
+/// Measures calls and bare requests in turn, each on a connection that is kept.
+async fn one_call(table: &mut Table) -> anyhow::Result<()> {
+    let server = Server::start(Konnect::new(Config::default()), server::Options::default()).await?;
+    let options = Options::default();
+    let client = Client::new(None, Arc::clone(&options.now), options.metrics.clone());
+    let (mut bare, _served) = bare(&server).await?;
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for call in 0..WARM_UP + CALLS {
+        let start = Instant::now();
+        let answer =
+            client.send(allowed(&server)?).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
+        let took = start.elapsed();
+        ensure!(answer.status == 401, "a call without a token is answered {}", answer.status);
+        let start = Instant::now();
+        let request = http::Request::get(LIST).header("host", HOST).body(Empty::new())?;
+        bare.send_request(request).await?.into_body().collect().await?;
+        if call >= WARM_UP {
+            with.push(took);
+            without.push(start.elapsed());
+        }
+    }
+    let (with, without) = (Times::new(with), Times::new(without));
+    let of =
+        |times: &Times| format!("median {}, p99 {}", micros(times.median()), micros(times.at(99)));
+    table.row("a call on a kept connection", of(&with), "< 150 µs over the bare client");
+    table.row("  the same request by a bare client", of(&without), "");
+    Ok(())
+}
+
+/// A connection, and the task that serves it.
+type Bare = (SendRequest<Empty<Bytes>>, JoinSet<hyper::Result<()>>);
+
+/// Returns a connection to a server that is used by nothing else.
+async fn bare(server: &Server) -> anyhow::Result<Bare> {
+    let config = tls::trusting(server.authority())?.with_no_client_auth();
+    let stream = TcpStream::connect(server.address()).await?;
+    let name = ServerName::try_from(HOST)?;
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let mut connections = JoinSet::new();
+    connections.spawn(connection);
+    Ok((sender, connections))
+}
+
+fn allowed(server: &Server) -> anyhow::Result<Allowed> {
+    Ok(Allowed {
+        method: Method::Get,
+        target: Target::parse(&format!("https://{HOST}{LIST}")).map_err(anyhow::Error::msg)?,
+        headers: Vec::new(),
+        body: None,
+        authorization: None,
+        egress: Arc::new(Egress {
+            origin: ORIGIN.to_owned(),
+            credentials: Vec::new(),
+            rate: None,
+            ca_bundle: Some(server.authority().into()),
+            private: true,
+            connect: Some(server.address().to_string().into()),
+        }),
+        pause: Duration::ZERO,
+        timeout: Duration::from_secs(10),
+        processor: "shop/konnect".into(),
+    })
+}
+
+/// The requests that the fake has answered: when, and the method.
+type Asked = Arc<Mutex<Vec<(Instant, String)>>>;
+
+/// A control plane with services that no host has synchronised yet, and the fake.
+struct Stage {
+    plane: cluster::Cluster,
+    fake: Server,
+    asked: Asked,
+    folder: tempfile::TempDir,
+}
+
+/// What a host has done so far.
+struct Moment {
+    at: Instant,
+    cpu: Duration,
+    /// The sums of the series of each metric.
+    metrics: BTreeMap<String, f64>,
+    /// The number of requests that the fake has answered.
+    asked: usize,
+}
+
+async fn many_entities(table: &mut Table) -> anyhow::Result<()> {
+    let stage = Stage::open().await?;
+    let (mut program, admin) = stage.start().await;
+    let none = stage.moment(&program, &admin).await?;
+    stage.until_rests(&admin).await?;
+    let made = stage.moment(&program, &admin).await?;
+    let entities = stage.fake.konnect().lock().entities("services").len();
+    ensure!(entities == ENTITIES, "{entities} entities of {ENTITIES}");
+    let wall = made.at.duration_since(none.at).as_secs_f64();
+    let figure =
+        format!("{wall:.1} s, CPU {:.1} s", made.cpu.saturating_sub(none.cpu).as_secs_f64());
+    table.row(
+        format!("{ENTITIES} entities, first time, at most {PER_SECOND} calls a second"),
+        figure,
+        "",
+    );
+    // The first period has the updates of entities as they were made.
+    tokio::time::sleep(PERIOD).await;
+    stage.period(table, "a steady period", &program, &admin).await?;
+    let memory = Memory::of(program.id())?;
+    table.row("  memory", memory.to_string(), "stores + 150 MiB");
+    end(&mut program).await?;
+    let (mut program, admin) = stage.start().await;
+    stage.period(table, "the first period of the next start", &program, &admin).await?;
+    end(&mut program).await
+}
+
+async fn end(program: &mut Program) -> anyhow::Result<()> {
+    program.terminate();
+    let (status, said) = program.ended().await;
+    ensure!(status.success(), "the host ended with {status}: {said}");
+    Ok(())
+}
+
+// === impl Stage ===
+
+impl Stage {
+    async fn open() -> anyhow::Result<Self> {
+        let plane = cluster::own_bare().await?.context("the control plane is built with Go")?;
+        let asked = Asked::default();
+        let seen = Arc::clone(&asked);
+        let observer: server::Observer =
+            Arc::new(move |request, _| seen.lock().push((Instant::now(), request.method.clone())));
+        let options = server::Options { observer: Some(observer), ..server::Options::default() };
+        let fake = Server::start(Konnect::new(Config::default()), options).await?;
+        let stage = Self { plane, fake, asked, folder: tempfile::tempdir()? };
+        fs::create_dir(stage.folder.path().join("modules"))?;
+        let module = stage.folder.path().join("modules/konnect.wasm");
+        fs::copy(mortise_tests::guest(GUEST)?, module)?;
+        stage.plane.install(&mortise_tests::definitions(GUEST)?).await?;
+        stage.plane.install(&[definition::processors()]).await?;
+        let cluster = Cluster::new(stage.plane.client().await?);
+        let example =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/konnect/examples/shop.yaml");
+        let example: Vec<Value> = serde_saphyr::from_multiple(&fs::read_to_string(example)?)?;
+        local::apply(&cluster, example).await?;
+        let description = mortise_tests::loaded(GUEST, "{}").await?.description;
+        let account = Account { namespace: HOME.to_owned(), name: ACCOUNT.to_owned() };
+        local::apply(
+            &cluster,
+            mortise_tests::rules::rights(&cluster, &account, &description).await?,
+        )
+        .await?;
+        local::apply(&cluster, (1..ENTITIES).map(service).collect()).await?;
+        let mut grants = Grant::declared(&description);
+        for grant in &mut grants {
+            grant.rate =
+                Some(mortise::egress::GrantRate { per_second: PER_SECOND, burst: PER_SECOND });
+            grant.ca_bundle = Some(stage.fake.authority().to_owned());
+            grant.private = true;
+            grant.connect = Some(stage.fake.address().to_string());
+        }
+        let processor = json!({
+            "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
+            "metadata": {"namespace": HOME, "name": "konnect"},
+            "spec": {
+                "module": {"path": "konnect.wasm"}, "serviceAccountName": ACCOUNT,
+                "egress": grants, "config": {"syncPeriodSeconds": PERIOD.as_secs()},
+            },
+        });
+        local::apply(&cluster, vec![processor]).await?;
+        Ok(stage)
+    }
+
+    /// Starts a host; returns it with its port for administrators.
+    async fn start(&self) -> (Program, String) {
+        let (modules, cache) =
+            (self.folder.path().join("modules"), self.folder.path().join("cache"));
+        let arguments = ["--namespace", HOME, "--egress", ORIGIN, "--egress-private"];
+        let mut program = Program::start(&self.plane.kubeconfig(), &modules, &cache, arguments);
+        let admin = program.ports().await.admin;
+        (program, admin)
+    }
+
+    /// Waits until each key waits only for its next period.
+    async fn until_rests(&self, admin: &str) -> anyhow::Result<()> {
+        let start = Instant::now();
+        loop {
+            let (code, told) = get(admin, "/processors").await;
+            ensure!(code == 200, "the host says {code}: {told}");
+            let told: Vec<Value> = serde_json::from_str(&told)?;
+            let made = self.fake.konnect().lock().entities("services").len();
+            let is_idle = |of: &Value| of["ready"] == 0 && of["running"] == 0;
+            if made == ENTITIES && told.iter().all(is_idle) {
+                return Ok(());
+            }
+            ensure!(start.elapsed() < DEADLINE, "{made} entities of {ENTITIES}: {told:?}");
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    async fn moment(&self, program: &Program, admin: &str) -> anyhow::Result<Moment> {
+        let (code, text) = get(admin, "/metrics").await;
+        ensure!(code == 200, "the metrics are answered {code}");
+        let mut metrics: BTreeMap<String, f64> = BTreeMap::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let Some((series, value)) = line.rsplit_once(' ') else { continue };
+            let name = series.split('{').next().unwrap_or_default();
+            *metrics.entry(name.to_owned()).or_default() += value.parse::<f64>()?;
+        }
+        let (cpu, asked) = (process::cpu_of(program.id())?, self.asked.lock().len());
+        Ok(Moment { at: Instant::now(), cpu, metrics, asked })
+    }
+
+    /// Measures one period.
+    async fn period(
+        &self,
+        table: &mut Table,
+        name: &str,
+        program: &Program,
+        admin: &str,
+    ) -> anyhow::Result<()> {
+        let before = self.moment(program, admin).await?;
+        tokio::time::sleep(PERIOD).await;
+        let after = self.moment(program, admin).await?;
+        let rose = |metric: &str| {
+            let at = |of: &Moment| of.metrics.get(metric).copied().unwrap_or_default();
+            at(&after) - at(&before)
+        };
+        let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
+        let writes = rose("mortise_writes_total");
+        let figure = format!("CPU {cpu:.2} s, {writes} writes to Kubernetes");
+        table.row(format!("{ENTITIES} entities, {name}"), figure, "< 4 s, no write");
+        let (counts, most) = self.requests(&before, &after);
+        let figure = format!("{counts}; at most {most} in a second");
+        table.row("  requests to Konnect", figure, "one PUT each, at most twice the mean a second");
+        let runs = rose("mortise_reconcile_duration_seconds_count");
+        let own = rose("mortise_reconcile_duration_seconds_sum")
+            - rose("mortise_outbound_duration_seconds_sum");
+        let figure = format!("{:.0} µs of {runs} runs", own / runs.max(1.0) * 1e6);
+        table.row("  a run without its call, mean", figure, "< 500 µs");
+        let stores = after.metrics.get("mortise_store_bytes").copied().unwrap_or_default();
+        table.row("  stores", format!("{:.0} MiB", stores / f64::from(1 << 20)), "");
+        Ok(())
+    }
+
+    /// Returns the requests between two moments by method, as text, and the most in a second.
+    fn requests(&self, before: &Moment, after: &Moment) -> (String, usize) {
+        let asked = self.asked.lock();
+        let (mut methods, mut seconds) =
+            (BTreeMap::<&str, usize>::new(), BTreeMap::<u64, usize>::new());
+        for (at, method) in asked.iter().take(after.asked).skip(before.asked) {
+            *methods.entry(method).or_default() += 1;
+            *seconds.entry(at.duration_since(before.at).as_secs()).or_default() += 1;
+        }
+        let counts = methods.iter().map(|(method, count)| format!("{method} {count}"));
+        (counts.collect::<Vec<_>>().join(", "), seconds.into_values().max().unwrap_or_default())
+    }
+}
+
+/// Returns a service beside that of the example.
+fn service(number: usize) -> Value {
+    let name = format!("orders-{number}");
+    json!({
+        "apiVersion": "configuration.konghq.com/v1alpha1", "kind": "KongService",
+        "metadata": {"namespace": HOME, "name": name},
+        "spec": {
+            "name": name, "host": "orders.shop.svc", "port": 8080,
+            "controlPlaneRef": {
+                "type": "konnectNamespacedRef", "konnectNamespacedRef": {"name": "shop"},
+            },
+        },
+    })
+}
