@@ -40,3 +40,5 @@ mod kubectl;
 mod languages;
 #[cfg(test)]
 mod registry;
+#[cfg(test)]
+mod simulate;

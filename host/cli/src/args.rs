@@ -267,6 +267,10 @@ pub struct SimulateArgs {
     /// Folders of CRDs; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub crds: Vec<PathBuf>,
+    /// Another cluster, an API in memory with the objects of a file or folder, as with `mortise
+    /// dev`; may be repeated. It has the CRDs of --crds too.
+    #[arg(long, value_name = "NAME=DIR")]
+    pub cluster: Vec<ClusterFolder>,
     /// The time of all calls (RFC 3339); the present time if absent.
     #[arg(long, value_name = "TIME", value_parser = value::time)]
     pub now: Option<jiff::Timestamp>,

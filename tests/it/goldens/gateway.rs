@@ -195,6 +195,7 @@ fn input(of: &Of, case: &Case) -> anyhow::Result<Input> {
     Ok(Input {
         objects,
         crds: definitions(of.guest)?,
+        clusters: Vec::new(),
         now: NOW.parse()?,
         missing_kinds: missing.chain(optional).map(str::to_owned).collect(),
         validate: false,

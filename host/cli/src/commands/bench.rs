@@ -73,6 +73,7 @@ pub async fn run(args: &BenchArgs, cache: Option<&Path>) -> anyhow::Result<ExitC
     let input = Input {
         objects: files::load_all(&args.objects)?,
         crds: files::load_all(&crds.collect::<Vec<_>>())?,
+        clusters: Vec::new(),
         now: args.now.unwrap_or_else(Timestamp::now),
         missing_kinds: Vec::new(),
         validate: !args.no_validate,

@@ -9,7 +9,7 @@ mod companion;
 mod input;
 mod kubeconfig;
 mod message;
-mod objects;
+pub(crate) mod objects;
 mod plain;
 mod process;
 mod ready;

@@ -8,6 +8,7 @@ mod calls;
 mod end;
 mod missing;
 mod only;
+mod others;
 mod progress;
 mod world;
 
@@ -16,6 +17,7 @@ pub(crate) use end::seconds;
 pub use end::{Again, Called, Change, End, Failed, InVersion, WouldCall};
 pub use missing::Missing;
 pub use only::{Chosen, Only};
+pub use others::OtherCluster;
 pub use progress::Step;
 pub use world::World;
 
@@ -27,7 +29,7 @@ use std::{
 use anyhow::Context as _;
 use jiff::Timestamp;
 use mortise_core::{
-    contract::{Description, ObjectRef, display_kind},
+    contract::{Description, Kind, ObjectRef, display_kind},
     outbound::Outbound,
     queue::{Key, Run},
     write::Clock,
@@ -62,8 +64,10 @@ const DEFAULT_MAX_ROUNDS: u32 = 100;
 pub struct Input {
     /// The objects that exist.
     pub objects: Vec<Value>,
-    /// The CRDs that are installed.
+    /// The CRDs that are installed, in each cluster.
     pub crds: Vec<Value>,
+    /// The other clusters.
+    pub clusters: Vec<OtherCluster>,
     /// The time of all calls.
     pub now: Timestamp,
     /// Kinds that are not served, as `plural.group`.
@@ -79,7 +83,8 @@ pub struct Input {
 /// A simulation in progress.
 struct Simulation<'a> {
     driver: Driver<'a>,
-    api: &'a EmbeddedApi,
+    host: &'a Host,
+    world: &'a World,
     only: Option<Chosen>,
     calls: Arc<Calls>,
     failures: BTreeMap<Key, Failed>,
@@ -104,6 +109,7 @@ pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<Ex
     let input = Input {
         objects: files::load_all(&args.objects)?,
         crds: files::load_all(&[source.crds(), &args.crds].concat())?,
+        clusters: args.cluster.iter().map(OtherCluster::open).collect::<Result<_, _>>()?,
         now: args.now.unwrap_or_else(Timestamp::now),
         missing_kinds: args.missing_kind.clone(),
         validate: !args.no_validate,
@@ -176,7 +182,7 @@ pub async fn simulate_with_progress(
     let description = Arc::clone(&loaded.description);
     let (processor, hooks) = (loaded.name(), Arc::clone(&loaded.hooks));
     let world = World::load(&loaded, &input, &clock).await?;
-    let before = world.visible();
+    let (before, before_there) = (world.visible(), world.others.visible());
     let only = match &input.only {
         Some(only) => Some(only.find(&description, &world.cluster, &before).await?),
         None => None,
@@ -184,22 +190,24 @@ pub async fn simulate_with_progress(
     let calls = Arc::new(calls);
     let client = Some(Arc::clone(&calls) as Arc<dyn Outbound>);
     let outbound = outbound::Options { client, ..outbound::Options::default() };
-    let options = Options { now: clock, drive: Drive::Caller, outbound, ..Options::default() };
+    let (drive, clusters) = (Drive::Caller, world.others.remotes.options());
+    let options = Options { now: clock, drive, outbound, clusters, ..Options::default() };
     let host = Host::start(&world.cluster, vec![loaded], &options)?;
     host.drive().stand_still();
     world.follow(&host, processor);
     let mut simulation = Simulation {
         driver: host.drive(),
-        api: &world.api,
+        host: &host,
+        world: &world,
         only,
         calls,
         failures: BTreeMap::new(),
         requeues: BTreeMap::new(),
-        end: End { before, untyped: world.untyped.clone(), ..End::default() },
+        end: End { before, before_there, untyped: world.untyped.clone(), ..End::default() },
     };
     let settled =
         simulation.reconcile(input.rounds.unwrap_or(DEFAULT_MAX_ROUNDS), &mut progress).await?;
-    let mut end = simulation.finish(&world);
+    let mut end = simulation.finish();
     end.versions = world.in_other_versions(&hooks);
     end.notes.extend(world.notes.iter().cloned());
     end.notes.extend(waiting(&world.api, &description));
@@ -213,11 +221,11 @@ pub async fn simulate_with_progress(
     Ok(end)
 }
 
-/// Returns notes about the reconcilers whose kind is not served.
+/// Returns notes about the reconcilers at home whose kind is not served.
 fn waiting(api: &EmbeddedApi, description: &Description) -> Vec<String> {
     let unserved = description.reconcilers.iter().filter(|reconciler| {
         let kind = &reconciler.of.kind;
-        !api.serves(&kind.group, &kind.version, &kind.kind)
+        !reconciler.on_demand && !api.serves(&kind.group, &kind.version, &kind.kind)
     });
     unserved
         .map(|reconciler| {
@@ -238,7 +246,7 @@ impl Simulation<'_> {
         progress: &mut impl FnMut(Step),
     ) -> anyhow::Result<bool> {
         loop {
-            self.driver.caught_up(|| self.api.objects()).await?;
+            self.caught_up().await?;
             let runs = self.ready();
             if runs.is_empty() {
                 return Ok(true);
@@ -255,6 +263,24 @@ impl Simulation<'_> {
                     return Ok(false);
                 }
             }
+        }
+    }
+
+    async fn caught_up(&self) -> anyhow::Result<()> {
+        self.world.others.remotes.caught_up(self.host, &self.world.api).await
+    }
+
+    /// Returns the number of changes in all clusters so far.
+    fn revision(&self) -> u64 {
+        let others = self.world.others.remotes.iter().map(|(_, api)| api.revision());
+        self.world.api.revision() + others.sum::<u64>()
+    }
+
+    /// Returns the API of a cluster.
+    fn api(&self, cluster: &str) -> Option<&EmbeddedApi> {
+        match cluster {
+            "" => Some(&self.world.api),
+            other => self.world.others.remotes.api(other),
         }
     }
 
@@ -279,7 +305,7 @@ impl Simulation<'_> {
 
     async fn run(&mut self, run: Run) -> anyhow::Result<()> {
         let object = self.driver.object_of(&run.key);
-        let before = self.api.revision();
+        let before = self.revision();
         let report = tokio::select! {
             report = self.driver.run(run) => report,
             unmade = self.calls.unmade() => {
@@ -290,10 +316,10 @@ impl Simulation<'_> {
             }
         };
         let own = u64::try_from(report.changes.len()).unwrap_or(u64::MAX);
-        if self.api.revision() - before > own {
+        if self.revision() - before > own {
             // The API changed more objects than were written (it deletes dependents with their
             // owner); the next run has to see that.
-            self.driver.caught_up(|| self.api.objects()).await?;
+            self.caught_up().await?;
         }
         self.end.changes.extend(report.changes.iter().filter_map(Change::of));
         self.failures.remove(&report.key);
@@ -312,18 +338,21 @@ impl Simulation<'_> {
 
     /// Returns the reference in the version in which its object is printed.
     fn preferred(&self, mut of: ObjectRef) -> ObjectRef {
-        if let Some(version) = self.api.preferred_version(&of.kind.group, &of.kind.kind) {
+        let Kind { cluster, group, kind, .. } = &*of.kind;
+        let preferred = self.api(cluster).and_then(|api| api.preferred_version(group, kind));
+        if let Some(version) = preferred {
             Arc::make_mut(&mut of.kind).version = version;
         }
         of
     }
 
-    fn finish(self, world: &World) -> End {
-        let mut end = self.end;
-        end.changes.iter_mut().for_each(|change| world.in_preferred_version(&mut change.object));
+    fn finish(self) -> End {
+        let (mut end, world) = (self.end, self.world);
+        let at_home = end.changes.iter_mut().filter(|change| change.cluster.is_empty());
+        at_home.for_each(|change| world.in_preferred_version(&mut change.object));
         end.failures = self.failures.into_values().collect();
         end.requeues = self.requeues.into_values().collect();
-        end.objects = world.visible();
+        (end.objects, end.clusters) = (world.visible(), world.others.visible());
         let made = |object: &&Value| end::is_event(object) && !world.was_given(object);
         end.events = end.objects.iter().filter(made).cloned().collect();
         end

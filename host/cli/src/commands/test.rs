@@ -22,7 +22,7 @@ use std::{
 
 use anyhow::Context as _;
 use mortise_core::{
-    contract::{Description, Kind, ObjectRef, hooks::serve_converted},
+    contract::{Description, ObjectRef, hooks::serve_converted},
     queue::Key,
     write::Clock,
 };
@@ -54,9 +54,6 @@ use crate::{
 
 /// The exit code if a case failed.
 const FAILED_EXIT_CODE: u8 = 3;
-/// The time limit for the host's discovery of the kinds of the API in the same process. Only a bug
-/// in mortise takes longer.
-const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The result of a case.
 #[derive(Debug)]
@@ -321,7 +318,7 @@ impl CaseRun {
     async fn settle(&self, settled: &mut Settled) -> anyhow::Result<()> {
         let (driver, mut runs) = (self.host.drive(), BTreeMap::<Key, usize>::new());
         loop {
-            self.caught_up().await?;
+            self.remotes.caught_up(&self.host, &self.api).await?;
             let Some((key, of)) = self.next() else { break };
             let of_key = runs.entry(key.clone()).or_default();
             anyhow::ensure!(
@@ -339,38 +336,6 @@ impl CaseRun {
         }
         settled.runs = runs.values().sum();
         Ok(())
-    }
-
-    /// Waits until the host's stores equal the API, and the host knows which of the watched kinds
-    /// are served.
-    async fn caught_up(&self) -> anyhow::Result<()> {
-        let driver = self.host.drive();
-        let mut progress = driver.stores().progress();
-        let known = async {
-            loop {
-                progress.borrow_and_update();
-                driver.caught_up(|| self.api.objects()).await?;
-                for (name, api) in self.remotes.iter() {
-                    driver.caught_up_in(name, || api.objects()).await?;
-                }
-                if self.knows_kinds() {
-                    return Ok(());
-                }
-                progress.changed().await.context("the host has ended")?;
-            }
-        };
-        let known = tokio::time::timeout(DISCOVERY_TIMEOUT, known).await;
-        known.context("the host did not see which kinds are served")?
-    }
-
-    fn knows_kinds(&self) -> bool {
-        let stores = self.host.drive().stores();
-        self.host.watches().iter().all(|watch| {
-            let Kind { cluster, group, version, kind } = &watch.kind;
-            let api = if cluster.is_empty() { Some(&self.api) } else { self.remotes.api(cluster) };
-            let served = api.is_some_and(|api| api.serves(group, version, kind));
-            stores.serves(&watch.kind) == Some(served)
-        })
     }
 
     /// Returns the first key that is due, with its object.

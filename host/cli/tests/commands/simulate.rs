@@ -393,6 +393,14 @@ fn a_person_reads_a_difference() {
 }
 
 #[test]
+fn a_cluster_without_the_name_of_a_secret_is_refused_with_the_form_that_is_expected() {
+    let output = with(rule()).run(&["--cluster", "provider=absent"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected = "NAME=DIR is expected, as `shop/provider/kubeconfig=provider`";
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
 fn text_that_does_not_parse_is_named_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("broken.yaml");

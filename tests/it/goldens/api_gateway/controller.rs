@@ -49,6 +49,7 @@ fn at(input: &Input) -> Input {
     Input {
         objects: Vec::new(),
         crds: Vec::new(),
+        clusters: Vec::new(),
         now: input.now,
         missing_kinds: input.missing_kinds.clone(),
         validate: input.validate,

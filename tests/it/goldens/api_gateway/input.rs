@@ -70,6 +70,7 @@ pub(super) fn of(case: &Case) -> Input {
     Input {
         objects: objects(case),
         crds: definitions(GUEST).unwrap(),
+        clusters: Vec::new(),
         now: NOW.parse().unwrap(),
         missing_kinds: missing.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         validate: false,

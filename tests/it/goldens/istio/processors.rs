@@ -132,6 +132,7 @@ impl Stage {
         Input {
             objects: self.objects.clone(),
             crds: definitions(PEER_AUTHENTICATION).unwrap(),
+            clusters: Vec::new(),
             now: START.parse().unwrap(),
             missing_kinds: missing.into_iter().collect(),
             validate: false,

@@ -10,12 +10,11 @@ use std::{
 
 use anyhow::Context as _;
 use kube::config;
-use serde_json::{Value, json};
 
-use crate::files;
-
-/// The name of our cluster, user and context, which identifies a file of ours.
-const NAME: &str = "mortise";
+use crate::{
+    files,
+    remotes::{self, NAME},
+};
 
 /// A kubeconfig file. In a temporary folder of its own, it is removed when dropped.
 #[derive(Debug)]
@@ -41,7 +40,7 @@ impl Kubeconfig {
         let own = folder.as_ref().map(|folder| folder.path().join("kubeconfig"));
         let path = path.map(Path::to_owned).or(own).context("no place for the kubeconfig")?;
         check(&path)?;
-        let text = content(&format!("http://{address}"), namespace);
+        let text = remotes::kubeconfig(&format!("http://{address}"), namespace);
         files::write_private(&path, &crate::print::yaml(&text)).with_context(|| {
             format!(
                 "cannot write the kubeconfig `{}`: name another with --kubeconfig",
@@ -54,18 +53,6 @@ impl Kubeconfig {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
-}
-
-/// Returns the kubeconfig of a server, whose context has this namespace.
-pub(super) fn content(server: &str, namespace: &str) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": NAME, "cluster": {"server": server}}],
-        "users": [{"name": NAME, "user": {}}],
-        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": namespace}}],
-        "current-context": NAME,
-    })
 }
 
 /// Fails unless the file may be written: it must be missing, empty, or hold only the content of an

@@ -31,7 +31,7 @@ const HEADER: &str = "# Saved by mortise dev; `mortise dev --load` starts with i
 /// # Errors
 ///
 /// Fails for the first object that does not match the schema of its kind, and names its place.
-pub(super) fn load(api: &EmbeddedApi, mut objects: Vec<Object>) -> anyhow::Result<()> {
+pub(crate) fn load(api: &EmbeddedApi, mut objects: Vec<Object>) -> anyhow::Result<()> {
     objects.sort_by_key(|object| local::rank(&object.value));
     let (first, rest): (Vec<Object>, Vec<Object>) =
         objects.into_iter().partition(|object| local::rank(&object.value) < 2);

@@ -1,18 +1,13 @@
 //! Other clusters: APIs in memory, whose kubeconfigs are in Secrets of the home cluster.
 
 use anyhow::Context as _;
-use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use mortise_embedded_api::EmbeddedApi;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    input::Input,
-    kubeconfig::{self, Kubeconfig},
-    objects,
-};
-use crate::{args::ClusterFolder, files, print};
+use super::{input::Input, kubeconfig::Kubeconfig, objects};
+use crate::{args::ClusterFolder, files, remotes};
 
 /// Another cluster as the command line and the guests' manifests describe it.
 #[derive(Debug)]
@@ -85,16 +80,7 @@ impl Remote {
     /// Returns the handle for the session.
     pub(super) fn shown(&self) -> Shown {
         let Self { cluster, api, address, listener: _, kubeconfig } = self;
-        let (namespace, name, key) = cluster.secret().unwrap_or_default();
-        let text = print::yaml(&kubeconfig::content(address, &cluster.namespace));
-        let secret = vec![
-            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
-            json!({
-                "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-                "metadata": {"namespace": namespace, "name": name},
-                "data": {key: BASE64.encode(text)},
-            }),
-        ];
+        let secret = remotes::secret(cluster, address).into();
         let path = kubeconfig.path().display();
         let note = format!("cluster {}  {address}  export KUBECONFIG={path}", cluster.name);
         Shown { name: cluster.name.clone(), api: api.clone(), secret, note }

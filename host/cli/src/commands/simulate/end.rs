@@ -1,6 +1,6 @@
 //! The result of a simulation, and its printed form.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use mortise_core::{
     contract::{Kind, ObjectRef, api_version, bounds::text::escaped},
@@ -22,6 +22,9 @@ pub struct End {
     /// The objects at the end, except those neither given nor created by the processor: the API's
     /// own namespaces and the CRDs.
     pub objects: Vec<Value>,
+    /// The same of the other clusters, by their names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub clusters: BTreeMap<String, Vec<Value>>,
     /// The writes, in order.
     pub changes: Vec<Change>,
     /// The calls to systems outside of the cluster, in order.
@@ -51,6 +54,9 @@ pub struct End {
     /// The objects before the first round.
     #[serde(skip)]
     pub before: Vec<Value>,
+    /// The same of the other clusters.
+    #[serde(skip)]
+    pub before_there: BTreeMap<String, Vec<Value>>,
 }
 
 /// A write.
@@ -58,6 +64,9 @@ pub struct End {
 pub struct Change {
     /// The action: `create`, `update`, `delete` or `status`.
     pub action: &'static str,
+    /// The cluster, if it is not the home cluster.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
     /// The object after the write; of a deletion, the object before.
     pub object: Value,
 }
@@ -138,7 +147,7 @@ impl Change {
         };
         let mut object = Value::clone(&change.object);
         drop_managed_fields(&mut object);
-        Some(Self { action, object })
+        Some(Self { action, cluster: change.of.kind.cluster.to_string(), object })
     }
 }
 
@@ -229,8 +238,8 @@ impl End {
     #[must_use]
     pub fn printable(&self, secrets: Secrets) -> Self {
         let mut end = self.clone();
-        for object in
-            end.objects.iter_mut().chain(end.changes.iter_mut().map(|change| &mut change.object))
+        for object in (end.objects.iter_mut().chain(end.clusters.values_mut().flatten()))
+            .chain(end.changes.iter_mut().map(|change| &mut change.object))
         {
             *object = print::printable(object, secrets);
         }
@@ -243,14 +252,8 @@ impl End {
     /// Returns the changed objects as a difference, followed by events, requeues and failures.
     pub fn for_people(&self, secrets: Secrets) -> String {
         use std::fmt::Write as _;
-        let keyed = |objects: &[Value]| {
-            objects
-                .iter()
-                .filter(|object| !is_event(object))
-                .map(|object| (print::title(object), object.clone()))
-                .collect()
-        };
-        let mut text = print::difference(&keyed(&self.before), &keyed(&self.objects), secrets);
+        let before = keyed(&self.before, &self.before_there);
+        let mut text = print::difference(&before, &keyed(&self.objects, &self.clusters), secrets);
         for shown in &self.versions {
             shown.write(&mut text, secrets);
         }
@@ -293,12 +296,26 @@ impl End {
     }
 }
 
+/// Returns objects by their titles, without events: those of home, and of the other clusters.
+fn keyed(home: &[Value], there: &BTreeMap<String, Vec<Value>>) -> BTreeMap<String, Value> {
+    let home = home.iter().map(|object| (print::title(object), object));
+    let titled = |name: &str, object| format!("{} in {}", print::title(object), escaped(name));
+    let there = there.iter().flat_map(|(name, objects)| {
+        objects.iter().map(move |object| (titled(name, object), object))
+    });
+    let all = home.chain(there).filter(|(_, object)| !is_event(object));
+    all.map(|(title, object)| (title, object.clone())).collect()
+}
+
 /// Returns the reference by which the output names a reconciled object.
 fn reference(of: &ObjectRef) -> Value {
     let mut object =
         json!({"apiVersion": api_version(&of.kind), "kind": of.kind.kind, "name": of.name});
     if let (Some(object), Some(namespace)) = (object.as_object_mut(), &of.namespace) {
         object.insert("namespace".to_owned(), Value::from(namespace.as_str()));
+    }
+    if let Some(object) = object.as_object_mut().filter(|_| !of.kind.cluster.is_empty()) {
+        object.insert("cluster".to_owned(), Value::from(&*of.kind.cluster));
     }
     object
 }
@@ -316,7 +333,12 @@ pub(crate) fn seconds(time: Duration) -> Number {
 /// Formats a [`reference`] for people.
 fn short(object: &Value) -> String {
     let text = |name: &str| object.get(name).and_then(Value::as_str);
-    print::named(&print::kind_of(object), text("namespace"), text("name").unwrap_or_default())
+    let name = text("name").unwrap_or_default();
+    let name = print::named(&print::kind_of(object), text("namespace"), name);
+    match text("cluster") {
+        Some(cluster) => format!("{name} in {}", escaped(cluster)),
+        None => name,
+    }
 }
 
 pub(super) fn drop_managed_fields(object: &mut Value) {

@@ -18,13 +18,13 @@ use mortise_host::{
 use mortise_sdk::testing::identity::Identity;
 use serde_json::{Value, json};
 
-use super::{Input, Missing, end::InVersion};
+use super::{Input, Missing, end::InVersion, others::Others};
 use crate::{
     hooks::{self, Hooks},
-    local, print,
+    local, print, remotes,
 };
 
-const UID_SEED: u64 = 0;
+pub(super) const UID_SEED: u64 = 0;
 
 /// A cluster in memory, with a record of the objects that the user gave.
 pub struct World {
@@ -32,6 +32,8 @@ pub struct World {
     pub api: EmbeddedApi,
     /// The API's client, as used by a host.
     pub cluster: Cluster,
+    /// The other clusters.
+    pub(super) others: Others,
     /// Kinds that are served without a schema.
     pub untyped: Vec<Kind>,
     /// Notes for the user.
@@ -60,7 +62,11 @@ impl World {
             seed: Some(UID_SEED),
             ..Default::default()
         });
-        let all = input.crds.iter().chain(&input.objects);
+        let secrets = input.clusters.iter();
+        let secrets = secrets.flat_map(|of| remotes::secret(&of.cluster, remotes::SERVER));
+        let given: BTreeSet<Identity> = input.objects.iter().map(identity).collect();
+        let secrets: Vec<Value> = secrets.filter(|of| !given.contains(&identity(of))).collect();
+        let all = input.crds.iter().chain(&secrets).chain(&input.objects);
         let missing = Missing::find(&api, description, all.clone(), &input.missing_kinds)?;
         let mut objects: Vec<Value> =
             all.filter(|object| !missing.takes(object)).cloned().collect();
@@ -70,10 +76,11 @@ impl World {
         let served: Vec<String> = served.collect();
         let mut world = Self {
             cluster: Cluster::new(kube::Client::new(api.router(), "default")),
+            others: Others::load(&input.clusters, &input.crds, clock)?,
             api,
             untyped: Vec::new(),
             notes: not_loaded(&missing, &input.objects),
-            given: input.objects.iter().map(identity).collect(),
+            given,
             hooks,
             hidden: BTreeSet::new(),
         };
@@ -225,7 +232,7 @@ fn namespace(object: &Value) -> Option<String> {
 
 /// Returns an object's identity. Objects without a namespace are loaded into `default` if their
 /// kind has namespaces.
-fn identity(object: &Value) -> Identity {
+pub(super) fn identity(object: &Value) -> Identity {
     let mut of = Identity::of(object);
     if of.namespace.is_empty() {
         "default".clone_into(&mut of.namespace);
