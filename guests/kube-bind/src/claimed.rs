@@ -56,6 +56,12 @@ fn is_copy_of(copy: &Content, source: &Metadata, mark: &str) -> bool {
     source.uid.is_some() && mark::value(&copy.metadata, mark) == source.uid.as_deref()
 }
 
+/// Returns whether an object at home is the copy of one that was the provider's so far.
+fn was_provided(home: &Content, there: Option<&Content>) -> bool {
+    let is_copy = |there: &Content| is_copy_of(home, &there.metadata, mark::PROVIDER_UID);
+    owner(home) == Some(PROVIDER) && there.is_some_and(is_copy)
+}
+
 struct Run<'a> {
     request: &'a Request,
     config: &'a Config,
@@ -150,6 +156,10 @@ impl Run<'_> {
         let sides = (there.as_ref().map(owner), Some(owner(home)));
         match decide(sides.0, sides.1) {
             Some(Owner::Consumer) => Ok(push(is_claimed, home, there.as_ref(), place, to, outcome)),
+            // The label that this reconciler has set gives way to that of the provider's copy.
+            Some(Owner::Provider) if owner(home) == Some(CONSUMER) => {
+                Ok(outcome.patch(home.part(|part| label(part, PROVIDER))))
+            }
             Some(Owner::Provider) => {
                 let is_gone = there.as_ref().is_none_or(|there| there.metadata.is_deleted());
                 let is_of = mark::value(&home.metadata, mark::PROVIDER_NAMESPACE) == Some(&mapped);
@@ -181,10 +191,13 @@ impl Run<'_> {
             Some(Owner::Consumer) => {
                 let is_copy = owner(there) == Some(CONSUMER)
                     && mark::value(&there.metadata, mark::CONSUMER_UID).is_some();
-                Ok(if home.is_none() && is_copy {
-                    outcome.delete(self.own_deletion(there))
-                } else {
-                    outcome
+                Ok(match home {
+                    None if is_copy => outcome.delete(self.own_deletion(there)),
+                    Some(home) if was_provided(&home, Some(there)) => {
+                        // The copy at home becomes the consumer's, with all that it has.
+                        outcome.apply(home.copy(&namespace, CONSUMER, [], None))
+                    }
+                    _ => outcome,
                 })
             }
             Some(Owner::Provider) => {
@@ -210,7 +223,7 @@ impl Run<'_> {
                 let marks = mark::of_provider(&there.metadata);
                 let copy = there.copy(&namespace, PROVIDER, marks, home.as_ref());
                 let outcome = outcome.apply(copy);
-                if owner(there).is_some() {
+                if owner(there) == Some(PROVIDER) {
                     return Ok(outcome);
                 }
                 let label = there.part(|part| label(part, PROVIDER));
@@ -383,9 +396,11 @@ fn push(
     if there.is_some_and(|there| there.metadata.is_deleted() || is_never_copied(there)) {
         return outcome;
     }
-    let outcome = match owner(home) {
-        None => outcome.patch(home.part(|part| label(part, CONSUMER))),
-        Some(_) => outcome,
+    // The owner may have moved. Whoever has made the copy at home changes its label.
+    let outcome = if owner(home) == Some(CONSUMER) || was_provided(home, there) {
+        outcome
+    } else {
+        outcome.patch(home.part(|part| label(part, CONSUMER)))
     };
     let marks = mark::of_consumer(&home.metadata);
     let namespace = to.namespace.as_deref().unwrap_or_default();

@@ -16,6 +16,8 @@ use crate::{
 
 /// The most annotations of an object that are copied: each is a path of the manifest.
 const MAX_ANNOTATIONS: usize = 100;
+/// The most paths that are taken out of a copy at once.
+const MAX_GONE: usize = 200;
 /// The domain of labels and annotations that are never copied: some give consent to the host.
 const OWN_DOMAIN: &str = "mortise.dev";
 /// Top-level fields that have no part in the payload.
@@ -44,6 +46,10 @@ pub(crate) fn up<'a>(
         ..Metadata::new(name)
     };
     let mut left = Vec::new();
+    if !metadata.owner_references.is_empty() {
+        // One that was there already is not made to go with the cluster namespace.
+        left.push("metadata.ownerReferences".to_owned());
+    }
     if !config.propagates(Part::Labels) && !of.labels.is_empty() {
         left.push("metadata.labels".to_owned());
     }
@@ -117,16 +123,19 @@ impl Content {
         marks: impl IntoIterator<Item = (&'a str, String)>,
         former: Option<&Self>,
     ) -> Manifest {
-        let copied = |map: &BTreeMap<String, String>| {
-            map.clone().into_iter().filter(|(key, _)| is_copied(key)).collect()
+        let copied = |map: &BTreeMap<String, String>, is_also: fn(&str) -> bool| {
+            let copied = |key: &str| is_copied(key) && is_also(key);
+            map.clone().into_iter().filter(|(key, _)| copied(key)).collect()
         };
         let mut metadata = Metadata {
-            labels: copied(&self.metadata.labels),
-            annotations: copied(&self.metadata.annotations),
+            // A label of kube-bind makes somebody act on the object: each side sets its own.
+            labels: copied(&self.metadata.labels, |key| domain(key) != crate::api::GROUP),
+            annotations: copied(&self.metadata.annotations, |_| true),
             ..Metadata::new(&self.metadata.name).namespace(namespace)
         };
         metadata.labels.insert(mark::OWNER.to_owned(), owner.to_owned());
         mark::annotate(&mut metadata, marks);
+        let foreign = former.map(|former| foreign(former, &metadata)).unwrap_or_default();
         // The token Secrets of an account are made where the account is.
         let manifest = self.manifest(&metadata, &["secrets"]);
         let keys = |of: &Self, field: &str| {
@@ -139,19 +148,34 @@ impl Content {
                 gone.into_iter().map(move |key| mark::path(field, &key))
             })
         });
-        gone.take(MAX_ANNOTATIONS).fold(manifest, Manifest::absent)
+        foreign.into_iter().chain(gone).take(MAX_GONE).fold(manifest, Manifest::absent)
     }
 }
 
-/// Returns whether a label or an annotation goes to the other side. Marks of the two sides and
-/// labels of kcp are those of one side only.
+/// Returns the paths of the labels and annotations that a copy has, and should not have. What is
+/// never copied is left alone there.
+fn foreign(former: &Content, wanted: &Metadata) -> Vec<String> {
+    let of = |map: &str, held: &BTreeMap<String, String>, wanted: &BTreeMap<String, String>| {
+        let gone = held.keys().filter(|key| is_copied(key) && !wanted.contains_key(*key));
+        gone.map(|key| mark::path(map, key)).collect::<Vec<_>>()
+    };
+    let labels = of("metadata.labels", &former.metadata.labels, &wanted.labels);
+    let held = &former.metadata.annotations;
+    labels.into_iter().chain(of("metadata.annotations", held, &wanted.annotations)).collect()
+}
+
+fn domain(key: &str) -> &str {
+    key.split('/').next().unwrap_or_default()
+}
+
+/// Returns whether a label or an annotation goes to the other side: not what gives consent to the
+/// host, nor what kcp has set for one side.
 fn is_copied(key: &str) -> bool {
-    let domain = key.split('/').next().unwrap_or_default();
+    let domain = domain(key);
     let is_own = domain == OWN_DOMAIN
         || domain.strip_suffix(OWN_DOMAIN).is_some_and(|rest| rest.ends_with('.'));
-    let is_mark = domain == crate::api::GROUP;
     let is_kcp = key.contains("claimed.internal.apis.kcp.io") || key.contains("kcp.io/cluster");
-    !is_own && !is_mark && !is_kcp
+    !is_own && !is_kcp
 }
 
 #[cfg(test)]
@@ -219,11 +243,21 @@ mod tests {
         let source = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": {"k": "MQ=="},
             "metadata": {
-                "name": "key", "namespace": "team", "uid": "u1", "labels": {"app": "rocket", "kube-bind.io/owner": "x"},
-                "annotations": {"note": "x", "mortise.dev/consent": "yes", "a.mortise.dev/b": "c", "kcp.io/cluster": "d"},
+                "name": "key", "namespace": "team", "uid": "u1",
+                "labels": {"app": "rocket", "kube-bind.io/owner": "x", "kube-bind.io/provider-kubeconfig": "true"},
+                "annotations": {
+                    "note": "x", "mortise.dev/consent": "yes", "a.mortise.dev/b": "c", "kcp.io/cluster": "d",
+                    "kube-bind.io/provider-uid": "u0",
+                },
             },
         });
-        let former = json!({"data": {"k": "Mg==", "other": "Mw=="}});
+        let former = json!({
+            "metadata": {
+                "labels": {"app": "moon", "x": "y", "mortise.dev/pin": "z"},
+                "annotations": {"theirs": "z", "mortise.dev/consent": "no"},
+            },
+            "data": {"k": "Mg==", "other": "Mw=="},
+        });
         let marks = [(mark::CONSUMER_UID, "u1".to_owned())];
         let former = content(&former);
         let manifest = content(&source).copy("cn-team", mark::CONSUMER, marks, Some(&former));
@@ -232,10 +266,14 @@ mod tests {
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": {"k": "MQ=="},
             "metadata": {
                 "name": "key", "namespace": "cn-team", "labels": {"app": "rocket", "kube-bind.io/owner": "consumer"},
-                "annotations": {"note": "x", "kube-bind.io/consumer-uid": "u1"},
+                "annotations": {
+                    "note": "x", "kube-bind.io/consumer-uid": "u1", "kube-bind.io/provider-uid": "u0",
+                },
             },
         });
         assert_eq!(copy, expected);
-        assert_eq!(manifest.absent, [r#"data["other"]"#]);
+        let gone =
+            [r#"metadata.labels["x"]"#, r#"metadata.annotations["theirs"]"#, r#"data["other"]"#];
+        assert_eq!(manifest.absent, gone);
     }
 }

@@ -14,17 +14,15 @@ pub(crate) enum Owner {
 /// An object on one side: `None` if it is not there, else the value of its owner label.
 pub(crate) type Side<'a> = Option<Option<&'a str>>;
 
-/// Returns the owner; `None` if nobody can tell.
+/// Returns the owner; `None` if nobody can tell. A label with another value than the two says
+/// nothing, but its object is not one without an owner either.
 pub(crate) fn decide(provider: Side, consumer: Side) -> Option<Owner> {
-    let labelled = |side: Side| side.flatten().map(named);
-    if let Some(owner) = labelled(provider).or(labelled(consumer)) {
-        return owner;
-    }
-    match (provider, consumer) {
-        (Some(_), None) => Some(Owner::Provider),
-        (None, Some(_)) => Some(Owner::Consumer),
+    let labelled = |side: Side| side.flatten().and_then(named);
+    labelled(provider).or_else(|| labelled(consumer)).or(match (provider, consumer) {
+        (Some(None), None) => Some(Owner::Provider),
+        (None, Some(None)) => Some(Owner::Consumer),
         _ => None,
-    }
+    })
 }
 
 fn named(label: &str) -> Option<Owner> {
@@ -51,7 +49,9 @@ mod tests {
             (None, Some(None), consumer),
             (Some(None), Some(None), None),
             (None, None, None),
-            (Some(Some("nobody")), Some(Some("consumer")), None),
+            (Some(Some("nobody")), Some(Some("consumer")), consumer),
+            (Some(Some("nobody")), None, None),
+            (Some(Some("nobody")), Some(None), None),
         ];
         for (provider, consumer, expected) in cases {
             assert_eq!(decide(provider, consumer), expected, "{provider:?} {consumer:?}");
