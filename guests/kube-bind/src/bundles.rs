@@ -40,7 +40,8 @@ pub(crate) fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failu
             if may_pass(request, &error) && !is_told {
                 return Err(Failure::from(error).retry_after(PATIENCE));
             }
-            let message = error.to_string();
+            let message =
+                format!("Failed to list APIServiceExports from provider cluster: {error}");
             let synced = not_synced(Severity::Error, "ListExportsFailed", message);
             return Err(failed(request, host, bundle, [valid, synced], error));
         }

@@ -57,7 +57,8 @@ impl Run<'_> {
         if missing.is_none() {
             self.tell_bound(export, &found);
         }
-        self.judge(missing.or_else(|| refusals.into_iter().next()));
+        // As with the original, the last of several refusals is the one that is told.
+        self.judge(missing.or_else(|| refusals.pop()));
         if !outcome.apply.is_empty() || !running.is_empty() {
             outcome = outcome.finalizers([FINALIZER]);
         }
