@@ -1,5 +1,6 @@
 //! The reconcilers over two clusters in memory.
 
+mod bad_input;
 mod claims;
 mod deletion;
 mod fixture;

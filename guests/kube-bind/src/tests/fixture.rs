@@ -144,11 +144,27 @@ impl World {
         home: impl IntoIterator<Item = Value>,
         there: impl IntoIterator<Item = Value>,
     ) -> Self {
-        Self::new_with_definition(home, there, definition())
+        Self::with_definition(home, there, definition()).settled()
+    }
+
+    /// Creates the same before anything has run.
+    pub(super) fn unsettled(
+        home: impl IntoIterator<Item = Value>,
+        there: impl IntoIterator<Item = Value>,
+    ) -> Self {
+        Self::with_definition(home, there, definition())
     }
 
     /// Creates a consumer and a provider with another definition.
     pub(super) fn new_with_definition(
+        home: impl IntoIterator<Item = Value>,
+        there: impl IntoIterator<Item = Value>,
+        definition: Value,
+    ) -> Self {
+        Self::with_definition(home, there, definition).settled()
+    }
+
+    fn with_definition(
         home: impl IntoIterator<Item = Value>,
         there: impl IntoIterator<Item = Value>,
         definition: Value,
@@ -161,7 +177,7 @@ impl World {
             .crds(concat!(env!("CARGO_MANIFEST_DIR"), "/../../crds/kube-bind.io"))
             .objects(common.into_iter().chain(home))
             .cluster(PROVIDER, provider(definition).into_iter().chain([handed_out]).chain(there));
-        Self(stub).settled()
+        Self(stub)
     }
 
     /// Creates two clusters in which the export `rockets` is bound.

@@ -205,3 +205,102 @@ fn an_object_waits_for_its_namespace_at_the_provider() {
     world.settle();
     assert!(world.at_provider(&rocket("somewhere")).is_some());
 }
+
+#[test]
+fn binding_gone_stops_the_sync_and_binding_back_starts_it_again() {
+    let world = World::synchronised();
+    world.home().delete("APIServiceBinding//rockets");
+    world.settle();
+    world.home().advance(std::time::Duration::from_secs(1));
+    world.settle();
+    assert_eq!((world.at_home(&definition()), world.at_provider(&rocket("cn-team"))), (None, None));
+    world.there().apply(&rocket("cn-team"));
+    world.settle();
+    assert!(world.at_provider(&rocket("cn-team")).is_some(), "nobody looks for orphans any more");
+    world.home().apply(&binding());
+    world.settle();
+    world.home().apply(&rocket("team"));
+    world.settle();
+    let marks = &world.at_provider(&rocket("cn-team")).unwrap()["metadata"]["annotations"];
+    assert_eq!(marks["kube-bind.io/cluster-namespace"], "cn");
+    let conditions = World::conditions(world.at_provider(&export()));
+    assert_eq!(conditions, ["Connected=True", "ConsumerInSync=True"]);
+}
+
+#[test]
+fn one_schema_gone_stops_its_kind_and_the_others_go_on() {
+    let moons = |object: serde_json::Value| {
+        let names =
+            json!({"kind": "Moon", "listKind": "MoonList", "plural": "moons", "singular": "moon"});
+        let name = json!({"metadata": {"name": "moons.golden.example.dev"}});
+        with(with(object, json!({"spec": {"names": names}})), name)
+    };
+    let resources = json!([
+        {"group": "golden.example.dev", "resource": "rockets", "versions": ["v1"]},
+        {"group": "golden.example.dev", "resource": "moons", "versions": ["v1"]},
+    ]);
+    let export = with(export(), json!({"spec": {"resources": resources}}));
+    let there = [export, schema(), moons(schema()), moons(definition())];
+    let world = World::new([binding()], there);
+    let moon = |namespace| with(rocket(namespace), json!({"kind": "Moon"}));
+    world.home().apply(&rocket("team"));
+    world.home().apply(&moon("team"));
+    world.settle();
+    assert!(world.at_provider(&moon("cn-team")).is_some());
+    world.there().delete("BoundSchema/cn/moons.golden.example.dev");
+    world.settle();
+    let change = json!({"spec": {"intent": "late"}});
+    world.home().patch(&with(rocket("team"), change.clone()));
+    world.home().patch(&with(moon("team"), change));
+    world.settle();
+    assert_eq!(world.at_provider(&rocket("cn-team")).unwrap()["spec"]["intent"], "late");
+    assert_eq!(world.at_provider(&moon("cn-team")).unwrap()["spec"]["intent"], "fly");
+    world.there().apply(&moons(schema()));
+    world.settle();
+    assert_eq!(world.at_provider(&moon("cn-team")).unwrap()["spec"]["intent"], "late");
+}
+
+#[test]
+fn schema_in_sync_goes_to_the_export_with_reason_and_message_and_comes_back() {
+    let world = World::bound();
+    world.there().delete("BoundSchema/cn/*");
+    world.settle();
+    let condition = |of: serde_json::Value, index: usize| of["status"]["conditions"][index].clone();
+    let told = condition(world.at_home(&binding()).unwrap(), 4);
+    let in_sync = condition(world.at_provider(&export()).unwrap(), 1);
+    assert_eq!(told["type"], "SchemaInSync");
+    assert_eq!(in_sync, with(told, json!({"type": "ConsumerInSync"})));
+    assert_eq!(in_sync["reason"], "BoundSchemaFetchFailed");
+    world.there().apply(&schema());
+    world.settle();
+    let conditions = World::conditions(world.at_provider(&export()));
+    assert_eq!(conditions, ["Connected=True", "ConsumerInSync=True"]);
+}
+
+#[test]
+fn definition_gone_is_made_again_and_its_conditions_are_told() {
+    let world = World::bound();
+    world.home().delete("CustomResourceDefinition//rockets.golden.example.dev");
+    world.settle();
+    let made = world.at_home(&definition()).unwrap();
+    assert_eq!(made["metadata"]["ownerReferences"][0]["name"], "rockets");
+    let conditions = World::conditions(world.at_provider(&schema()));
+    assert_eq!(conditions, ["Ready=True", "Established=True", "NamesAccepted=True"]);
+    world.home().apply(&rocket("team"));
+    world.settle();
+    assert!(world.at_provider(&rocket("cn-team")).is_some());
+}
+
+#[test]
+fn definition_missing_leaves_the_schema_without_a_status() {
+    let mut wrong = schema();
+    wrong["spec"]["versions"][0]["schema"] =
+        json!({"type": "object", "properties": {"spec": {"type": "thing"}}});
+    let world = World::unsettled([binding()], [export(), wrong]);
+    assert_eq!(world.failures().len(), 1);
+    assert_eq!(world.at_home(&definition()), None);
+    assert_eq!(world.at_provider(&schema()).unwrap().get("status"), None);
+    world.there().apply(&schema());
+    world.settle();
+    assert_eq!(World::conditions(world.at_provider(&schema()))[0], "Ready=True");
+}
