@@ -120,6 +120,8 @@ struct State {
     notes: Notes,
     /// The grants of calls to the outside; `None`: all that is declared.
     granted: Option<Vec<contract::OutboundRule>>,
+    /// The former field managers whose fields are taken over.
+    take_over: Arc<[String]>,
     /// The clusters in memory, and the host's rules over them, from the first reconcile on.
     clusters: Option<Clusters>,
     driver: Option<Driver>,
@@ -177,6 +179,7 @@ impl Stub {
             replies: Replies::default(),
             notes: Notes::Kept,
             granted: None,
+            take_over: Arc::default(),
             clusters: None,
             driver: None,
             journal: Arc::clone(&journal),
@@ -278,6 +281,13 @@ impl Stub {
     #[must_use]
     pub fn declared(self, description: Description) -> Self {
         self.preparing().declared = Some(description);
+        self
+    }
+
+    /// Takes over the fields of these former field managers, as `spec.takeOver` of a Processor does.
+    #[must_use]
+    pub fn takes_over<T: Into<String>>(self, managers: impl IntoIterator<Item = T>) -> Self {
+        self.state.lock().take_over = managers.into_iter().map(Into::into).collect();
         self
     }
 
@@ -471,7 +481,8 @@ impl State {
             let clock = clusters.home().clone();
             let client = Client::new(self.replies.clone(), Arc::new(move || clock.now()));
             let outside = (Arc::new(client), self.granted.clone());
-            Driver::new(clusters, outside, &self.journal, (self.page, self.notes))
+            let take_over = Arc::clone(&self.take_over);
+            Driver::new(clusters, outside, &self.journal, (self.page, self.notes), take_over)
         };
         let loaded = driver.load::<P>(&description, config);
         self.declared = Some(description);

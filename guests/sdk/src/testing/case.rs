@@ -130,7 +130,8 @@
 //!
 //! Empty fields are left out; a document without changes is `{}`. Not compared are fields that the
 //! API server sets (uid, resourceVersion, generation, creationTimestamp, managedFields, the uids of
-//! owners), the count of an event, and the number of reconciles. While a case of
+//! owners), the count of an event, and the number of reconciles. A text that is the uid of an object
+//! is `UID of KIND/NAMESPACE/NAME`, with ` in FOLDER` for one of another cluster. While a case of
 //! reconciles runs, objects are converted; hooks of admission are not asked.
 //!
 //! # Cases of hooks

@@ -108,6 +108,8 @@ pub(super) struct Driver {
     client: Arc<Client>,
     /// The grants of calls to the outside; `None`: all that is declared.
     granted: Option<Vec<contract::OutboundRule>>,
+    /// The former field managers whose fields are taken over.
+    take_over: Arc<[String]>,
     watches: Vec<Watch>,
     /// The processor that was called last.
     version: Option<Version>,
@@ -252,6 +254,7 @@ impl Driver {
         (client, granted): (Arc<Client>, Option<Vec<contract::OutboundRule>>),
         journal: &Arc<Mutex<Journal>>,
         (page, notes): (u32, Notes),
+        take_over: Arc<[String]>,
     ) -> Self {
         let dispatch = Arc::new(Dispatch::new(&Stores::new()));
         dispatch.queue().stand_still();
@@ -268,6 +271,7 @@ impl Driver {
             notes,
             client,
             granted,
+            take_over,
             watches: Vec::new(),
             version: None,
             now,
@@ -307,7 +311,10 @@ impl Driver {
             call: Arc::new(call),
             description: Arc::new(description.clone()),
             config: config.into(),
-            settings: Settings::in_namespace(NAMESPACE),
+            settings: Settings {
+                take_over: Arc::clone(&self.take_over),
+                ..Settings::in_namespace(NAMESPACE)
+            },
             grant: Arc::new(grant),
             api: Arc::new(self.clusters.clone()),
             rights: None,

@@ -91,6 +91,8 @@ pub(super) struct State {
     clusters: BTreeMap<String, ClusterState>,
     requeues: BTreeMap<String, String>,
     failures: BTreeMap<String, String>,
+    /// What stands for each uid.
+    uids: BTreeMap<String, String>,
 }
 
 /// The state of one cluster.
@@ -103,14 +105,25 @@ struct ClusterState {
 // === impl State ===
 
 impl State {
+    /// Returns the state of clusters by their folders. `former` knows the uids of objects that may
+    /// be gone by now.
     pub(super) fn of<'a>(
         clusters: impl IntoIterator<Item = (&'a str, &'a Cluster)>,
         settled: &Settled,
+        former: &Self,
     ) -> Self {
+        let clusters: Vec<_> =
+            clusters.into_iter().map(|(folder, of)| (folder, of.objects())).collect();
+        let mut uids = former.uids.clone();
+        for (folder, objects) in &clusters {
+            uids.extend(objects.iter().map(|object| title_of_uid(object, folder)));
+        }
         let span = |(key, span): (&String, &SignedDuration)| (key.clone(), format!("{span:#}"));
-        let of = |(folder, cluster): (&str, _)| (folder.to_owned(), ClusterState::of(cluster));
+        let of =
+            |(folder, objects): (&str, _)| (folder.to_owned(), ClusterState::of(objects, &uids));
         Self {
             clusters: clusters.into_iter().map(of).collect(),
+            uids: uids.clone(),
             requeues: settled.requeues.iter().map(span).collect(),
             failures: settled
                 .failures
@@ -159,9 +172,14 @@ impl State {
 // === impl ClusterState ===
 
 impl ClusterState {
-    fn of(cluster: &Cluster) -> Self {
+    fn of(objects: Vec<Value>, uids: &BTreeMap<String, String>) -> Self {
         let (events, objects): (Vec<Value>, Vec<Value>) =
-            cluster.objects().into_iter().partition(|object| text(object, "/kind") == "Event");
+            objects.into_iter().partition(|object| text(object, "/kind") == "Event");
+        let shown = |object| {
+            let mut shown = shown(object);
+            name_uids(&mut shown, uids);
+            shown
+        };
         Self {
             objects: objects.iter().map(|object| (Identity::of(object), shown(object))).collect(),
             events: events.iter().map(Said::of).collect(),
@@ -293,6 +311,29 @@ fn without_nulls(value: &Value) -> Value {
             Value::Object(held.map(|(key, value)| (key.clone(), without_nulls(value))).collect())
         }
         other => other.clone(),
+    }
+}
+
+/// Returns the uid of an object, and what a document shows in its place.
+fn title_of_uid(object: &Value, folder: &str) -> (String, String) {
+    let of = Identity::of(object);
+    let place = if folder.is_empty() { String::new() } else { format!(" in {folder}") };
+    (text(object, "/metadata/uid").to_owned(), format!("UID of {of}{place}"))
+}
+
+/// Replaces the texts that are uids of objects: the API server draws them.
+fn name_uids(value: &mut Value, uids: &BTreeMap<String, String>) {
+    /// The length of a uid that the API server draws; a case may give others.
+    const UID_LENGTH: usize = 36;
+    match value {
+        Value::String(text) => {
+            if let Some(title) = uids.get(text).filter(|_| text.len() == UID_LENGTH) {
+                text.clone_from(title);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| name_uids(item, uids)),
+        Value::Object(map) => map.values_mut().for_each(|item| name_uids(item, uids)),
+        _ => {}
     }
 }
 

@@ -125,7 +125,8 @@ impl Stage {
         let remotes = self.case.clusters.iter().filter_map(|Remote { folder, name, .. }| {
             Some((folder.as_str(), self.clusters.get(name).ok()?))
         });
-        State::of(std::iter::once(("", self.clusters.home())).chain(remotes), settled)
+        let all = std::iter::once(("", self.clusters.home())).chain(remotes);
+        State::of(all, settled, &self.before)
     }
 
     /// Ends the current step: no reconcile is due any more.
