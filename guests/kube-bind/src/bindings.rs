@@ -132,7 +132,10 @@ impl Run<'_> {
         self.next.push(Condition::is_true(INFORMERS_SYNCED));
         let name = cluster_binding.as_ref().map(|found| found.spec.provider_pretty_name.clone());
         self.binding.status.provider_pretty_name = name.unwrap_or_default();
-        let heartbeat = cluster_binding.and_then(|found| self.heartbeat(place, &found));
+        let heartbeat = match cluster_binding {
+            Some(found) => self.heartbeat(place, &found)?,
+            None => None,
+        };
         let Some((condition, left)) = heartbeat else { return Ok(outcome) };
         self.next.push(condition);
         Ok(match left {
@@ -165,27 +168,32 @@ impl Run<'_> {
         &self,
         place: &Place,
         of: &ClusterBinding,
-    ) -> Option<(Condition, Option<Duration>)> {
-        let last = of.status.last_heartbeat_time.as_deref().and_then(time::parse)?;
+    ) -> Result<Option<(Condition, Option<Duration>)>, Error> {
+        let last = of.status.last_heartbeat_time.as_deref().and_then(time::parse);
+        let Some(last) = last else { return Ok(None) };
         let own = place.secret();
         let is_other = |found: &&ConsumerSecretRef| {
             (&found.namespace, &found.name) != (&own.namespace, &own.name)
         };
-        if let Some(other) = of.status.consumer_secret_ref.as_ref().filter(is_other) {
+        let other = of.status.consumer_secret_ref.as_ref().filter(is_other);
+        // A connection of another Secret that leads to the same place is not another consumer.
+        let is_ours = |other: &ConsumerSecretRef| place.is_shared_with(self.host, other);
+        let is_shared = other.map(is_ours).transpose()?.unwrap_or_default();
+        if let Some(other) = other.filter(|_| !is_shared) {
             let message = format!(
                 "Another consumer, with the Secret {}/{}, uses the ClusterBinding of {}",
                 other.namespace, other.name, place.namespace
             );
-            return Some((not_heartbeating(IN_USE, &message), None));
+            return Ok(Some((not_heartbeating(IN_USE, &message), None)));
         }
         let age = Duration::from_millis(self.host.now().saturating_sub(last));
-        Some(match INTERVAL.checked_sub(age) {
+        Ok(Some(match INTERVAL.checked_sub(age) {
             Some(left) => {
                 let left = left + Duration::from_secs(1);
                 (Condition::is_true(HEARTBEATING), Some(left))
             }
             None => (not_heartbeating(UPDATE_FAILED, &failed("no heartbeat for 5 minutes")), None),
-        })
+        }))
     }
 }
 

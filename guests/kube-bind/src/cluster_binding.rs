@@ -37,6 +37,9 @@ pub(crate) fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failu
     if let Some(conflict) = request.failed_writes.iter().find(|write| is_conflict(write)) {
         return Ok(in_use(host, &place, conflict)?);
     }
+    if let Some(rest) = other_sends(host, &place, &object.status)? {
+        return Ok(Outcome::new().requeue_after(rest));
+    }
     let of = &object.spec.kubeconfig_secret_ref;
     let theirs: Option<Secret> = place.get(host, &of.name, &["data", "type"])?;
     let title = format!("Provider secret {}/{}", place.namespace, of.name);
@@ -77,6 +80,20 @@ pub(crate) fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failu
     };
     let rest = age.filter(|_| !is_due).map_or(DUE, |age| DUE.saturating_sub(age));
     Ok(outcome.status(request, &status).requeue_after(rest.max(Duration::from_secs(1))))
+}
+
+/// Reads whether the heartbeat is sent by the connection of another Secret at home, which leads to
+/// the same place; returns for how long it counts.
+fn other_sends(
+    host: &Host,
+    place: &Place,
+    of: &ClusterBindingStatus,
+) -> Result<Option<Duration>, Failure> {
+    let last = of.last_heartbeat_time.as_deref().and_then(time::parse);
+    let (Some(last), Some(other)) = (last, &of.consumer_secret_ref) else { return Ok(None) };
+    let age = Duration::from_millis(host.now().saturating_sub(last));
+    let rest = INTERVAL.checked_sub(age).map(|rest| rest.max(Duration::from_secs(1)));
+    Ok(if place.is_shared_with(host, other)? { rest } else { None })
 }
 
 /// Returns the part of the Secret at home with the kubeconfig that the provider hands out.

@@ -3,9 +3,9 @@
 use mortise_sdk::{Failure, Host, Outcome, Request};
 
 use crate::{
-    api::{Binding, Condition, Export, Severity, find, set},
+    api::{Binding, ClusterBinding, Condition, Export, Severity, find, set},
     bindings::{CONNECTED, SCHEMA_IN_SYNC},
-    place::Place,
+    place::{CLUSTER_BINDING, Place},
 };
 
 /// The condition of an export whose schemas are in use at the consumer.
@@ -20,20 +20,51 @@ pub(crate) fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failu
     let name = &export.metadata.name;
     let fields = ["spec", "status.conditions", "metadata.deletionTimestamp"];
     let mut binding: Option<Binding> = host.get(None, name, &fields)?;
+    let lead = Lead::of(host, &place)?;
+    if lead == Lead::Other {
+        return Ok(Outcome::new());
+    }
     if let Some(found) = &binding
         && found.spec.kubeconfig_secret_ref != place.secret()
     {
         let other = Place::read(host, &found.spec.kubeconfig_secret_ref, "")?;
-        if other.is_ok_and(|other| other.is_same(&place)) {
-            // Another Secret leads to this export, too, and the binding is told on its behalf.
+        if !other.is_ok_and(|other| other.is_same(&place)) {
+            binding = None;
+        } else if lead == Lead::Nobody {
+            // The connection of the binding's own Secret tells of it.
             return Ok(Outcome::new());
         }
-        binding = None;
     }
     let mut status = export.status;
     let next = conditions(name, binding.filter(|binding| !binding.metadata.is_deleted()).as_ref());
     set(&mut status.conditions, next, host);
     Ok(Outcome::new().status(request, &status))
+}
+
+/// Which of the connections to one place, each with a Secret of its own, writes there for all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lead {
+    /// This one: it sends the heartbeat.
+    Own,
+    /// Another one.
+    Other,
+    /// None sends a heartbeat.
+    Nobody,
+}
+
+impl Lead {
+    fn of(host: &Host, place: &Place) -> Result<Self, Failure> {
+        let fields = ["status.consumerSecretRef"];
+        let found: Option<ClusterBinding> = place.get(host, CLUSTER_BINDING, &fields)?;
+        let Some(sender) = found.and_then(|found| found.status.consumer_secret_ref) else {
+            return Ok(Self::Nobody);
+        };
+        let own = place.secret();
+        if (&sender.namespace, &sender.name) == (&own.namespace, &own.name) {
+            return Ok(Self::Own);
+        }
+        Ok(if place.is_shared_with(host, &sender)? { Self::Other } else { Self::Nobody })
+    }
 }
 
 /// Returns the place of a reconciled object, if the kubeconfig still leads to its namespace.

@@ -8,7 +8,7 @@ use mortise_sdk::{
 use serde::de::DeserializeOwned;
 
 use crate::{
-    api::{Condition, SecretRef, ServiceNamespace},
+    api::{Binding, Condition, ConsumerSecretRef, SecretRef, ServiceNamespace},
     kubeconfig, mark,
     valid::is_dns_label,
 };
@@ -100,6 +100,24 @@ impl Place {
     /// Returns whether two Secrets lead to one place.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (&self.namespace, &self.server) == (&other.namespace, &other.server)
+    }
+
+    /// Reads whether a Secret of another name, which a binding uses, leads to this place, too.
+    pub(crate) fn is_shared_with(
+        &self,
+        host: &Host,
+        other: &ConsumerSecretRef,
+    ) -> Result<bool, Error> {
+        let own = self.secret();
+        if (&own.namespace, &own.name) == (&other.namespace, &other.name) {
+            return Ok(false);
+        }
+        let bindings: Vec<Binding> = host.list(&Selection::of::<Binding>().fields(["spec"]))?;
+        let mut used = bindings.into_iter().map(|binding| binding.spec.kubeconfig_secret_ref);
+        let is_other =
+            |of: &SecretRef| (&of.namespace, &of.name) == (&other.namespace, &other.name);
+        let Some(of) = used.find(is_other) else { return Ok(false) };
+        Ok(Self::read(host, &of, "")?.is_ok_and(|other| self.is_same(&other)))
     }
 
     /// Returns the Secret with the kubeconfig.
