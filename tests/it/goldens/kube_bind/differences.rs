@@ -2,6 +2,9 @@
 //! here, for all scenarios alike; why ours differs is in `tests/goldens-differ-kube-bind.yaml`, by
 //! the rule's name.
 
+mod claims;
+mod foreign;
+mod objects;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};

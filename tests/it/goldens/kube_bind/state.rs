@@ -47,7 +47,12 @@ const LEFT_OUT: [&str; 6] = [
     "deletionGracePeriodSeconds",
 ];
 /// The ends of messages that another program continues.
-const QUOTES: [&str; 3] = ["invalid kubeconfig: ", "cannot be created: ", "cannot be updated: "];
+const QUOTES: [&str; 4] = [
+    "invalid kubeconfig: ",
+    "cannot be created: ",
+    "cannot be updated: ",
+    "from provider cluster: ",
+];
 /// The beginning of a continuation that is the original's own.
 const OWN: &str = "current context ";
 /// The label that Kubernetes sets on namespaces.

@@ -9,6 +9,13 @@ use super::{
         state::{GROUP, Key, State},
     },
     Facts,
+    claims::{claims_say_what_is_shared, tokens_are_never_copied},
+    foreign::{foreign_kinds_are_not_synced, objects_of_others_are_not_read},
+    objects::{
+        PROVIDER_UID, add_condition, add_finalizer, bindings_mut, condition, copies, has_place,
+        is_deleting, is_marked, marked, named, of_binding, own_namespaces, place_of, source_of,
+        summarize,
+    },
 };
 use crate::goldens::scenario::{conditions_mut, text};
 
@@ -23,13 +30,17 @@ const OUT_OF_SYNC: [&str; 4] = [
     "CustomResourceDefinitionUpdateFailed",
     "ForeignCustomResourceDefinition",
 ];
-const CLUSTER_NAMESPACE: &str = "/metadata/annotations/kube-bind.io~1cluster-namespace";
-const CONSUMER_UID: &str = "/metadata/annotations/kube-bind.io~1consumer-uid";
 
 /// A rule: changes the state of the record to what is expected of ours.
 type Rule = fn(&Facts<'_>, &mut State);
 
-pub(super) const RULES: [(&str, Rule); 11] = [
+pub(super) const RULES: [(&str, Rule); 17] = [
+    ("claims-say-what-is-shared", claims_say_what_is_shared),
+    ("tokens-are-never-copied", tokens_are_never_copied),
+    ("objects-of-others-are-not-read", objects_of_others_are_not_read),
+    ("foreign-kinds-are-not-synced", foreign_kinds_are_not_synced),
+    ("failed-requests-are-told", failed_requests_are_told),
+    ("marks-come-back", marks_come_back),
     ("objects-of-others-stay", objects_of_others_stay),
     ("provider-is-waited-for", provider_is_waited_for),
     ("bindings-end-in-order", bindings_end_in_order),
@@ -115,17 +126,91 @@ fn bindings_have_a_finalizer(facts: &Facts<'_>, expected: &mut State) {
     }
 }
 
-/// The condition of an export without a binding says that there is none.
+/// The conditions of an export without a binding, or with one that leads to another place, say so.
 fn connected_says_what_is(_: &Facts<'_>, expected: &mut State) {
-    let bound: Vec<String> = bindings_mut(expected).map(|(key, _)| key.name.clone()).collect();
+    let bindings = expected.iter().filter(|(key, _)| key.is(Side::C, GROUP, "APIServiceBinding"));
+    let bound: Vec<(String, Option<String>)> =
+        bindings.map(|(key, binding)| (key.name.clone(), place_of(binding, expected))).collect();
+    // Where no Secret leads any more, nobody writes.
+    let own = own_namespaces(expected);
     let exports = expected.iter_mut().filter(|(key, _)| key.is(Side::P, GROUP, "APIServiceExport"));
-    for (_, export) in exports.filter(|(key, _)| !bound.contains(&key.name)) {
-        for condition in conditions_mut(export).filter(|condition| condition["type"] == "Connected")
-        {
+    for (key, export) in exports {
+        let of_name = bound.iter().find(|(name, _)| *name == key.name);
+        let is_bound = of_name.is_some_and(|(_, place)| {
+            let leads_here = place.as_ref().is_none_or(|place| *place == key.namespace);
+            leads_here || !own.contains(&key.namespace)
+        });
+        if is_bound {
+            continue;
+        }
+        for condition in conditions_mut(export) {
+            let reason = match text(condition, "/type") {
+                "Connected" => "APIServiceBindingNotFound",
+                "ConsumerInSync" => "NA",
+                _ => continue,
+            };
             *condition = json!({
-                "type": "Connected", "status": "False", "severity": "Info",
-                "reason": "APIServiceBindingNotFound", "message": "No APIServiceBinding exists.",
+                "type": condition["type"], "status": "False", "severity": "Info",
+                "reason": reason, "message": "No APIServiceBinding exists.",
             });
+        }
+    }
+}
+
+/// A binding whose request has failed says why.
+fn failed_requests_are_told(_: &Facts<'_>, expected: &mut State) {
+    let requests =
+        expected.iter().filter(|(key, _)| key.is(Side::P, GROUP, "APIServiceExportRequest"));
+    let failed: Vec<(Key, String)> = requests
+        .filter(|(_, request)| text(request, "/status/phase") == "Failed")
+        .map(|(key, request)| (key.clone(), text(request, "/status/terminalMessage").to_owned()))
+        .collect();
+    let places: Vec<(String, Option<String>)> = bindings_mut(&mut expected.clone())
+        .map(|(key, binding)| (key.name.clone(), place_of(binding, expected)))
+        .collect();
+    for (key, binding) in bindings_mut(expected) {
+        let place = places.iter().find(|(name, _)| *name == key.name);
+        let is_of = |(of, _): &&(Key, String)| {
+            of.name == key.name
+                && place.is_some_and(|(_, place)| *place == Some(of.namespace.clone()))
+        };
+        let Some((_, message)) = failed.iter().find(is_of) else { continue };
+        let is_missing =
+            |of: &Value| of["type"] == "Connected" && of["reason"] == "APIServiceExportNotFound";
+        for connected in conditions_mut(binding).filter(|of| is_missing(of)) {
+            connected["reason"] = "APIServiceExportFailed".into();
+            connected["message"] = message.as_str().into();
+        }
+        summarize(binding);
+    }
+}
+
+/// The object at the provider that an object at home stands for has its marks, whatever was changed
+/// there.
+fn marks_come_back(facts: &Facts<'_>, expected: &mut State) {
+    if !facts.is_running {
+        return;
+    }
+    let is_held = |object: &Value| {
+        let held = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+        held.is_some_and(|held| held.iter().any(|name| name == SYNCER)) && !is_deleting(object)
+    };
+    let homes = expected
+        .iter()
+        .filter(|(key, object)| key.side == Side::C && key.is_custom() && is_held(object));
+    let pairs: Vec<(Key, Key)> = homes
+        .filter_map(|(key, home)| Some((key.clone(), marked(home, PROVIDER_UID, Side::P)?)))
+        .collect();
+    for (home, there) in pairs {
+        let held = facts.actual.get(&there).filter(|held| source_of(held) == Some(home.clone()));
+        let marks = held.and_then(|held| held.pointer("/metadata/annotations")).cloned();
+        let (Some(marks), Some(object)) = (marks, expected.get_mut(&there)) else { continue };
+        for mark in ["cluster-namespace", "consumer-namespace", "consumer-uid"] {
+            let mark = format!("kube-bind.io/{mark}");
+            if object["metadata"]["annotations"].get(&mark).is_none() && marks.get(&mark).is_some()
+            {
+                object["metadata"]["annotations"][&mark] = marks[&mark].clone();
+            }
         }
     }
 }
@@ -187,13 +272,6 @@ fn schema_in_sync_says_what_is(_: &Facts<'_>, expected: &mut State) {
             *condition = named(&connected, "ConsumerInSync");
         }
     }
-}
-
-/// Returns a condition as one of another type.
-fn named(condition: &Value, name: &str) -> Value {
-    let mut named = condition.clone();
-    named["type"] = name.into();
-    named
 }
 
 /// A definition that is gone at once is never seen in its termination.
@@ -277,97 +355,5 @@ fn unreachable_providers_are_told(facts: &Facts<'_>, expected: &mut State) {
                 _ => {}
             }
         }
-    }
-}
-
-// === objects ===
-
-fn bindings_mut(state: &mut State) -> impl Iterator<Item = (&Key, &mut Value)> {
-    state.iter_mut().filter(|(key, _)| key.is(Side::C, GROUP, "APIServiceBinding"))
-}
-
-fn is_deleting(object: &Value) -> bool {
-    object.pointer("/metadata/deletionTimestamp").is_some()
-}
-
-/// Returns whether an object at the provider is marked as made for an object at home.
-fn is_marked(object: &Value, state: &State) -> bool {
-    let namespace = text(object, CLUSTER_NAMESPACE);
-    let is_ours =
-        |key: &Key| key.is(Side::P, GROUP, "APIServiceExport") && key.namespace == namespace;
-    state.keys().any(is_ours) && !text(object, CONSUMER_UID).is_empty()
-}
-
-/// Returns whether the namespace of an object is there.
-fn has_place(key: &Key, state: &State) -> bool {
-    let is_place = |place: &Key| place.is(key.side, "", "Namespace") && place.name == key.namespace;
-    key.namespace.is_empty() || state.keys().any(is_place)
-}
-
-/// Returns the object at home that an object at the provider was made for, by the mark.
-fn source_of(object: &Value) -> Option<Key> {
-    let group = text(object, "/apiVersion").split_once('/')?.0.to_owned();
-    let mark = text(object, CONSUMER_UID).strip_prefix("${UID C ")?.strip_suffix('}')?;
-    let (kind, name) = mark.split_once(' ')?;
-    let name = name.split_once(' ').map_or(name, |(name, _)| name);
-    let (namespace, name) = name.split_once('/').unwrap_or(("", name));
-    let [kind, namespace, name] = [kind, namespace, name].map(str::to_owned);
-    Some(Key { side: Side::C, group, kind, namespace, name })
-}
-
-/// Returns the definitions of a binding and all objects of their kinds at home.
-fn of_binding(binding: &Key, state: &State) -> Vec<Key> {
-    let is_owned = |definition: &Value| {
-        let owners = definition.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-        owners.into_iter().flatten().any(|owner| {
-            owner["kind"] == "APIServiceBinding" && owner["name"] == binding.name.as_str()
-        })
-    };
-    let definitions = state.iter().filter(|(key, object)| key.is_definition() && is_owned(object));
-    let mut keys = Vec::new();
-    for (definition, object) in definitions {
-        let (group, kind) = (text(object, "/spec/group"), text(object, "/spec/names/kind"));
-        keys.push(definition.clone());
-        keys.extend(state.keys().filter(|key| key.is(Side::C, group, kind)).cloned());
-    }
-    keys
-}
-
-/// Returns the objects at the provider that were made for these objects at home.
-fn copies(owned: &[Key], state: &State) -> Vec<Key> {
-    let is_copy = |(key, object): &(&Key, &Value)| {
-        key.side == Side::P && source_of(object).is_some_and(|source| owned.contains(&source))
-    };
-    state.iter().filter(is_copy).map(|(key, _)| key.clone()).collect()
-}
-
-fn add_finalizer(object: &mut Value, name: &str) {
-    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
-    let finalizers = metadata.map(|metadata| metadata.entry("finalizers").or_insert(json!([])));
-    if let Some(finalizers) = finalizers.and_then(Value::as_array_mut)
-        && !finalizers.iter().any(|held| held == name)
-    {
-        finalizers.push(name.into());
-    }
-}
-
-fn condition<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
-    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-    conditions?.iter().find(|condition| condition["type"] == name)
-}
-
-/// Adds a condition that is True, in the order of conditions, unless it is there.
-fn add_condition(object: &mut Value, name: &str) {
-    if condition(object, name).is_some() {
-        return;
-    }
-    let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
-    if let Some(conditions) = conditions {
-        let order = |condition: &Value| {
-            let name = text(condition, "/type").to_owned();
-            (name != "Ready", name)
-        };
-        conditions.push(json!({"type": name, "status": "True"}));
-        conditions.sort_by_key(order);
     }
 }

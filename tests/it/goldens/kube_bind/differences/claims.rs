@@ -1,0 +1,130 @@
+//! Shared objects: ours shares what is claimed now, and no credentials of accounts.
+
+use serde_json::Value;
+
+use super::{
+    super::{
+        format::Side,
+        state::{GROUP, Key, State},
+    },
+    Facts,
+    objects::{CONSUMER_UID, PROVIDER_UID, marked},
+};
+use crate::goldens::scenario::text;
+
+const OWNER: &str = "/metadata/labels/kube-bind.io~1owner";
+/// The types of Secrets that are never shared.
+const TOKENS: [&str; 2] = ["kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"];
+
+/// A copy goes when no claim takes its source any more; the original keeps it.
+pub(super) fn claims_say_what_is_shared(facts: &Facts<'_>, expected: &mut State) {
+    if !facts.is_running {
+        return;
+    }
+    let unclaimed: Vec<Key> = shared(expected)
+        .filter(|(copy, source)| {
+            // Claims are told in names of the consumer.
+            let home = if copy.side == Side::C { copy } else { source };
+            !is_claimed(home, &expected[source], expected)
+        })
+        .map(|(copy, _)| copy)
+        .collect();
+    expected.retain(|key, _| !unclaimed.contains(key));
+}
+
+/// Secrets with tokens of accounts are not copied.
+pub(super) fn tokens_are_never_copied(_: &Facts<'_>, expected: &mut State) {
+    let copies: Vec<Key> = shared(expected).map(|(copy, _)| copy).collect();
+    expected.retain(|key, object| {
+        let is_token = key.kind == "Secret" && TOKENS.contains(&text(object, "/type"));
+        !is_token || !copies.contains(key)
+    });
+}
+
+/// Returns the copies of shared objects, each with its source.
+fn shared(state: &State) -> impl Iterator<Item = (Key, Key)> {
+    state.iter().filter_map(|(key, object)| {
+        let source = match (key.side, text(object, OWNER)) {
+            (Side::P, "consumer") => marked(object, CONSUMER_UID, Side::C),
+            (Side::C, "provider") => marked(object, PROVIDER_UID, Side::P),
+            _ => None,
+        };
+        source.filter(|source| state.contains_key(source)).map(|source| (key.clone(), source))
+    })
+}
+
+/// Returns whether a claim of any export takes an object.
+fn is_claimed(home: &Key, source: &Value, state: &State) -> bool {
+    let exports = state.iter().filter(|(key, _)| key.is(Side::P, GROUP, "APIServiceExport"));
+    exports.flat_map(|(_, export)| list(export, "/spec/permissionClaims")).any(|claim| {
+        let is_of = text(claim, "/resource") == format!("{}s", home.kind.to_lowercase());
+        let named = list(claim, "/selector/namedResources").any(|named| {
+            let namespace = text(named, "/namespace");
+            text(named, "/name") == home.name
+                && (namespace.is_empty() || namespace == home.namespace)
+        });
+        let by_labels = claim.pointer("/selector/labelSelector");
+        is_of
+            && (named || by_labels.is_some_and(|by| fits(by, source)) || refers(claim, home, state))
+    })
+}
+
+fn list<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn fits(selector: &Value, object: &Value) -> bool {
+    let label = |key: &str| object.pointer("/metadata/labels").and_then(|labels| labels.get(key));
+    let wanted = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();
+    let are_equal = wanted.into_iter().all(|(key, value)| label(key) == Some(value));
+    are_equal
+        && list(selector, "/matchExpressions").all(|of| {
+            let value = label(text(of, "/key"));
+            let is_in = value.is_some_and(|value| list(of, "/values").any(|one| one == value));
+            match text(of, "/operator") {
+                "In" => is_in,
+                "NotIn" => !is_in,
+                "Exists" => value.is_some(),
+                _ => value.is_none(),
+            }
+        })
+}
+
+/// Returns whether an object at home refers to another one.
+fn refers(claim: &Value, home: &Key, state: &State) -> bool {
+    list(claim, "/selector/references").any(|reference| {
+        let resource = text(reference, "/resource");
+        let is_of = |key: &Key| {
+            key.side == Side::C
+                && key.group == text(reference, "/group")
+                && format!("{}s", key.kind.to_lowercase()) == resource
+        };
+        state.iter().filter(|(key, _)| is_of(key)).any(|(_, object)| {
+            let at = |path: &str| values(object, text(reference, path));
+            let namespaces = at("/jsonPath/namespace");
+            at("/jsonPath/name").contains(&home.name.as_str())
+                && (namespaces.is_empty() || namespaces.contains(&home.namespace.as_str()))
+        })
+    })
+}
+
+/// Returns the texts at a place in dot syntax, where `#` stands for each item of a list.
+fn values<'a>(object: &'a Value, path: &str) -> Vec<&'a str> {
+    let parts = path.split('.').filter(|part| !part.is_empty());
+    let found = parts.fold(vec![object], |found, part| {
+        let step = |value: &'a Value| match value {
+            Value::Array(items) if part == "#" => items.iter().collect(),
+            value => value.get(part).into_iter().collect::<Vec<_>>(),
+        };
+        found.into_iter().flat_map(step).collect()
+    });
+    let items = found.into_iter().flat_map(|value| match value {
+        Value::Array(items) => items.iter().collect(),
+        other => vec![other],
+    });
+    if path.is_empty() {
+        Vec::new()
+    } else {
+        items.filter_map(Value::as_str).map(str::trim).collect()
+    }
+}

@@ -1,0 +1,107 @@
+//! Objects and kinds of somebody else: ours keeps away from them.
+
+use serde_json::Value;
+
+use super::{
+    super::{
+        format::Side,
+        state::{GROUP, Key, State},
+    },
+    Facts,
+    objects::{CLUSTER_NAMESPACE, PROVIDER_UID, marked, own_namespaces, source_of},
+};
+use crate::goldens::scenario::text;
+
+const SYNCER: &str = "kubebind.io/syncer";
+/// The marks on an object at home.
+const OF_PROVIDER: [&str; 2] = ["kube-bind.io/provider-namespace", "kube-bind.io/provider-uid"];
+
+/// Takes what the synchronisation leaves off an object at home.
+fn untouched(object: &mut Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+        annotations.retain(|key, _| !OF_PROVIDER.contains(&key.as_str()));
+        if annotations.is_empty() {
+            metadata.remove("annotations");
+        }
+    }
+    if let Some(Value::Array(finalizers)) = metadata.get_mut("finalizers") {
+        finalizers.retain(|held| held != SYNCER);
+        if finalizers.is_empty() {
+            metadata.remove("finalizers");
+        }
+    }
+}
+
+/// The status of an object of another consumer does not come home, nor does a mark.
+pub(super) fn objects_of_others_are_not_read(facts: &Facts<'_>, expected: &mut State) {
+    let own = own_namespaces(expected);
+    let is_of_others = |(key, object): &(&Key, &Value)| {
+        let namespace = text(object, CLUSTER_NAMESPACE);
+        key.side == Side::P && key.is_custom() && !namespace.is_empty() && !own.contains(namespace)
+    };
+    let all = expected.iter().chain(facts.removed.iter());
+    let others: Vec<Key> = all.filter(is_of_others).map(|(key, _)| key.clone()).collect();
+    let homes = expected.iter_mut().filter(|(key, _)| key.side == Side::C && key.is_custom());
+    for (_, home) in homes {
+        if marked(home, PROVIDER_UID, Side::P).is_some_and(|there| others.contains(&there)) {
+            untouched(home);
+        }
+    }
+}
+
+/// Objects of a kind whose definition no binding owns stay at home, and ask for no namespace.
+pub(super) fn foreign_kinds_are_not_synced(facts: &Facts<'_>, expected: &mut State) {
+    let is_foreign = |definition: &Value| {
+        let owners = definition.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        !owners.into_iter().flatten().any(|owner| owner["kind"] == "APIServiceBinding")
+    };
+    let kinds: Vec<(String, String)> = expected
+        .iter()
+        .filter(|(key, definition)| key.is_definition() && is_foreign(definition))
+        .map(|(_, of)| (text(of, "/spec/group").into(), text(of, "/spec/names/kind").into()))
+        .collect();
+    let is_of =
+        |key: &Key| kinds.iter().any(|(group, kind)| (group, kind) == (&key.group, &key.kind));
+    let mut asked = Vec::new();
+    for (key, home) in expected.iter_mut().filter(|(key, _)| key.side == Side::C && is_of(key)) {
+        untouched(home);
+        asked.push(key.namespace.clone());
+    }
+    let homes: Vec<Key> = facts
+        .removed
+        .keys()
+        .chain(expected.keys())
+        .filter(|key| key.side == Side::C && is_of(key))
+        .cloned()
+        .collect();
+    asked.extend(homes.iter().map(|home| home.namespace.clone()));
+    expected.retain(|key, object| {
+        let is_copy = key.side == Side::P && is_of(key);
+        !is_copy || source_of(object).is_none_or(|source| !homes.contains(&source))
+    });
+    without_namespaces(expected, &asked);
+}
+
+/// Takes away the namespaces that were asked for in vain: nothing stands in them, and the
+/// consumer's side has made the request.
+fn without_namespaces(expected: &mut State, asked: &[String]) {
+    let unused: Vec<(Key, String)> = expected
+        .iter()
+        .filter(|(key, _)| key.is(Side::P, GROUP, "APIServiceNamespace"))
+        .filter(|(key, object)| {
+            asked.contains(&key.name) && object.pointer("/metadata/ownerReferences").is_some()
+        })
+        .map(|(key, object)| (key.clone(), text(object, "/status/namespace").to_owned()))
+        .filter(|(_, namespace)| {
+            !expected.keys().any(|key| key.side == Side::P && key.namespace == *namespace)
+        })
+        .collect();
+    for (key, namespace) in unused {
+        expected.remove(&key);
+        expected.retain(|key, _| !key.is(Side::P, "", "Namespace") || key.name != namespace);
+    }
+}
