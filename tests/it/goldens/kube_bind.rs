@@ -8,6 +8,7 @@
 mod backend;
 mod differences;
 mod format;
+mod hand_over;
 mod memory;
 mod names;
 mod real;

@@ -43,7 +43,15 @@ pub(super) fn run(
 }
 
 /// Sets up fresh clusters, in which the original's kinds are defined.
-fn stage(scenario: &Scenario, crds: &[Value], settle: Settle) -> anyhow::Result<Stage<Memory>> {
+///
+/// # Errors
+///
+/// Fails if the definitions are not valid.
+pub(super) fn stage(
+    scenario: &Scenario,
+    crds: &[Value],
+    settle: Settle,
+) -> anyhow::Result<Stage<Memory>> {
     let now = "2026-01-01T00:00:00Z".parse()?;
     let consumer = Cluster::new(now, &of_consumer(crds), &[], &[]).map_err(anyhow::Error::msg)?;
     let provider = consumer.beside("provider", crds, &[], &[]).map_err(anyhow::Error::msg)?;
@@ -56,6 +64,14 @@ fn stage(scenario: &Scenario, crds: &[Value], settle: Settle) -> anyhow::Result<
 }
 
 // === impl Memory ===
+
+impl Memory {
+    /// Starts the processor, which takes over the fields of former field managers, or stops it.
+    pub(super) fn hand_over(&mut self, to_ours: Option<&[&str]>) {
+        let start = |from: &[&str]| Stub::over(self.clusters.clone()).takes_over(from.to_vec());
+        self.stub = to_ours.map(start);
+    }
+}
 
 impl World for Memory {
     type Api = Cluster;

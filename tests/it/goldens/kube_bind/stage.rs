@@ -299,7 +299,7 @@ impl<W: World> Stage<W> {
     }
 
     /// Lets all act until nothing changes any more at this time; once where time passes by itself.
-    fn rest(&mut self) -> anyhow::Result<()> {
+    pub(super) fn rest(&mut self) -> anyhow::Result<()> {
         for _ in 0..MAX_ROUNDS {
             let before = self.world.revision();
             self.connect();
@@ -316,7 +316,7 @@ impl<W: World> Stage<W> {
         Err(anyhow!("no rest after {MAX_ROUNDS} rounds"))
     }
 
-    fn learn(&mut self) -> anyhow::Result<()> {
+    pub(super) fn learn(&mut self) -> anyhow::Result<()> {
         for (side, seen) in [Side::P, Side::C].into_iter().zip(&mut self.seen) {
             *seen = self.world.cluster(side).objects()?;
             self.names.learn(side, seen);
