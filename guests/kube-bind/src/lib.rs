@@ -100,4 +100,7 @@ fn of_kind(
 mortise_sdk::export!(KubeBind);
 
 #[cfg(test)]
+mortise_sdk::testing::cases!(KubeBind, "cases");
+
+#[cfg(test)]
 mod tests;
