@@ -103,6 +103,8 @@ async fn the_cases_of_all_guests_end_the_same_natively_and_as_a_component() {
     assert!(both_with::<ApiRules>("guests/api-rule", &natives).await >= 30);
     let folder = "guests/external-gateway";
     assert!(both::<external_gateway::ExternalGateways>(folder).await >= 1);
+    assert!(both::<konnect::Konnect>("guests/konnect").await >= 3);
+    assert!(both::<kube_bind::KubeBind>("guests/kube-bind").await >= 5);
     assert!(both::<rate_limit::RateLimits>("guests/rate-limit").await >= 1);
     assert!(both::<secret_copy::SecretCopies>("guests/secret-copy").await >= 1);
     let folder = "guests/ingress-gateway-restart";
@@ -124,6 +126,8 @@ async fn the_cases_of_all_guests_end_the_same_natively_and_as_a_component() {
         "guests/external-gateway",
         "guests/ingress-gateway-restart",
         INSTALLATION,
+        "guests/konnect",
+        "guests/kube-bind",
         "guests/peer-authentication",
         "guests/rate-limit",
         "guests/secret-copy",

@@ -85,4 +85,7 @@ impl Processor for Konnect {
 mortise_sdk::export!(Konnect);
 
 #[cfg(test)]
+mortise_sdk::testing::cases!(Konnect, "cases");
+
+#[cfg(test)]
 mod tests;

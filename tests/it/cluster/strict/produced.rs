@@ -107,14 +107,18 @@ impl<P: Processor> Processor for Recorded<P> {
     }
 }
 
+/// Guests with cases whose objects are not sent here. One answers webhooks, and writes nothing. What
+/// the others write is applied to control planes by `cluster::istio`, `cluster::konnect` and
+/// `cluster::kube_bind`.
+const ELSEWHERE: [&str; 4] =
+    ["tests/guests/hooks", cases::INSTALLATION, "guests/konnect", "guests/kube-bind"];
+
 /// Returns the objects of all sources.
 pub(super) fn all() -> All {
     let mut sources = of_guests();
     let named: Vec<&str> = sources.iter().map(|(folder, _)| *folder).collect();
     let mut with_cases = cases::with_cases();
-    // One answers webhooks, and writes nothing. What the other writes comes from its library, and is
-    // applied to the same control plane by the tests of `cluster::istio`.
-    with_cases.retain(|folder| !["tests/guests/hooks", cases::INSTALLATION].contains(&&**folder));
+    with_cases.retain(|folder| !ELSEWHERE.contains(&&**folder));
     assert_eq!(named, with_cases, "what each guest with cases produces is sent");
     sources.extend([
         ("golden cases", in_goldens()),
