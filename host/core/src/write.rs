@@ -139,8 +139,8 @@ pub struct Written {
     pub status: Option<(String, Option<Pair>)>,
 }
 
-/// A change in the cluster.
-#[derive(Clone, Debug)]
+/// A change in the cluster. `Debug` does not print the object, which may be a credential.
+#[derive(Clone)]
 pub struct Change {
     /// The action that was taken.
     pub action: Action,
@@ -223,6 +223,15 @@ struct Run<'a> {
     forbidden: Mutex<Vec<(Kind, String)>>,
     /// True if a write has failed, other than a refused eviction.
     failed: bool,
+}
+
+// === impl Change ===
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { action, of, object: _ } = self;
+        f.debug_struct("Change").field("action", action).field("of", of).finish_non_exhaustive()
+    }
 }
 
 // === impl Writer ===
