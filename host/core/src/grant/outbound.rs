@@ -152,6 +152,22 @@ impl Grant {
         self.hidden.compared(kind, path)
     }
 
+    /// Fails for a path of objects, shown as `of`, whose steps `[key=value]` compare a credential.
+    pub(crate) fn check_compared(
+        &self,
+        kind: &Kind,
+        path: &Path,
+        of: impl FnOnce() -> String,
+    ) -> Result<(), String> {
+        match self.compared_credential(kind, path) {
+            None => Ok(()),
+            Some(hidden) => Err(format!(
+                "`{path}` of {} compares the credential `{hidden}`; steps with other keys are accepted",
+                of()
+            )),
+        }
+    }
+
     /// Returns the field of a credential of such objects by which a condition on a path would
     /// select, if any.
     pub(crate) fn selected_credential(&self, kind: &Kind, path: &Path) -> Option<&Path> {

@@ -217,7 +217,7 @@ impl Grant {
         }
         let fields = self.fields(&fitting, &of.fields, shown)?;
         for (path, _) in query.matching() {
-            self.check_compared(&of.kind, path)?;
+            self.may_compare(&of.kind, path)?;
             let may = |at: &usize| self.reads.get(*at).is_some_and(|read| read.may_match(path));
             if !fitting.iter().any(may) {
                 let why = "is not declared, neither in `fields` nor in `matching`";
@@ -262,7 +262,7 @@ impl Grant {
         };
         let fields = Arc::new(check(declared, asked, of)?);
         for read in fitting.iter().filter_map(|at| self.reads.get(*at)) {
-            fields.paths().try_for_each(|path| self.check_compared(&read.of.kind, path))?;
+            fields.paths().try_for_each(|path| self.may_compare(&read.of.kind, path))?;
         }
         if is_short(asked) {
             self.lists.lock().granted.insert(fitting, asked, &fields);
@@ -270,15 +270,8 @@ impl Grant {
         Ok(fields)
     }
 
-    /// Fails for a path whose steps `[key=value]` compare a credential.
-    fn check_compared(&self, kind: &Kind, path: &Path) -> Result<(), ReadError> {
-        match self.compared_credential(kind, path) {
-            None => Ok(()),
-            Some(hidden) => Err(ReadError::Denied(format!(
-                "`{path}` of {} compares the credential `{hidden}`; steps with other keys are accepted",
-                display_kind(kind)
-            ))),
-        }
+    fn may_compare(&self, kind: &Kind, path: &Path) -> Result<(), ReadError> {
+        self.check_compared(kind, path, || display_kind(kind)).map_err(ReadError::Denied)
     }
 
     /// Returns the list of fields, shared with earlier reads of the same list.

@@ -55,13 +55,18 @@ impl Granted {
 
     /// Returns the entries that grant calls to a target. Fails if there are none.
     pub(super) fn to(&self, target: &Target) -> Result<Vec<&GrantedOrigin>, String> {
-        let found: Vec<_> = self.egress.iter().filter(|of| of.origin.holds(target)).collect();
+        let found: Vec<_> = self.of(target).collect();
         if !found.is_empty() {
             return Ok(found);
         }
         let origins = self.egress.iter().map(|of| format!("`{}`", of.origin));
         let accepted = listed(origins);
         Err(format!("the Processor does not grant calls to `{}`; {accepted}", target.origin()))
+    }
+
+    /// Returns the entries that grant calls to a target.
+    pub(super) fn of(&self, target: &Target) -> impl Iterator<Item = &GrantedOrigin> {
+        self.egress.iter().filter(|of| of.origin.holds(target))
     }
 }
 

@@ -225,8 +225,7 @@ impl State {
     /// Returns the first entry that grants calls to a target.
     fn granting(&self, target: &Target) -> Option<Arc<Egress>> {
         let Self::Open(gate) = self else { return None };
-        let granted = gate.granted.to(target).ok()?;
-        granted.first().map(|granted| Arc::clone(&granted.egress))
+        gate.granted.of(target).next().map(|granted| Arc::clone(&granted.egress))
     }
 }
 
@@ -253,7 +252,10 @@ impl Gate {
         let (rule, granted, authorization) = match named {
             None => (fitting.rules.first().copied(), fitting.egress.first().copied(), None),
             Some(named) => {
-                self.check_compared(&named)?;
+                // The answer would tell whether a guess is right.
+                let of = &named.credential.of;
+                let compared = self.grant.check_compared(&of.kind, &named.path, || shown(of));
+                compared.map_err(CallError::Denied)?;
                 let (rule, granted, authorization) =
                     fitting.authorize(view, named, target.tls).await?;
                 // The question to the API server may have taken a while.
@@ -276,19 +278,6 @@ impl Gate {
             processor: Arc::clone(&self.granted.processor),
         };
         Ok((Arc::clone(fitting.client), allowed))
-    }
-
-    /// Fails for a credential whose place compares one with a text: the answer would tell whether
-    /// a guess is right.
-    fn check_compared(&self, Named { credential, path, .. }: &Named) -> Result<(), CallError> {
-        let of = &credential.of;
-        match self.grant.compared_credential(&of.kind, path) {
-            None => Ok(()),
-            Some(hidden) => Err(CallError::Denied(format!(
-                "`{path}` of {} compares the credential `{hidden}`; steps with other keys are accepted",
-                shown(of)
-            ))),
-        }
     }
 
     /// Returns the declarations and grants that fit a call. Fails if one of them is lacking.
