@@ -2,6 +2,7 @@
 //! in buffers that are overwritten when they are dropped.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use memchr::memmem;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
@@ -126,17 +127,16 @@ pub(super) fn masked<'a>(answer: Answer, values: impl Iterator<Item = &'a str>) 
 
 /// Returns the bytes with [`MASK`] in place of a value.
 fn without(bytes: Vec<u8>, value: &[u8]) -> Vec<u8> {
-    let find = |bytes: &[u8]| bytes.windows(value.len()).position(|part| part == value);
-    let (mut masked, mut rest) = (Vec::new(), bytes.as_slice());
-    while let Some((before, after)) = find(rest).and_then(|at| rest.split_at_checked(at)) {
-        masked.extend_from_slice(before);
+    let (mut masked, mut end) = (Vec::new(), 0);
+    for at in memmem::find_iter(&bytes, value) {
+        masked.extend_from_slice(bytes.get(end..at).unwrap_or_default());
         masked.extend_from_slice(MASK);
-        rest = after.get(value.len()..).unwrap_or_default();
+        end = at + value.len();
     }
-    if rest.len() == bytes.len() {
+    if end == 0 {
         return bytes;
     }
-    masked.extend_from_slice(rest);
+    masked.extend_from_slice(bytes.get(end..).unwrap_or_default());
     masked
 }
 
