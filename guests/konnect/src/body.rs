@@ -21,6 +21,8 @@ pub struct Resolved {
     pub values: BTreeMap<String, String>,
     /// The `KongPlugin` of a binding, with the configuration of `plugin::configured`.
     pub plugin: Option<Value>,
+    /// The groups of a consumer that have no entity, each with the reason.
+    pub missing_groups: Vec<String>,
 }
 
 /// Returns the body with which the entity of an object is created, or replaced by a PUT.

@@ -47,13 +47,11 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Finds the IDs of the groups of a consumer. Those that are there count, whatever the others are,
-    /// which are returned.
-    pub(crate) fn find_consumer_groups(&mut self) -> Result<Vec<String>, Error> {
-        let mut invalid = Vec::new();
+    /// Finds the IDs of the groups of a consumer. Those that are there count, whatever the others are.
+    pub(crate) fn find_consumer_groups(&mut self) -> Result<(), Error> {
         let group = kind::find("KongConsumerGroup").filter(|_| self.is(Special::ConsumerGroups));
-        let Some(group) = group else { return Ok(invalid) };
-        let mut ids = BTreeSet::new();
+        let Some(group) = group else { return Ok(()) };
+        let (mut ids, mut missing) = (BTreeSet::new(), Vec::new());
         let listed = self.object.get("consumerGroups").and_then(Value::as_array);
         for name in listed.into_iter().flatten().filter_map(Value::as_str) {
             let at = Name {
@@ -62,29 +60,29 @@ impl Run<'_> {
                 is_foreign: false,
             };
             match self.read(group, &at, &["status"])? {
-                None => invalid.push(format!("{name}: NotFound")),
+                None => missing.push(format!("{name}: NotFound")),
                 Some(found) => match group.id(&found, "id") {
                     Some(id) => drop(ids.insert(id.to_owned())),
-                    None => invalid.push(format!("{name}: NotCreatedInKonnect")),
+                    None => missing.push(format!("{name}: NotCreatedInKonnect")),
                 },
             }
         }
         let ids: Vec<Value> = ids.into_iter().map(Value::from).collect();
         self.resolved.ids.insert("consumerGroupIDs".to_owned(), ids.into());
-        Ok(invalid)
+        self.resolved.missing_groups = missing;
+        Ok(())
     }
 
     /// Sets the condition of the groups of a consumer: when the consumer is there, as they are of no
     /// use before.
-    pub(crate) fn tell_consumer_groups(&mut self) -> Result<(), Error> {
-        let invalid = self.find_consumer_groups()?;
-        if invalid.is_empty() {
+    pub(crate) fn tell_consumer_groups(&mut self) {
+        let missing = &self.resolved.missing_groups;
+        if missing.is_empty() {
             self.status.set(GROUPS_VALID, true, reason::VALID, "");
         } else {
-            let message = format!("Invalid ConsumerGroup references: {}", invalid.join(", "));
+            let message = format!("Invalid ConsumerGroup references: {}", missing.join(", "));
             self.status.set(GROUPS_VALID, false, reason::INVALID, message);
         }
-        Ok(())
     }
 
     /// Returns whether a consumer is to be in no group.

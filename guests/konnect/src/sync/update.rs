@@ -104,7 +104,7 @@ impl Run<'_> {
         operation: Operation,
     ) -> Result<Option<End>, Error> {
         if self.is(Special::ConsumerGroups) {
-            self.tell_consumer_groups()?;
+            self.tell_consumer_groups();
             return Ok(self.set_consumer_groups(session, id, operation));
         }
         if self.is(Special::Members)
