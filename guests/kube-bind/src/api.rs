@@ -246,3 +246,10 @@ pub struct ConsumerSecretRef {
     #[schemars(extend("minLength" = 1))]
     pub namespace: String,
 }
+
+impl ConsumerSecretRef {
+    /// Returns whether this is the Secret with a kubeconfig, under whatever key.
+    pub fn is(&self, of: &SecretRef) -> bool {
+        (&self.namespace, &self.name) == (&of.namespace, &of.name)
+    }
+}

@@ -172,10 +172,7 @@ impl Run<'_> {
         let last = of.status.last_heartbeat_time.as_deref().and_then(time::parse);
         let Some(last) = last else { return Ok(None) };
         let own = place.secret();
-        let is_other = |found: &&ConsumerSecretRef| {
-            (&found.namespace, &found.name) != (&own.namespace, &own.name)
-        };
-        let other = of.status.consumer_secret_ref.as_ref().filter(is_other);
+        let other = of.status.consumer_secret_ref.as_ref().filter(|found| !found.is(&own));
         // A connection of another Secret that leads to the same place is not another consumer.
         let is_ours = |other: &ConsumerSecretRef| place.is_shared_with(self.host, other);
         let is_shared = other.map(is_ours).transpose()?.unwrap_or_default();

@@ -59,8 +59,7 @@ impl Lead {
         let Some(sender) = found.and_then(|found| found.status.consumer_secret_ref) else {
             return Ok(Self::Nobody);
         };
-        let own = place.secret();
-        if (&sender.namespace, &sender.name) == (&own.namespace, &own.name) {
+        if sender.is(&place.secret()) {
             return Ok(Self::Own);
         }
         Ok(if place.is_shared_with(host, &sender)? { Self::Other } else { Self::Nobody })

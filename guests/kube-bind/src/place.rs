@@ -108,15 +108,12 @@ impl Place {
         host: &Host,
         other: &ConsumerSecretRef,
     ) -> Result<bool, Error> {
-        let own = self.secret();
-        if (&own.namespace, &own.name) == (&other.namespace, &other.name) {
+        if other.is(&self.secret()) {
             return Ok(false);
         }
         let bindings: Vec<Binding> = host.list(&Selection::of::<Binding>().fields(["spec"]))?;
         let mut used = bindings.into_iter().map(|binding| binding.spec.kubeconfig_secret_ref);
-        let is_other =
-            |of: &SecretRef| (&of.namespace, &of.name) == (&other.namespace, &other.name);
-        let Some(of) = used.find(is_other) else { return Ok(false) };
+        let Some(of) = used.find(|of| other.is(of)) else { return Ok(false) };
         Ok(Self::read(host, &of, "")?.is_ok_and(|other| self.is_same(&other)))
     }
 
