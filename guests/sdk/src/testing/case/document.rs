@@ -123,7 +123,7 @@ impl State {
             |(folder, objects): (&str, _)| (folder.to_owned(), ClusterState::of(objects, &uids));
         Self {
             clusters: clusters.into_iter().map(of).collect(),
-            uids: uids.clone(),
+            uids,
             requeues: settled.requeues.iter().map(span).collect(),
             failures: settled
                 .failures
