@@ -113,6 +113,11 @@ pub fn title(object: &Value) -> String {
     named(&kind_of(object), text("/metadata/namespace"), name)
 }
 
+/// Returns the title of an object of a cluster, whose name is empty for the home cluster.
+pub fn in_cluster(title: String, cluster: &str) -> String {
+    if cluster.is_empty() { title } else { format!("{title} in {}", escaped(cluster)) }
+}
+
 /// Returns the kind of an object or of a reference to one; `?` stands for what is missing.
 pub fn kind_of(object: &Value) -> Kind {
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or("?");

@@ -83,10 +83,7 @@ impl Ran {
         let mut written = BeforeAfter::default();
         for change in report.changes.iter().filter(|change| change.action != Action::Event) {
             let cluster = &change.of.kind.cluster;
-            let mut title = print::title(&change.object);
-            if !cluster.is_empty() {
-                title = format!("{title} in {cluster}");
-            }
+            let title = print::in_cluster(print::title(&change.object), cluster);
             let is_gone = change.action.is_removal();
             let was_written = written.after.contains_key(&title);
             let before = if is_gone {

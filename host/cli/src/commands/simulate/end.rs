@@ -299,7 +299,7 @@ impl End {
 /// Returns objects by their titles, without events: those of home, and of the other clusters.
 fn keyed(home: &[Value], there: &BTreeMap<String, Vec<Value>>) -> BTreeMap<String, Value> {
     let home = home.iter().map(|object| (print::title(object), object));
-    let titled = |name: &str, object| format!("{} in {}", print::title(object), escaped(name));
+    let titled = |name: &str, object| print::in_cluster(print::title(object), name);
     let there = there.iter().flat_map(|(name, objects)| {
         objects.iter().map(move |object| (titled(name, object), object))
     });
@@ -335,10 +335,7 @@ fn short(object: &Value) -> String {
     let text = |name: &str| object.get(name).and_then(Value::as_str);
     let name = text("name").unwrap_or_default();
     let name = print::named(&print::kind_of(object), text("namespace"), name);
-    match text("cluster") {
-        Some(cluster) => format!("{name} in {}", escaped(cluster)),
-        None => name,
-    }
+    print::in_cluster(name, text("cluster").unwrap_or_default())
 }
 
 pub(super) fn drop_managed_fields(object: &mut Value) {

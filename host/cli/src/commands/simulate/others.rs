@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     end::drop_managed_fields,
-    world::{UID_SEED, identity},
+    world::{UID_SEED, identity, not_given, without},
 };
 use crate::{args::ClusterFolder, commands::dev::objects, files, print, remotes::Remotes};
 
@@ -72,8 +72,7 @@ impl Others {
             let refused = || format!("in the cluster `{}`", cluster.name);
             objects::load(&api, objects.clone()).with_context(refused)?;
             let given: BTreeSet<Identity> = objects.iter().map(|of| identity(&of.value)).collect();
-            let there: BTreeSet<Identity> = api.objects().iter().map(identity).collect();
-            hidden.insert(cluster.name.clone(), there.difference(&given).cloned().collect());
+            hidden.insert(cluster.name.clone(), not_given(&api, &given));
             apis.push((cluster.name.clone(), api));
         }
         Ok(Self { remotes: apis.into_iter().collect(), hidden })
@@ -82,9 +81,7 @@ impl Others {
     /// Returns the objects that matter to a user by the cluster's name, without managed fields.
     pub(super) fn visible(&self) -> BTreeMap<String, Vec<Value>> {
         let of = |(name, api): (&str, &EmbeddedApi)| {
-            let mut objects = api.objects();
-            let hidden = self.hidden.get(name);
-            objects.retain(|object| !hidden.is_some_and(|all| all.contains(&identity(object))));
+            let mut objects = self.hidden.get(name).map(|of| without(api, of)).unwrap_or_default();
             objects.iter_mut().for_each(drop_managed_fields);
             (name.to_owned(), objects)
         };

@@ -88,8 +88,7 @@ impl World {
             world.notes.push(hooks::served_note(&served));
         }
         world.fill(description, objects, &missing, input.validate).await?;
-        let made = world.api.objects().iter().map(identity).collect::<BTreeSet<_>>();
-        world.hidden = made.difference(&world.given).cloned().collect();
+        world.hidden = not_given(&world.api, &world.given);
         Ok(world)
     }
 
@@ -175,9 +174,7 @@ impl World {
     }
 
     fn stored(&self) -> Vec<Value> {
-        let mut objects = self.api.objects();
-        objects.retain(|object| !self.hidden.contains(&identity(object)));
-        objects
+        without(&self.api, &self.hidden)
     }
 
     /// Converts an object to the version in which its kind is served by default. An object that
@@ -228,6 +225,19 @@ fn not_loaded(missing: &Missing, objects: &[Value]) -> Vec<String> {
 fn namespace(object: &Value) -> Option<String> {
     let is_one = object.get("kind").and_then(Value::as_str) == Some("Namespace");
     object.pointer("/metadata/name").filter(|_| is_one).and_then(Value::as_str).map(str::to_owned)
+}
+
+/// Returns the objects of an API that a user has not given.
+pub(super) fn not_given(api: &EmbeddedApi, given: &BTreeSet<Identity>) -> BTreeSet<Identity> {
+    let there: BTreeSet<Identity> = api.objects().iter().map(identity).collect();
+    there.difference(given).cloned().collect()
+}
+
+/// Returns the objects of an API but for hidden ones.
+pub(super) fn without(api: &EmbeddedApi, hidden: &BTreeSet<Identity>) -> Vec<Value> {
+    let mut objects = api.objects();
+    objects.retain(|object| !hidden.contains(&identity(object)));
+    objects
 }
 
 /// Returns an object's identity. Objects without a namespace are loaded into `default` if their
