@@ -392,7 +392,7 @@ pub(super) const CONFIG_STORE: Entity = Entity {
     api: Some(Api {
         collection: "/v2/control-planes/{controlPlaneID}/config-stores",
         lookup: Lookup::Name("name"),
-        // Whether the API refuses a second one is not known.
+        // It is not known whether the API refuses a second one.
         unique: &[],
         update: Update::PutExisting,
         delete: "force=true",

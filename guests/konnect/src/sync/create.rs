@@ -107,7 +107,7 @@ impl Run<'_> {
             return self.update(session, &id);
         }
         if self.is_without_groups() {
-            // Nothing has put it into one since.
+            // No call has put it into a group since.
             let hash = self.hash();
             return Ok(self.programmed(session, &id, Some(hash)));
         }

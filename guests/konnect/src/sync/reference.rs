@@ -129,7 +129,7 @@ impl Run<'_> {
     fn accept_control_plane(&mut self, shown: &str, control_plane: &Value, id: Option<&str>) {
         if id.is_some() {
             let former = self.status.id("controlPlaneID");
-            // What is never sent again went with its former control plane.
+            // An entity that is never sent again went with its former control plane.
             if former.is_some_and(|former| Some(former) != id) && self.api.update == Update::Never {
                 self.status.set_id("id", None);
             }
@@ -216,7 +216,7 @@ impl Run<'_> {
         let of_parent = target.id(&found, "controlPlaneID");
         if found.pointer("/metadata/deletionTimestamp").is_some() {
             let is_going_on = reference.is_parent && target.kind == WITHOUT_CASCADE;
-            // Of other references the original tells nothing until the object is gone.
+            // The original tells nothing of other references until the object is gone.
             if is_going_on || reference.shape == Shape::Objects {
                 let message = format!("Referenced {} {shown} is being deleted", target.kind);
                 self.status.set(reference.condition, false, reason::INVALID, message);

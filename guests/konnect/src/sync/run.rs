@@ -174,7 +174,7 @@ impl<'a> Run<'a> {
         };
         let is_repeated = match operation {
             Operation::Create => !matches!(fault.status(), Some(400 | 403 | 409)),
-            // What it refers to may come later: all of a control plane that is created anew does.
+            // The referenced entity may come later, as all of a new control plane do.
             Operation::Update => {
                 matches!(fault, Fault::Refused(refusal) if refusal.lacks_reference())
             }

@@ -101,7 +101,7 @@ fn read(answer: &Answer) -> Result<Value, Fault> {
     if !is_json {
         return Ok(Value::Null);
     }
-    // What was asked is done, whatever the body is: only those who need an entity miss it.
+    // The request has succeeded, whatever the body is: only callers that need an entity miss it.
     Ok(serde_json::from_slice(&answer.body).unwrap_or_default())
 }
 

@@ -53,7 +53,7 @@ fn a_start_of_the_host_creates_nothing_and_spreads_the_first_updates() {
     let mut world = with_services();
     world.stub.advance(Duration::from_hours(1));
     world.start_host();
-    // Those of which the uid says so are sent now: one in 300.
+    // Entities that the uid puts at this moment are sent now: one in 300.
     let first = world.requests();
     assert!(first.len() < 10, "no burst: {first:?}");
     assert!(!first.iter().any(|request| request.starts_with("POST")), "{first:?}");
@@ -134,7 +134,7 @@ fn a_deleted_control_plane_is_made_again_with_all_that_was_in_it() {
     }
     let before: Vec<String> = objects.iter().map(|(_, object, _)| id_of(&world, object)).collect();
     world.change(json!({"removeControlPlane": "cp"}));
-    // What comes before that which it refers to is tried again with pauses of seconds.
+    // An entity that comes before the one that it refers to is tried again with pauses of seconds.
     world.settle_for(Duration::from_secs(u64::from(PERIOD) + 20));
     let stored = world.get("KonnectGatewayControlPlane", "cp").unwrap();
     assert_eq!(world.fake.lock().entities("control-planes")[0]["id"], stored["status"]["id"]);

@@ -105,7 +105,7 @@ impl Cell<'_> {
             asked.into_iter().chain(then.iter().map(|&of| of.to_owned())).collect();
         assert_eq!(self.requests(), asked);
         if let Some((reason, again)) = expected {
-            let stored = self.stored().expect("it is kept");
+            let stored = self.stored().expect("the object is kept");
             assert!(is_held(&stored), "{stored}");
             let message = self.fault.message(self.operation, &self.shape.object, at);
             assert_eq!(self.told(), format!("False/{reason} {message}"));
