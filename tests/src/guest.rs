@@ -59,8 +59,12 @@ pub fn parts(folder: &str) -> Result<Parts> {
 }
 
 fn open(folder: &str) -> Result<Guest> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("tests/ has no parent")?;
-    Ok(Guest::open(&root.join(folder))?)
+    Ok(Guest::open(&root()?.join(folder))?)
+}
+
+/// Returns the folder of this repository.
+fn root() -> Result<&'static Path> {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("tests/ has no parent")
 }
 
 fn build(folder: &str) -> Result<PathBuf> {
@@ -91,6 +95,15 @@ pub fn definitions(folder: &str) -> Result<Vec<serde_json::Value>> {
     let folders = open(folder)?.crds;
     let loaded: Result<Vec<_>, _> = folders.iter().map(|folder| files::load(folder)).collect();
     Ok(loaded?.concat())
+}
+
+/// Returns the objects in a file, or in the files of a folder, of this repository.
+///
+/// # Errors
+///
+/// Fails if a file cannot be read, or holds something else.
+pub fn objects_in(path: &str) -> Result<Vec<serde_json::Value>> {
+    Ok(files::load(&root()?.join(path))?)
 }
 
 /// Returns a component with the same behaviour and another digest: a custom section holds the name

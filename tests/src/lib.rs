@@ -16,4 +16,4 @@ pub mod rules;
 pub mod tls;
 pub mod tool;
 
-pub use guest::{code_cache, definitions, guest, loaded, parts, rebuilt};
+pub use guest::{code_cache, definitions, guest, loaded, objects_in, parts, rebuilt};

@@ -3,7 +3,6 @@
 //! APIs answer on threads of their own.
 
 use std::{
-    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -21,13 +20,14 @@ use mortise_host::{
     },
     host::{ClusterGrant, Host, Loaded, Options as HostOptions},
 };
+use mortise_tests::objects_in;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use crate::{
     calls::runtime,
     process::{self, API_THREAD, Cpu},
-    rules,
+    rules::{self, counted, requests},
     table::{Table, Times},
 };
 
@@ -110,13 +110,6 @@ async fn loaded() -> anyhow::Result<Loaded> {
     Ok(loaded)
 }
 
-/// Returns the documents of a file of the guest.
-fn documents(file: &str) -> anyhow::Result<Vec<Value>> {
-    let path =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/kube-bind").join(file);
-    Ok(serde_saphyr::from_multiple(&std::fs::read_to_string(path)?)?)
-}
-
 async fn patch(client: &Client, path: &str, kind: &str, body: &Value) -> anyhow::Result<()> {
     let request = http::Request::patch(path).header("content-type", kind);
     let request = request.body(Body::from(body.to_string().into_bytes()))?;
@@ -148,15 +141,6 @@ fn ms(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
-/// Returns the number of requests by verb.
-fn requests(api: &EmbeddedApi) -> BTreeMap<String, u64> {
-    let mut requests = BTreeMap::new();
-    for (request, count) in api.requests() {
-        *requests.entry(format!("{:?}", request.verb).to_lowercase()).or_default() += count;
-    }
-    requests
-}
-
 // === impl ToProvider ===
 
 impl Connect for ToProvider {
@@ -177,13 +161,13 @@ impl Setting {
         let [home, provider] = &setting.clients;
         let kinds = mortise_tests::definitions(GUEST)?;
         local::apply(&Cluster::new(provider.clone()), kinds.clone()).await?;
-        for object in documents("provider/objects.yaml")? {
+        for object in objects_in("guests/kube-bind/provider")? {
             let loaded = setting.provider.load(object, true);
             loaded.context("the provider refuses an object")?;
         }
         let home = Cluster::new(home.clone());
         local::apply(&home, kinds).await?;
-        local::apply(&home, documents("examples/1-home.yaml")?).await?;
+        local::apply(&home, objects_in("guests/kube-bind/examples")?).await?;
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "provider",
             "clusters": [{"name": "provider", "cluster": {"server": SERVER}}],
@@ -380,15 +364,7 @@ impl Setting {
 
     /// Returns the requests since the last reset, by verb, as text.
     fn requests(&self) -> String {
-        [&self.home, &self.provider]
-            .map(requests)
-            .map(|of| {
-                of.iter()
-                    .map(|(verb, count)| format!("{verb} {count}"))
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            })
-            .join("; ")
+        [&self.home, &self.provider].map(|api| counted(&requests(api))).join("; ")
     }
 }
 

@@ -162,6 +162,18 @@ fn processor(name: &str) -> Value {
     })
 }
 
+/// Ends a host, and waits for it.
+///
+/// # Errors
+///
+/// Fails if it does not end well.
+pub(crate) async fn end(program: &mut Program) -> anyhow::Result<()> {
+    program.terminate();
+    let (status, said) = program.ended().await;
+    ensure!(status.success(), "the host ended with {status}: {said}");
+    Ok(())
+}
+
 // === impl Stage ===
 
 impl Stage {
@@ -239,9 +251,7 @@ impl Stage {
         }
         let wall = start.elapsed();
         let (cpu, memory) = (process::cpu_of(program.id())?, Memory::of(program.id())?);
-        program.terminate();
-        let (status, said) = program.ended().await;
-        ensure!(status.success(), "the host ended with {status}: {said}");
+        end(&mut program).await?;
         Ok(Took { wall, cpu, memory })
     }
 }

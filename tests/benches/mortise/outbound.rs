@@ -5,7 +5,6 @@
 use std::{
     collections::BTreeMap,
     fs,
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -31,8 +30,12 @@ use tokio_rustls::TlsConnector;
 
 use crate::{
     calls::runtime,
-    command::program::{Program, get},
+    command::{
+        end,
+        program::{Program, get},
+    },
     process::{self, Memory},
+    rules::counted,
     table::{Table, Times, micros},
 };
 
@@ -181,13 +184,6 @@ async fn many_entities(table: &mut Table) -> anyhow::Result<()> {
     end(&mut program).await
 }
 
-async fn end(program: &mut Program) -> anyhow::Result<()> {
-    program.terminate();
-    let (status, said) = program.ended().await;
-    ensure!(status.success(), "the host ended with {status}: {said}");
-    Ok(())
-}
-
 // === impl Stage ===
 
 impl Stage {
@@ -206,9 +202,7 @@ impl Stage {
         stage.plane.install(&mortise_tests::definitions(GUEST)?).await?;
         stage.plane.install(&[definition::processors()]).await?;
         let cluster = Cluster::new(stage.plane.client().await?);
-        let example =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/konnect/examples/shop.yaml");
-        let example: Vec<Value> = serde_saphyr::from_multiple(&fs::read_to_string(example)?)?;
+        let example = mortise_tests::objects_in("guests/konnect/examples/shop.yaml")?;
         local::apply(&cluster, example).await?;
         let description = mortise_tests::loaded(GUEST, "{}").await?.description;
         let account = Account { namespace: HOME.to_owned(), name: ACCOUNT.to_owned() };
@@ -314,13 +308,12 @@ impl Stage {
     fn requests(&self, before: &Moment, after: &Moment) -> (String, usize) {
         let asked = self.asked.lock();
         let (mut methods, mut seconds) =
-            (BTreeMap::<&str, usize>::new(), BTreeMap::<u64, usize>::new());
+            (BTreeMap::<String, u64>::new(), BTreeMap::<u64, usize>::new());
         for (at, method) in asked.iter().take(after.asked).skip(before.asked) {
-            *methods.entry(method).or_default() += 1;
+            *methods.entry(method.clone()).or_default() += 1;
             *seconds.entry(at.duration_since(before.at).as_secs()).or_default() += 1;
         }
-        let counts = methods.iter().map(|(method, count)| format!("{method} {count}"));
-        (counts.collect::<Vec<_>>().join(", "), seconds.into_values().max().unwrap_or_default())
+        (counted(&methods), seconds.into_values().max().unwrap_or_default())
     }
 }
 

@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     calls::runtime,
-    command::program::Program,
+    command::{end, program::Program},
     start::{engine, modules},
     swap::{NAMESPACE, first_call, millis, module, resources, source},
     table::{Table, Times},
@@ -290,9 +290,7 @@ async fn large_one(
         came = until(&cluster, ":stable@") => came?,
     }
     let took = start.elapsed();
-    program.terminate();
-    let (status, said) = program.ended().await;
-    ensure!(status.success(), "the host ended with {status}: {said}");
+    end(&mut program).await?;
     Ok((before, peak, took))
 }
 

@@ -99,6 +99,21 @@ fn settle(rules: usize, table: &mut Table) -> anyhow::Result<()> {
     result
 }
 
+/// Returns the number of requests to an API since the last reset, by verb.
+pub(crate) fn requests(api: &EmbeddedApi) -> BTreeMap<String, u64> {
+    let mut requests = BTreeMap::new();
+    for (request, count) in api.requests() {
+        *requests.entry(format!("{:?}", request.verb).to_lowercase()).or_default() += count;
+    }
+    requests
+}
+
+/// Returns counts by name as text.
+pub(crate) fn counted(counts: &BTreeMap<String, u64>) -> String {
+    let counts = counts.iter().map(|(name, count)| format!("{name} {count}"));
+    counts.collect::<Vec<_>>().join(", ")
+}
+
 /// Returns a client of an API that answers on threads of its own, so that its CPU time can be
 /// separated from the host's.
 pub(crate) fn client(api: &EmbeddedApi, serving: Handle) -> Client {
@@ -214,12 +229,7 @@ impl Setting {
 
     /// Returns the number of requests since the last reset, by verb.
     pub(crate) fn requests(&self) -> BTreeMap<String, u64> {
-        let mut requests = BTreeMap::new();
-        for (request, count) in self.api.requests() {
-            let verb = format!("{:?}", request.verb).to_lowercase();
-            *requests.entry(verb).or_insert(0) += count;
-        }
-        requests
+        requests(&self.api)
     }
 
     /// Checks that every rule is ready and all of its objects exist.
@@ -270,8 +280,6 @@ impl Settled {
         let mib = |bytes: usize| bytes >> 20;
         let figure = format!("{} MiB, of it stores {} MiB", mib(self.resident), mib(self.stores));
         table.row("  resident, with the API's own", figure, "");
-        let requests: Vec<String> =
-            self.requests.iter().map(|(verb, count)| format!("{verb} {count}")).collect();
-        table.row("  requests", requests.join(", "), "");
+        table.row("  requests", counted(&self.requests), "");
     }
 }

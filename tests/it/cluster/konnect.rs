@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use konnect::kind;
 use konnect_fake::{Change, Config, Konnect, Server, log::Entry, server::Options};
 use mortise_host::operator::api::definition;
-use mortise_tests::{cluster::Audit, definitions};
+use mortise_tests::{cluster::Audit, definitions, objects_in};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use self::held::Breaches;
 use super::{
     program::{POLL_INTERVAL, Program},
-    side::{Side, folders, list, objects, refused},
+    side::{Side, folders, list, refused},
 };
 
 const GUEST: &str = "guests/konnect";
@@ -64,7 +64,7 @@ fn is_done(object: Option<&Value>) -> bool {
 
 /// Returns the objects of the test, each kind of the table among them.
 fn all() -> Vec<Value> {
-    let all = [EXAMPLE, OTHERS].map(objects).concat();
+    let all = [EXAMPLE, OTHERS].map(|file| objects_in(file).unwrap()).concat();
     for entity in kind::ALL {
         assert!(all.iter().any(|object| object["kind"] == entity.kind), "no {}", entity.kind);
     }

@@ -1,7 +1,7 @@
 //! A control plane of its own for a guest, with requests of an administrator, and an account that has
 //! no rights but those that `mortise inspect --rbac` prints.
 
-use std::{fs, os::unix::fs::DirBuilderExt as _, path::Path, time::Duration};
+use std::{fs, os::unix::fs::DirBuilderExt as _, time::Duration};
 
 use mortise::{commands::inspect, local};
 use mortise_core::{
@@ -11,7 +11,7 @@ use mortise_core::{
 use mortise_host::cluster::Cluster;
 use mortise_tests::{
     cluster::{self, Audit, Event},
-    code_cache, definitions, guest, loaded,
+    code_cache, definitions, guest, loaded, objects_in,
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -24,12 +24,6 @@ pub(crate) struct Side {
     pub(crate) cluster: Cluster,
     // Dropped last: it ends the control plane.
     pub(crate) plane: cluster::Cluster,
-}
-
-/// Parses the objects in a file of this repository.
-pub(super) fn objects(file: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
-    serde_saphyr::from_multiple(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
 /// Returns an object without a namespace, with nothing but its name.
@@ -142,7 +136,7 @@ impl Side {
     }
 
     pub(super) async fn apply_all(&self, file: &str) {
-        for object in objects(file) {
+        for object in objects_in(file).unwrap() {
             if object["kind"] == "CustomResourceDefinition" {
                 self.plane.install(std::slice::from_ref(&object)).await.unwrap();
             } else {

@@ -165,7 +165,10 @@ impl<'a> Left<'a> {
             objects.extend(future::join_all(of_home.map(|of| home.get(of))).await);
             objects.push(provider.get(there).await);
         }
-        objects.into_iter().map(|of| of.expect("it is there")["metadata"]["uid"].clone()).collect()
+        objects
+            .into_iter()
+            .map(|of| of.expect("the object is there")["metadata"]["uid"].clone())
+            .collect()
     }
 
     /// No condition has been False or away in between: none has another time.

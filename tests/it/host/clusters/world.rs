@@ -2,7 +2,6 @@
 //! can break.
 
 use std::{
-    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -22,7 +21,7 @@ use mortise_host::{
     host::{ClusterGrant, Drive, Host, Loaded, Options},
     operator::admin::Admin,
 };
-use mortise_tests::{definitions, loaded};
+use mortise_tests::{definitions, loaded, objects_in};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, ServiceExt as _};
@@ -183,12 +182,6 @@ pub(super) fn config_map(namespace: &str, name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}})
 }
 
-/// Returns the objects in a file of the guest.
-fn objects_in(file: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(GUEST).join(file);
-    serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap()
-}
-
 /// Puts objects in, definitions first.
 pub(super) async fn put(api: &EmbeddedApi, objects: Vec<Value>) {
     let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
@@ -248,7 +241,7 @@ impl World {
         let at_home = at_home.filter(|of| text(of, "/spec/names/kind") != "ClusterBinding");
         put(&home, at_home.cloned().collect()).await;
         put(&provider, kinds).await;
-        put(&provider, objects_in("provider/objects.yaml")).await;
+        put(&provider, objects_in("guests/kube-bind/provider").unwrap()).await;
         line.add(&server("a"), &provider);
         line.accept("t");
         let mut bind = loaded(GUEST, r#"{"groups":["example.com"]}"#).await.unwrap();
@@ -260,14 +253,14 @@ impl World {
     /// Creates two clusters in which the export is to be bound.
     pub(super) async fn bound() -> Self {
         let world = Self::new().await;
-        put(&world.home, objects_in("examples/1-home.yaml")).await;
+        put(&world.home, objects_in("guests/kube-bind/examples").unwrap()).await;
         put(&world.home, vec![secret(&server("a"), "t")]).await;
         world
     }
 
     /// Puts in what the provider had at first.
     pub(super) async fn refill(&self) {
-        put(&self.provider, objects_in("provider/objects.yaml")).await;
+        put(&self.provider, objects_in("guests/kube-bind/provider").unwrap()).await;
     }
 
     pub(super) fn start(&self) -> Host {
