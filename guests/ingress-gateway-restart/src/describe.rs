@@ -1,39 +1,14 @@
 //! The declaration of the objects that the processor reconciles, reads and writes.
 
-use istio::{
-    api::{ISTIO_NAMESPACE, Istio, MODULE_NAMESPACE},
-    user_filter::EnvoyFilter,
-};
-use mortise_sdk::{Description, Kind, Reconciler, Selection, Verbs, kubernetes::ConfigMap};
+use istio::api::{ISTIO_NAMESPACE, Istio, MODULE_NAMESPACE};
+use mortise_sdk::{Description, Reconciler, Selection, Verbs, kubernetes::ConfigMap};
 
 use crate::{
-    Config, mesh, reconcile,
+    Config, mesh,
+    reconcile::{self, LAST_POLICY, POLICY_FIELDS, envoy_filters, network_policy},
     record::ANNOTATION,
     workload::{self, Workload},
 };
-
-/// The network policy that is written last: when it is there or gone, so are all others.
-pub(crate) const LAST_POLICY: &str = "kyma-project.io--istio-pilot-jwks";
-/// The fields that are read of it.
-pub(crate) const POLICY_FIELDS: [&str; 1] = ["metadata.name"];
-
-/// The fields that are read of `EnvoyFilter`s.
-const FILTER_FIELDS: [&str; 4] = [
-    "metadata.labels[\"kyma-project.io/module\"]",
-    "metadata.ownerReferences",
-    "spec.workloadSelector.labels.istio",
-    "spec.workloadSelector.labels.app",
-];
-
-/// Returns the `EnvoyFilter`s among which those of users are looked for.
-pub(crate) fn envoy_filters() -> Selection {
-    Selection::of::<EnvoyFilter>().namespace(ISTIO_NAMESPACE).fields(FILTER_FIELDS)
-}
-
-/// Returns the kind of network policies.
-pub(crate) fn network_policy() -> Kind {
-    Kind::new("networking.k8s.io", "v1", "NetworkPolicy")
-}
 
 pub(crate) fn describe(config: &Config) -> Description {
     let resources = Selection::of::<Istio>().namespace(MODULE_NAMESPACE);

@@ -7,19 +7,17 @@ use istio::{
     check,
     condition::{GATEWAY, USER_RESOURCE},
     last_applied::{self, LastApplied},
-    user_filter,
+    user_filter::{self, EnvoyFilter},
 };
 use mortise_sdk::{
-    Error, Failure, Host, Level, Manifest, ObjectRef, Outcome, Request, Selection, WriteFailure,
-    object::Condition,
+    Error, Failure, Host, Kind, Level, Manifest, ObjectRef, Outcome, Request, Selection,
+    WriteFailure, object::Condition,
 };
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
-    Config, condition,
-    describe::{LAST_POLICY, POLICY_FIELDS, envoy_filters, network_policy},
-    mesh,
+    Config, condition, mesh,
     record::{self, Record, Restart, Settings, Step},
     workload::Workload,
 };
@@ -36,6 +34,17 @@ pub(crate) const FIELDS: [&str; 7] = [
 ];
 /// The fields by which the oldest Istio resource is found.
 const AGE: [&str; 1] = ["metadata.creationTimestamp"];
+/// The network policy that is written last: when it is there or gone, so are all others.
+pub(crate) const LAST_POLICY: &str = "kyma-project.io--istio-pilot-jwks";
+/// The fields that are read of it.
+pub(crate) const POLICY_FIELDS: [&str; 1] = ["metadata.name"];
+/// The fields that are read of `EnvoyFilter`s.
+const FILTER_FIELDS: [&str; 4] = [
+    "metadata.labels[\"kyma-project.io/module\"]",
+    "metadata.ownerReferences",
+    "spec.workloadSelector.labels.istio",
+    "spec.workloadSelector.labels.app",
+];
 /// The HTTP status of a write to an object that is gone.
 const NOT_FOUND: u16 = 404;
 
@@ -55,6 +64,16 @@ impl From<Error> for Stop {
             error => Self::Failed(condition::could_not_restart(None, &error.to_string())),
         }
     }
+}
+
+/// Returns the `EnvoyFilter`s among which those of users are looked for.
+pub(crate) fn envoy_filters() -> Selection {
+    Selection::of::<EnvoyFilter>().namespace(ISTIO_NAMESPACE).fields(FILTER_FIELDS)
+}
+
+/// Returns the kind of network policies.
+pub(crate) fn network_policy() -> Kind {
+    Kind::new("networking.k8s.io", "v1", "NetworkPolicy")
 }
 
 /// Reconciles one Istio resource.

@@ -16,8 +16,8 @@ use mortise_sdk::{Kind, ObjectRef, Outcome};
 use self::{objects::Part, progress::Progress};
 use crate::{
     Rendering,
-    reconcile::{Run, Stop},
     render::{self, Component},
+    run::{Run, Stop},
     status::Summary,
     surroundings,
     workload::{self, Live},

@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | `describe`, `kind`, `grants` | the declared reads and writes; the rules that the processor grants |
 //! | [`config`] | the configuration |
-//! | `reconcile` | the order of checks, and what is refused |
+//! | `reconcile`, `run` | the order of checks, and what is refused; the input of a run |
 //! | `surroundings` | reads about the cluster |
 //! | `render` | the objects of the library, with the labels of the original |
 //! | `install` | the outcome for a resource that is there |
@@ -29,6 +29,7 @@ mod install;
 mod kind;
 mod reconcile;
 mod render;
+mod run;
 mod status;
 mod surroundings;
 mod uninstall;

@@ -11,8 +11,8 @@ use crate::{
     describe::{LABELS, within},
     install,
     kind::WRITTEN,
-    reconcile::{Run, Stop},
     render,
+    run::{Run, Stop},
     status::Summary,
 };
 

@@ -15,11 +15,9 @@ use mortise_sdk::{
 use crate::{
     Config,
     object::{self, Own},
-    reconcile, surroundings,
+    reconcile::{self, FINALIZER},
+    surroundings,
 };
-
-/// The finalizer that keeps an Istio resource until the module's own objects are deleted.
-pub(crate) const FINALIZER: &str = "istios.operator.kyma-project.io/peer-authentication";
 
 pub(crate) fn describe(config: &Config) -> Description {
     let resources = Selection::of::<Istio>().namespace(MODULE_NAMESPACE).fields(reconcile::FIELDS);

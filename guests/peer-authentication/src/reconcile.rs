@@ -16,10 +16,12 @@ use serde_json::Value;
 use crate::{
     Config,
     condition::{self, could_not_begin, could_not_reconcile, unclear_cluster},
-    describe::FINALIZER,
     object::{self, Cause},
     surroundings,
 };
+
+/// The finalizer that keeps an Istio resource until the module's own objects are deleted.
+pub(crate) const FINALIZER: &str = "istios.operator.kyma-project.io/peer-authentication";
 
 /// The fields that are read of Istio resources.
 pub(crate) const FIELDS: [&str; 6] = [

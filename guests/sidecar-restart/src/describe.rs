@@ -13,12 +13,7 @@ use mortise_sdk::{
     kubernetes::{ConfigMap, Namespace},
 };
 
-use crate::{
-    config::Config,
-    injection, mesh, record,
-    survey::{self, EXCLUDE},
-    workload,
-};
+use crate::{config::Config, injection, mesh, record, survey, workload};
 
 /// The finalizer that keeps an Istio resource until the sidecars are removed.
 pub(crate) const FINALIZER: &str = "istios.operator.kyma-project.io/sidecar-restart";
@@ -36,7 +31,7 @@ pub(crate) fn describe(config: &Config) -> Description {
         .reads(pods())
         .reads(Selection::of::<Pod>().namespace(ISTIO_NAMESPACE).fields(mesh::OWN_POD_FIELDS))
         .reads(Selection::of::<Node>().fields(mesh::NODE_FIELDS))
-        .reads(Selection::of::<Namespace>().fields(namespace_fields()))
+        .reads(Selection::of::<Namespace>().fields(survey::namespace_fields()))
         .reads(
             Selection::of::<ReplicaSet>()
                 .matching(workload::OWNER_UID, "*")
@@ -71,10 +66,6 @@ pub(crate) fn istios() -> Selection {
         "spec".to_owned(),
         "status.conditions".to_owned(),
     ])
-}
-
-pub(crate) fn namespace_fields() -> [String; 2] {
-    ["metadata.labels".to_owned(), annotation(EXCLUDE)]
 }
 
 fn annotation(key: &str) -> String {

@@ -23,6 +23,9 @@ use crate::{
 const UNSUPPORTED: &str =
     "pod sidecar could not be updated because its owner cannot be rolled out.";
 
+/// The time after which a run looks again for free places, and for budgets.
+pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(30);
+
 /// The most owners that a run looks at: each takes up to three of the 10,000 reads of a call.
 const MAX_OWNERS: usize = 2000;
 

@@ -10,26 +10,22 @@ use istio::{
     last_applied::LastApplied,
 };
 use mortise_sdk::{
-    Action, Error, Failure, Host, Level, Manifest, Object, ObjectRef, Outcome, Request, Selection,
-    WriteFailure, kubernetes::Namespace,
+    Action, Error, Failure, Host, Level, ObjectRef, Outcome, Request, Selection, WriteFailure,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     config::Config,
-    describe::{FINALIZER, namespace_fields},
+    describe::FINALIZER,
     injection::Injector,
     mesh::{Mesh, Unknown},
-    plan::{Bounds, Due, Plan},
-    record::{self, Cause, Causes, Record},
+    plan::{Bounds, Due, Plan, RETRY_DELAY},
+    record::{Cause, Causes, Record},
     status,
-    survey::{self, HOST_NETWORK, Survey, is_excluded, is_running},
+    survey::{self, HOST_NETWORK, Namespaces, Survey, is_running},
     uninstall, window,
     workload::Workloads,
 };
-
-/// The time after which a run looks again for free places, and for budgets.
-pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// Reconciles an Istio resource.
 ///
@@ -85,7 +81,7 @@ fn wait(istio: &Istio, reason: &str, host: &Host) -> Outcome {
     match (Record::read(istio), LastApplied::read(istio)) {
         (None, Ok(last)) => {
             let record = Record::taken_over(&last.unwrap_or_default());
-            outcome.patch(record_patch(istio, &record))
+            outcome.patch(record.patch(istio))
         }
         _ => outcome,
     }
@@ -131,7 +127,7 @@ fn restart(run: &Run, mesh: &Mesh) -> Result<Outcome, Failure> {
     if !restarted.is_empty() {
         record.add_restarted(restarted, &workloads.uids()?);
     }
-    let own = (record != former).then(|| record_patch(istio, &record));
+    let own = (record != former).then(|| record.patch(istio));
     // New settings are recorded before a restart for them, and restarts when they have begun.
     let (before, after) = if has_changed { (own, None) } else { (None, own) };
     let mut outcome = Outcome::new().finalizers([FINALIZER]);
@@ -224,19 +220,6 @@ fn refused(request: &Request) -> Vec<String> {
     request.failed_writes.iter().filter(of).take(5).map(text).collect()
 }
 
-pub(crate) fn record_patch(istio: &Istio, record: &Record) -> Manifest {
-    let metadata = &istio.metadata;
-    Manifest::json(&json!({
-        "apiVersion": Istio::kind().api_version(),
-        "kind": Istio::KIND,
-        "metadata": {
-            "namespace": metadata.namespace,
-            "name": metadata.name,
-            "annotations": {record::ANNOTATION: record.text()},
-        },
-    }))
-}
-
 /// Adds the condition of this processor, and no other one.
 fn with_status(
     outcome: Outcome,
@@ -248,20 +231,4 @@ fn with_status(
     let status =
         IstioStatus::of_conditions(&[condition::SIDECARS], [result.condition()], istio, host);
     outcome.status(request, &status)
-}
-
-/// The namespaces whose Pods are restarted.
-pub(crate) struct Namespaces(std::collections::BTreeMap<String, Namespace>);
-
-impl Namespaces {
-    pub(crate) fn read(host: &Host) -> Result<Self, Failure> {
-        let of = Selection::of::<Namespace>().fields(namespace_fields());
-        let all: Vec<Namespace> = host.list(&of)?;
-        let included = all.into_iter().filter(|one| !is_excluded(&one.metadata));
-        Ok(Self(included.map(|one| (one.metadata.name.clone(), one)).collect()))
-    }
-
-    pub(crate) fn get(&self, pod: &Pod) -> Option<&Namespace> {
-        self.0.get(pod.namespace())
-    }
 }

@@ -10,7 +10,7 @@ use istio::{
     api::{Config, Istio},
     last_applied::LastApplied,
 };
-use mortise_sdk::time;
+use mortise_sdk::{Manifest, Object, time};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -132,6 +132,20 @@ impl Record {
     /// Reads the record of a resource. One that cannot be read counts as missing.
     pub fn read(istio: &Istio) -> Option<Self> {
         serde_json::from_str(istio.metadata.annotations.get(ANNOTATION)?).ok()
+    }
+
+    /// Returns the patch that writes the annotation.
+    pub(crate) fn patch(&self, istio: &Istio) -> Manifest {
+        let metadata = &istio.metadata;
+        Manifest::json(&json!({
+            "apiVersion": Istio::kind().api_version(),
+            "kind": Istio::KIND,
+            "metadata": {
+                "namespace": metadata.namespace,
+                "name": metadata.name,
+                "annotations": {ANNOTATION: self.text()},
+            },
+        }))
     }
 
     /// Returns the text of the annotation.

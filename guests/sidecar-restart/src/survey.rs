@@ -7,7 +7,7 @@ use istio::{
     kubernetes::Pod,
     predicate::{self, Phase},
 };
-use mortise_sdk::{Error, Host, Selection, object::Metadata, time};
+use mortise_sdk::{Error, Failure, Host, Selection, kubernetes::Namespace, object::Metadata, time};
 
 use crate::{
     injection::STATUS,
@@ -214,6 +214,11 @@ impl Survey {
     }
 }
 
+/// Returns the fields of namespaces that are read.
+pub(crate) fn namespace_fields() -> [String; 2] {
+    ["metadata.labels".to_owned(), format!("metadata.annotations[\"{EXCLUDE}\"]")]
+}
+
 /// Returns whether an object asks not to be restarted.
 pub(crate) fn is_excluded(metadata: &Metadata) -> bool {
     metadata.annotations.get(EXCLUDE).is_some_and(|value| value == "true")
@@ -281,5 +286,21 @@ impl Owner {
             Some(owner) => Self { namespace, kind: owner.kind.clone(), name: owner.name.clone() },
             None => Self { namespace, kind: String::new(), name: pod.metadata.name.clone() },
         }
+    }
+}
+
+/// The namespaces whose Pods are restarted.
+pub(crate) struct Namespaces(BTreeMap<String, Namespace>);
+
+impl Namespaces {
+    pub(crate) fn read(host: &Host) -> Result<Self, Failure> {
+        let of = Selection::of::<Namespace>().fields(namespace_fields());
+        let all: Vec<Namespace> = host.list(&of)?;
+        let included = all.into_iter().filter(|one| !is_excluded(&one.metadata));
+        Ok(Self(included.map(|one| (one.metadata.name.clone(), one)).collect()))
+    }
+
+    pub(crate) fn get(&self, pod: &Pod) -> Option<&Namespace> {
+        self.0.get(pod.namespace())
     }
 }

@@ -13,10 +13,9 @@ use crate::{
     config::Config,
     describe::FINALIZER,
     injection::Injector,
-    plan::{Bounds, Due},
-    reconcile::{Namespaces, RETRY_DELAY, record_patch},
+    plan::{Bounds, Due, RETRY_DELAY},
     record::{Cause, Causes, Record},
-    survey::{Owner, Replacements, Survey},
+    survey::{Namespaces, Owner, Replacements, Survey},
     workload::Workloads,
 };
 
@@ -62,7 +61,7 @@ fn remove(
     let changed = former.after(&[(Cause::Uninstall, true.into())], || host.now());
     let mut outcome = Outcome::new();
     if let Some(record) = &changed {
-        outcome = outcome.patch(record_patch(istio, record));
+        outcome = outcome.patch(record.patch(istio));
     }
     let record = changed.unwrap_or(former);
     let now = host.now();

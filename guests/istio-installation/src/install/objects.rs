@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use crate::{
     describe::{LABELS, within},
     kind::WRITTEN,
-    reconcile::{Run, Stop},
     render::{Component, kind_of, name_of, namespace_of},
+    run::{Run, Stop},
     webhook,
     workload::Workload,
 };

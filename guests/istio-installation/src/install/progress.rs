@@ -13,7 +13,7 @@ use mortise_sdk::{object::ConditionStatus, time};
 use super::{FAILED, Part, Target};
 use crate::{
     cause::{self, Cause},
-    reconcile::{Run, Stop},
+    run::{Run, Stop},
     status::{self, Summary},
     workload::{Availability, Workload},
 };
