@@ -224,7 +224,7 @@ impl Store {
         };
         if let Some(Err(error)) = super::elsewhere(release).await {
             let error = mortise_core::error_chain::whole(&error);
-            tracing::warn!(error, "what was stored for a Processor stays");
+            tracing::warn!(error, "modules that were stored for a removed Processor stay");
         }
     }
 

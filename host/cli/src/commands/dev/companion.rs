@@ -95,7 +95,7 @@ struct First {
 impl Said {
     /// Creates a line that takes no place from others.
     pub(super) fn of(text: &str) -> Self {
-        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("it is free");
+        let place = Arc::new(Semaphore::new(1)).try_acquire_owned().expect("a free place");
         Self { text: text.to_owned(), _place: place }
     }
 }
