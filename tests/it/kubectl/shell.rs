@@ -153,7 +153,9 @@ impl Shell {
     /// processes that it started.
     fn command(&self, line: &str) -> Command {
         let folder = self.folder.path();
-        let mut command = Command::new("sh");
+        // With an environment of its own and a name to look up, the standard library forks, which
+        // copies the page tables of all tests; with a path it spawns.
+        let mut command = Command::new("/bin/sh");
         command
             .args(["-c", &format!("exec 2>&1\n{line}")])
             .current_dir(folder)
