@@ -473,6 +473,9 @@ impl Source for Stub {
 impl State {
     /// Returns the driver, which has loaded the processor with this configuration.
     fn driver<P: Processor>(&mut self, config: &str) -> Result<&mut Driver, String> {
+        if let Some(driver) = self.driver.take_if(|driver| driver.has_loaded::<P>(config)) {
+            return Ok(self.driver.insert(driver));
+        }
         let description = processor::described::<P>(config)?;
         let mut driver = if let Some(driver) = self.driver.take() {
             driver

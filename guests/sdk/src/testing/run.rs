@@ -279,6 +279,12 @@ impl Driver {
         }
     }
 
+    /// Returns whether this processor was loaded last, with this configuration.
+    pub(super) fn has_loaded<P: Processor>(&self, config: &str) -> bool {
+        let name = std::any::type_name::<P>();
+        self.version.as_ref().is_some_and(|it| it.processor == name && it.config == config)
+    }
+
     /// Loads a processor with its configuration, unless it was loaded last. All keys of another
     /// processor or configuration are due.
     pub(super) fn load<P: Processor>(
@@ -286,9 +292,7 @@ impl Driver {
         description: &Description,
         config: &str,
     ) -> Result<(), String> {
-        let name = std::any::type_name::<P>();
-        let is_same = |version: &Version| version.processor == name && version.config == config;
-        if self.version.as_ref().is_some_and(is_same) {
+        if self.has_loaded::<P>(config) {
             return Ok(());
         }
         let description = contract::Description::from(description.clone());
@@ -327,8 +331,8 @@ impl Driver {
         }
         self.see();
         self.put(&reconciler, &description.name);
-        let config = config.to_owned();
-        self.version = Some(Version { processor: name, config, reconciler, description });
+        let (processor, config) = (std::any::type_name::<P>(), config.to_owned());
+        self.version = Some(Version { processor, config, reconciler, description });
         self.follow();
         self.see();
         Ok(())

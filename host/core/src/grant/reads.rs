@@ -256,7 +256,7 @@ impl Grant {
         }
         let reads = fitting.iter().filter_map(|at| self.reads.get(*at));
         let declared = if fitting.is_empty() {
-            Fields::metadata_only()
+            Fields::metadata_only().clone()
         } else {
             Fields::union_of(reads.map(|read| &*read.fields))
         };

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    sync::LazyLock,
 };
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
@@ -88,9 +89,12 @@ impl Fields {
         Self { paths: BTreeSet::new(), root: Node { whole: true, ..Node::default() } }
     }
 
-    /// Creates the set that selects no more than the fields that are in every answer.
-    pub fn metadata_only() -> Self {
-        Self::of(ALWAYS.iter().filter_map(|keys| Path::from_keys(keys.iter().copied())))
+    /// Returns the set that selects no more than the fields that are in every answer.
+    pub fn metadata_only() -> &'static Self {
+        static METADATA_ONLY: LazyLock<Fields> = LazyLock::new(|| {
+            Fields::of(ALWAYS.iter().filter_map(|keys| Path::from_keys(keys.iter().copied())))
+        });
+        &METADATA_ONLY
     }
 
     /// Creates the set of these paths; if there are none, it selects whole objects (as the contract
