@@ -32,7 +32,7 @@ use crate::{
     calls::runtime,
     command::{
         end,
-        program::{Program, get},
+        program::{Ports, Program, get},
     },
     process::{self, Memory},
     rules::counted,
@@ -41,6 +41,8 @@ use crate::{
 
 const GUEST: &str = "guests/konnect";
 const ORIGIN: &str = "https://*.api.konghq.com";
+/// The origins that the guest declares, as an option of the host.
+const ORIGINS: &str = "https://*.api.konghq.com,https://*.api.konghq.tech";
 const HOST: &str = "eu.api.konghq.com";
 const LIST: &str = "/v2/control-planes";
 /// The namespace of everything, and the account.
@@ -159,10 +161,10 @@ struct Moment {
 
 async fn many_entities(table: &mut Table) -> anyhow::Result<()> {
     let stage = Stage::open().await?;
-    let (mut program, admin) = stage.start().await;
-    let none = stage.moment(&program, &admin).await?;
-    stage.until_rests(&admin).await?;
-    let made = stage.moment(&program, &admin).await?;
+    let (mut program, ports) = stage.start().await;
+    let none = stage.moment(&program, &ports).await?;
+    stage.until_rests(&ports).await?;
+    let made = stage.moment(&program, &ports).await?;
     let entities = stage.fake.konnect().lock().entities("services").len();
     ensure!(entities == ENTITIES, "{entities} entities of {ENTITIES}");
     let wall = made.at.duration_since(none.at).as_secs_f64();
@@ -175,12 +177,12 @@ async fn many_entities(table: &mut Table) -> anyhow::Result<()> {
     );
     // The first period has the updates of entities as they were made.
     tokio::time::sleep(PERIOD).await;
-    stage.period(table, "a steady period", &program, &admin).await?;
+    stage.period(table, "a steady period", &program, &ports).await?;
     let memory = Memory::of(program.id())?;
     table.row("  memory", memory.to_string(), "stores + 150 MiB");
     end(&mut program).await?;
-    let (mut program, admin) = stage.start().await;
-    stage.period(table, "the first period of the next start", &program, &admin).await?;
+    let (mut program, ports) = stage.start().await;
+    stage.period(table, "the first period of the next start", &program, &ports).await?;
     end(&mut program).await
 }
 
@@ -232,21 +234,21 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Starts a host; returns it with its port for administrators.
-    async fn start(&self) -> (Program, String) {
+    /// Starts a host; returns it with its ports.
+    async fn start(&self) -> (Program, Ports) {
         let (modules, cache) =
             (self.folder.path().join("modules"), self.folder.path().join("cache"));
-        let arguments = ["--namespace", HOME, "--egress", ORIGIN, "--egress-private"];
+        let arguments = ["--namespace", HOME, "--egress", ORIGINS, "--egress-private"];
         let mut program = Program::start(&self.plane.kubeconfig(), &modules, &cache, arguments);
-        let admin = program.ports().await.admin;
-        (program, admin)
+        let ports = program.ports().await;
+        (program, ports)
     }
 
     /// Waits until each key waits only for its next period.
-    async fn until_rests(&self, admin: &str) -> anyhow::Result<()> {
+    async fn until_rests(&self, ports: &Ports) -> anyhow::Result<()> {
         let start = Instant::now();
         loop {
-            let (code, told) = get(admin, "/processors").await;
+            let (code, told) = get(&ports.admin, "/processors").await;
             ensure!(code == 200, "the host says {code}: {told}");
             let told: Vec<Value> = serde_json::from_str(&told)?;
             let made = self.fake.konnect().lock().entities("services").len();
@@ -259,8 +261,8 @@ impl Stage {
         }
     }
 
-    async fn moment(&self, program: &Program, admin: &str) -> anyhow::Result<Moment> {
-        let (code, text) = get(admin, "/metrics").await;
+    async fn moment(&self, program: &Program, ports: &Ports) -> anyhow::Result<Moment> {
+        let (code, text) = get(&ports.public, "/metrics").await;
         ensure!(code == 200, "the metrics are answered {code}");
         let mut metrics: BTreeMap<String, f64> = BTreeMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -278,11 +280,11 @@ impl Stage {
         table: &mut Table,
         name: &str,
         program: &Program,
-        admin: &str,
+        ports: &Ports,
     ) -> anyhow::Result<()> {
-        let before = self.moment(program, admin).await?;
+        let before = self.moment(program, ports).await?;
         tokio::time::sleep(PERIOD).await;
-        let after = self.moment(program, admin).await?;
+        let after = self.moment(program, ports).await?;
         let rose = |metric: &str| {
             let at = |of: &Moment| of.metrics.get(metric).copied().unwrap_or_default();
             at(&after) - at(&before)
