@@ -1,7 +1,7 @@
 //! Objects of bound kinds at home: their spec goes to the provider, the status comes back.
 
 use mortise_sdk::{
-    Deletion, Error, Event, Failure, Host, Manifest, Object, ObjectRef, Outcome, Request,
+    Action, Deletion, Error, Event, Failure, Host, Manifest, Object, ObjectRef, Outcome, Request,
     WriteFailure,
     object::{Metadata, OwnerReference},
 };
@@ -18,6 +18,8 @@ use crate::{
     valid::is_dns_label,
 };
 
+/// The reason of the event on what cannot go before the provider answers, or lets it go.
+pub(crate) const WAITING: &str = "WaitingForProvider";
 /// The most characters of an invalid name that are shown.
 const MAX_SHOWN: usize = 100;
 
@@ -40,8 +42,8 @@ pub(crate) fn reconcile(
     let is_leaving = metadata.is_deleted() || link.binding.metadata.is_deleted();
     if is_leaving {
         return run.take_back().map_err(|error| {
-            let message = format!("the object at the provider cannot be deleted now: {error}");
-            Failure::from(error).event(Event::warning("WaitingForProvider", message))
+            let event = waiting(&error.to_string());
+            Failure::from(error).event(event)
         });
     }
     match run.synchronise() {
@@ -61,9 +63,18 @@ fn released() -> Outcome {
     Outcome::new().finalizers::<&str>([])
 }
 
+/// Tells the user of the object why it does not go.
+fn waiting(why: &str) -> Event {
+    let message = format!("the object at the provider cannot be deleted now: {why}");
+    Event::warning(WAITING, message)
+}
+
 /// Tells the user of the object which writes were refused.
 fn refused(failures: &[WriteFailure]) -> Outcome {
     failures.iter().take(4).fold(Outcome::new(), |outcome, failure| {
+        if failure.action == Action::Delete {
+            return outcome.event(waiting(&failure.message));
+        }
         let side = if failure.ref_.cluster.is_empty() { "consumer" } else { "provider" };
         let place = failure.ref_.namespace.as_ref().map(|namespace| format!("{namespace}/"));
         let message = format!(
@@ -147,8 +158,7 @@ impl Run<'_> {
         let place = match &link.place {
             Ok(place) => place,
             Err(condition) => {
-                let message = format!("the provider cannot be asked: {}", condition.message);
-                return Ok(Outcome::new().event(Event::warning("WaitingForProvider", message)));
+                return Ok(Outcome::new().event(waiting(&condition.message)));
             }
         };
         let Some(export) = link.export(host, place)? else { return Ok(released()) };

@@ -11,10 +11,15 @@ use crate::{
     exports::{CONSUMER_IN_SYNC, NOT_BOUND},
     link::{WITHOUT_PROVIDER, is_without_provider},
     mark,
+    objects::WAITING,
 };
 
 /// The time after which deleted definitions are looked for.
 const AGAIN: Duration = Duration::from_secs(1);
+/// The time that objects may take to go before the binding says that it waits for them.
+const TOLD_AFTER: Duration = Duration::from_secs(10);
+/// What a binding waits for while objects at home are held. Their own events say more.
+const HELD: &str = "the provider does not answer, or keeps them; see the events of the objects";
 /// The longest time for which a deleted binding waits until its export says that it is not bound.
 const MAX_WAIT: Duration = Duration::from_mins(1);
 
@@ -39,7 +44,10 @@ impl Run<'_> {
             return Ok(self.waiting(outcome, "its kubeconfig cannot be used"));
         }
         if self.holds_objects(&definitions)? {
-            return Ok(self.end(outcome));
+            return Ok(match self.left_of(TOLD_AFTER) {
+                Some(left) => self.end(outcome.requeue_after(left)),
+                None => self.waiting(outcome, HELD),
+            });
         }
         if !definitions.is_empty() {
             let outcome = definitions.into_iter().fold(outcome, delete);
@@ -73,7 +81,7 @@ impl Run<'_> {
             "objects at the provider cannot be deleted now: {message}; the annotation \
              `{WITHOUT_PROVIDER}: \"true\"` lets the binding go without"
         );
-        let outcome = outcome.event(Event::warning("WaitingForProvider", message));
+        let outcome = outcome.event(Event::warning(WAITING, message));
         self.end(outcome.requeue_after(Duration::from_secs(30)))
     }
 
@@ -99,9 +107,14 @@ impl Run<'_> {
         if told.is_none_or(|condition| condition.reason == NOT_BOUND) {
             return None;
         }
+        self.left_of(MAX_WAIT)
+    }
+
+    /// Returns what is left of a time that begins with the deletion of the binding.
+    fn left_of(&self, time: Duration) -> Option<Duration> {
         let since = self.binding.metadata.deletion_timestamp.as_deref().and_then(time::parse)?;
         let waited = Duration::from_millis(self.host.now().saturating_sub(since));
-        MAX_WAIT.checked_sub(waited).filter(|left| !left.is_zero())
+        time.checked_sub(waited).filter(|left| !left.is_zero())
     }
 }
 

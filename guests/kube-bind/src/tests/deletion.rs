@@ -1,9 +1,10 @@
 //! Deletions: the objects that go, and their order.
 
+use mortise_sdk::{Action, Request, WriteFailure, testing::request_for};
 use serde_json::json;
 
 use super::fixture::{PROVIDER, World, binding, definition, export, rocket, with};
-use crate::link::WITHOUT_PROVIDER;
+use crate::{Config, link::WITHOUT_PROVIDER, objects};
 
 #[test]
 fn an_object_goes_when_the_one_at_the_provider_is_gone() {
@@ -90,6 +91,46 @@ fn a_binding_waits_for_the_provider_unless_it_is_told_not_to() {
     assert_eq!((world.at_home(&binding()), world.at_home(&definition())), (None, None));
     world.home().reachable(PROVIDER);
     assert!(world.at_provider(&rocket("cn-team")).is_some());
+}
+
+#[test]
+fn a_binding_that_waits_for_its_objects_says_so() {
+    let waiting = |world: &World| {
+        let events = world.home().all().into_iter().filter(|of| of["kind"] == "Event");
+        let mut events = events.filter(|of| of["involvedObject"]["kind"] == "APIServiceBinding");
+        events.any(|of| of["reason"] == "WaitingForProvider")
+    };
+    let world = World::synchronised();
+    let held = json!({"metadata": {"finalizers": ["golden.example.dev/hold"]}});
+    world.there().patch(&with(rocket("cn-team"), held));
+    world.home().delete("APIServiceBinding//rockets");
+    world.settle();
+    assert!(!waiting(&world), "objects take a moment to go");
+    world.home().advance(std::time::Duration::from_secs(10));
+    world.settle();
+    assert!(waiting(&world));
+    world.there().patch(&with(rocket("cn-team"), json!({"metadata": {"finalizers": null}})));
+    world.settle();
+    world.home().advance(std::time::Duration::from_secs(1));
+    world.settle();
+    assert_eq!((world.at_home(&binding()), world.at_home(&definition())), (None, None));
+}
+
+#[test]
+fn a_deletion_that_the_provider_refuses_is_told_on_the_object() {
+    let world = World::synchronised();
+    let failure = WriteFailure {
+        action: Action::Delete,
+        ref_: request_for(&rocket("cn-team")).ref_.in_cluster(PROVIDER),
+        code: 0,
+        reason: String::new(),
+        message: "no answer".to_owned(),
+        conflicting_managers: Vec::new(),
+    };
+    let home = world.at_home(&rocket("team")).unwrap();
+    let request = Request { failed_writes: vec![failure], ..request_for(&home) };
+    let outcome = objects::reconcile(&request, &Config::default(), &world.home().host()).unwrap();
+    assert_eq!(outcome.events[0].reason, "WaitingForProvider");
 }
 
 #[test]

@@ -237,10 +237,12 @@ async fn a_binding_that_is_deleted_while_the_provider_is_away_goes_when_it_is_ba
     let (world, host) = synchronised().await;
     mode(&world, Mode::Away("connection refused"));
     send(&world.home, "DELETE", BINDING, None).await;
-    // By an event of the host: its guest is not asked before the provider answers.
-    let is_told =
-        |world: &World| world.told().iter().any(|of| of.contains("the cluster does not answer"));
-    world.within(TOLD, "it is told what the binding waits for", is_told).await;
+    let is_told = |world: &World| {
+        let events = world.home.objects().into_iter().filter(|of| of["kind"] == "Event");
+        let mut events = events.filter(|of| of["involvedObject"]["kind"] == "APIServiceBinding");
+        events.any(|of| of["reason"] == "WaitingForProvider")
+    };
+    world.within(TOLD, "the binding says that it waits", is_told).await;
     tokio::time::sleep(LASTS).await;
     assert!(world.at_home("saturn").is_some(), "nothing is lost");
     mode(&world, Mode::Well);
