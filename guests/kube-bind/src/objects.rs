@@ -143,9 +143,7 @@ impl Run<'_> {
         let marks = self.object.part(|part| mark::annotate(part, mark::of_provider(found)));
         let outcome = Outcome::new().patch(marks);
         let outcome = self.with_status(outcome, &there);
-        if found.is_deleted() {
-            return Ok(outcome);
-        }
+        // Also to one that is being deleted: what holds it may ask for the spec.
         Ok(self.write(place, &to, self.owner(place, isolation)?, outcome))
     }
 
