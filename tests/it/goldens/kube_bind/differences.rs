@@ -3,15 +3,21 @@
 //! the rule's name.
 
 mod claims;
+mod deletion;
 mod foreign;
 mod objects;
+mod present;
 mod rules;
+mod served;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde_json::Value;
 
-use self::rules::RULES;
+use self::{present::present, rules::RULES};
 use super::{
     format::Step,
     state::{Key, State},
@@ -33,8 +39,8 @@ pub(super) struct Facts<'a> {
     pub(super) deleted: &'a BTreeSet<Key>,
     /// The former specs of each object at home.
     pub(super) former: &'a BTreeMap<Key, Vec<Value>>,
-    /// The names of the clusters with a good kubeconfig that cannot be reached.
-    pub(super) unreachable: &'a BTreeSet<String>,
+    /// The clusters with a good kubeconfig that cannot be reached, by name, and since when.
+    pub(super) unreachable: &'a BTreeMap<String, Duration>,
     /// True if the processor runs.
     pub(super) is_running: bool,
     /// The steps that follow.
@@ -85,16 +91,21 @@ impl Differences {
         scenario::apply_rules(&self.0, rules, record)
     }
 
-    /// Where a part of an object is as the original only comes to have it in a later step, when
-    /// something else makes the original look: ours is expected to have it already. Returns whether
-    /// that is anywhere.
+    /// Where a part of an object is as the other objects ask for it, or as the original only comes
+    /// to have it in a later step, when something else makes the original look: ours is expected to
+    /// have it already. Returns whether that is anywhere.
     fn notice(&self, facts: &Facts<'_>, record: &State, expected: &mut State) -> bool {
         let mut keys: BTreeSet<Key> = expected.keys().chain(facts.actual.keys()).cloned().collect();
         keys.retain(|key| expected.get(key) != facts.actual.get(key));
         let mut is_anywhere = false;
         for key in keys {
             let actual = facts.actual.get(&key);
-            let futures = futures(&key, record, facts.later);
+            let mut futures = futures(&key, record, facts.later);
+            if let Some(form) = present(&key, record, facts.actual).filter(|_| facts.is_running) {
+                let mut state = record.clone();
+                state.insert(key.clone(), form);
+                futures.push(state);
+            }
             let futures: Vec<Option<Value>> = futures
                 .iter()
                 .map(|future| self.apply_rules(facts, future).0.remove(&key))

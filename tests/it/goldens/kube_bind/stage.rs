@@ -1,7 +1,10 @@
 //! The two clusters of a scenario, and those who act on them: the processor and the provider's
 //! backend. Where the clusters are, how time passes and how the processor runs is a [`World`].
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use anyhow::{Context as _, anyhow, ensure};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -75,8 +78,8 @@ pub(super) trait World {
 pub(super) struct Sight {
     pub(super) state: State,
     pub(super) is_running: bool,
-    /// The names of the clusters with a good kubeconfig that cannot be reached.
-    pub(super) unreachable: BTreeSet<String>,
+    /// The clusters with a good kubeconfig that cannot be reached, by name, and since when.
+    pub(super) unreachable: BTreeMap<String, Duration>,
 }
 
 /// What an action has made of an object.
@@ -93,6 +96,8 @@ pub(super) struct Stage<W> {
     pub(super) names: Names,
     /// The names of the clusters that kubeconfigs of the scenario can lead to.
     clusters: BTreeSet<String>,
+    /// For how long each cluster that cannot be reached has been so.
+    away: BTreeMap<String, Duration>,
     has_proxy: bool,
     has_namespaces: bool,
     /// The objects of P and of C at the last look.
@@ -119,6 +124,7 @@ impl<W: World> Stage<W> {
             world,
             names,
             clusters: cluster_names(scenario),
+            away: BTreeMap::new(),
             has_proxy: false,
             has_namespaces: scenario.has_namespaces,
             seen: <[Vec<Value>; 2]>::default(),
@@ -134,7 +140,7 @@ impl<W: World> Stage<W> {
         Sight {
             state: of(Side::P, provider).into_iter().chain(of(Side::C, consumer)).collect(),
             is_running: self.world.is_running(),
-            unreachable: self.unreachable(),
+            unreachable: self.away.clone(),
         }
     }
 
@@ -267,7 +273,7 @@ impl<W: World> Stage<W> {
             if is_done || passed >= within {
                 return Ok(unmet);
             }
-            self.world.pass(TICK);
+            self.tick(TICK);
             passed += TICK;
         }
     }
@@ -278,7 +284,7 @@ impl<W: World> Stage<W> {
         while unchanged < quiet {
             ensure!(passed < MAX_QUIET, "no rest within {MAX_QUIET:?}");
             let before = self.world.revision();
-            self.world.pass(TICK);
+            self.tick(TICK);
             self.rest()?;
             passed += TICK;
             unchanged =
@@ -292,7 +298,7 @@ impl<W: World> Stage<W> {
         while !left.is_zero() {
             self.rest()?;
             let tick = left.min(TICK);
-            self.world.pass(tick);
+            self.tick(tick);
             left -= tick;
         }
         self.rest()
@@ -334,15 +340,23 @@ impl<W: World> Stage<W> {
         let clusters: Vec<(String, bool)> =
             self.clusters.iter().map(|name| (name.clone(), is_reachable(name))).collect();
         self.world.connect(&clusters);
+        let away = self.clusters.iter().filter(|cluster| self.is_away(cluster));
+        let since = |cluster: &String| self.away.get(cluster).copied().unwrap_or_default();
+        self.away = away.map(|cluster| (cluster.clone(), since(cluster))).collect();
     }
 
-    fn unreachable(&self) -> BTreeSet<String> {
-        let is_unreachable = |cluster: &&String| match self.server_of(cluster) {
+    fn is_away(&self, cluster: &str) -> bool {
+        match self.server_of(cluster) {
             Some(Server::Proxy) => !self.has_proxy,
             Some(Server::Dead) => true,
             _ => false,
-        };
-        self.clusters.iter().filter(is_unreachable).cloned().collect()
+        }
+    }
+
+    /// Lets time pass, and counts it for the clusters that cannot be reached.
+    fn tick(&mut self, time: Duration) {
+        self.world.pass(time);
+        self.away.values_mut().for_each(|since| *since += time);
     }
 
     fn server_of(&self, cluster: &str) -> Option<Server> {

@@ -9,24 +9,34 @@ use super::{
     },
     Facts,
     objects::{CLUSTER_NAMESPACE, PROVIDER_UID, marked, own_namespaces, source_of},
+    rules::SYNCER,
 };
 use crate::goldens::scenario::text;
 
-const SYNCER: &str = "kubebind.io/syncer";
 /// The marks on an object at home.
 const OF_PROVIDER: [&str; 2] = ["kube-bind.io/provider-namespace", "kube-bind.io/provider-uid"];
 
-/// Takes what the synchronisation leaves off an object at home.
-fn untouched(object: &mut Value) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.remove("status");
-    }
-    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+/// Brings what the synchronisation leaves on an object at home to what ours had there before.
+fn untouched(object: &mut Value, before: Option<&Value>) {
+    let Some(fields) = object.as_object_mut() else { return };
+    match before.and_then(|before| before.get("status")) {
+        Some(status) => fields.insert("status".to_owned(), status.clone()),
+        None => fields.remove("status"),
+    };
+    let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
-        annotations.retain(|key, _| !OF_PROVIDER.contains(&key.as_str()));
+        for mark in OF_PROVIDER {
+            match before.and_then(|before| before["metadata"]["annotations"].get(mark)) {
+                Some(held) => annotations.insert(mark.to_owned(), held.clone()),
+                None => annotations.remove(mark),
+            };
+        }
         if annotations.is_empty() {
             metadata.remove("annotations");
         }
+    }
+    if before.is_some_and(is_held) {
+        return;
     }
     if let Some(Value::Array(finalizers)) = metadata.get_mut("finalizers") {
         finalizers.retain(|held| held != SYNCER);
@@ -34,6 +44,11 @@ fn untouched(object: &mut Value) {
             metadata.remove("finalizers");
         }
     }
+}
+
+fn is_held(object: &Value) -> bool {
+    let held = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    held.is_some_and(|held| held.iter().any(|name| name == SYNCER))
 }
 
 /// The status of an object of another consumer does not come home, nor does a mark.
@@ -46,9 +61,9 @@ pub(super) fn objects_of_others_are_not_read(facts: &Facts<'_>, expected: &mut S
     let all = expected.iter().chain(facts.removed.iter());
     let others: Vec<Key> = all.filter(is_of_others).map(|(key, _)| key.clone()).collect();
     let homes = expected.iter_mut().filter(|(key, _)| key.side == Side::C && key.is_custom());
-    for (_, home) in homes {
+    for (key, home) in homes {
         if marked(home, PROVIDER_UID, Side::P).is_some_and(|there| others.contains(&there)) {
-            untouched(home);
+            untouched(home, facts.before.get(key));
         }
     }
 }
@@ -68,7 +83,7 @@ pub(super) fn foreign_kinds_are_not_synced(facts: &Facts<'_>, expected: &mut Sta
         |key: &Key| kinds.iter().any(|(group, kind)| (group, kind) == (&key.group, &key.kind));
     let mut asked = Vec::new();
     for (key, home) in expected.iter_mut().filter(|(key, _)| key.side == Side::C && is_of(key)) {
-        untouched(home);
+        untouched(home, facts.before.get(key));
         asked.push(key.namespace.clone());
     }
     let homes: Vec<Key> = facts
@@ -81,19 +96,29 @@ pub(super) fn foreign_kinds_are_not_synced(facts: &Facts<'_>, expected: &mut Sta
     asked.extend(homes.iter().map(|home| home.namespace.clone()));
     expected.retain(|key, object| {
         let is_copy = key.side == Side::P && is_of(key);
-        !is_copy || source_of(object).is_none_or(|source| !homes.contains(&source))
+        if !is_copy || source_of(object).is_none_or(|source| !homes.contains(&source)) {
+            return true;
+        }
+        // One that was made before stays as it was.
+        let before = facts.before.get(key);
+        let spec = before.and_then(|before| before.get("spec"));
+        if let (Some(fields), Some(spec)) = (object.as_object_mut(), spec) {
+            fields.insert("spec".to_owned(), spec.clone());
+        }
+        before.is_some()
     });
-    without_namespaces(expected, &asked);
+    without_namespaces(facts, expected, &asked);
 }
 
 /// Takes away the namespaces that were asked for in vain: nothing stands in them, and the
 /// consumer's side has made the request.
-fn without_namespaces(expected: &mut State, asked: &[String]) {
+fn without_namespaces(facts: &Facts<'_>, expected: &mut State, asked: &[String]) {
     let unused: Vec<(Key, String)> = expected
         .iter()
         .filter(|(key, _)| key.is(Side::P, GROUP, "APIServiceNamespace"))
         .filter(|(key, object)| {
-            asked.contains(&key.name) && object.pointer("/metadata/ownerReferences").is_some()
+            let is_ours = object.pointer("/metadata/ownerReferences").is_some();
+            asked.contains(&key.name) && is_ours && !facts.before.contains_key(key)
         })
         .map(|(key, object)| (key.clone(), text(object, "/status/namespace").to_owned()))
         .filter(|(_, namespace)| {

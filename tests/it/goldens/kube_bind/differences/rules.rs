@@ -1,5 +1,7 @@
 //! The rules, each for all scenarios alike.
 
+use std::time::Duration;
+
 use mortise_sdk::ClusterName;
 use serde_json::{Value, json};
 
@@ -10,17 +12,21 @@ use super::{
     },
     Facts,
     claims::{claims_say_what_is_shared, tokens_are_never_copied},
+    deletion::deleted_objects_are_let_go,
     foreign::{foreign_kinds_are_not_synced, objects_of_others_are_not_read},
     objects::{
         PROVIDER_UID, add_condition, add_finalizer, bindings_mut, condition, copies, has_place,
         is_deleting, is_marked, marked, named, of_binding, own_namespaces, place_of, source_of,
         summarize,
     },
+    served::schemas_that_serve_nothing_are_refused,
 };
 use crate::goldens::scenario::{conditions_mut, text};
 
 /// The finalizer on objects of bound kinds.
-const SYNCER: &str = "kubebind.io/syncer";
+pub(super) const SYNCER: &str = "kubebind.io/syncer";
+/// The time after which a binding says that its provider cannot be reached.
+const TOLD_AFTER: Duration = Duration::from_secs(6);
 /// The finalizers of ours on bindings begin so.
 const OWN: &str = "kube-bind.mortise.dev/";
 /// The reasons of bindings whose definitions are not those of the provider.
@@ -34,15 +40,17 @@ const OUT_OF_SYNC: [&str; 4] = [
 /// A rule: changes the state of the record to what is expected of ours.
 type Rule = fn(&Facts<'_>, &mut State);
 
-pub(super) const RULES: [(&str, Rule); 17] = [
+pub(super) const RULES: [(&str, Rule); 19] = [
     ("claims-say-what-is-shared", claims_say_what_is_shared),
     ("tokens-are-never-copied", tokens_are_never_copied),
+    ("schemas-that-serve-nothing-are-refused", schemas_that_serve_nothing_are_refused),
     ("objects-of-others-are-not-read", objects_of_others_are_not_read),
     ("foreign-kinds-are-not-synced", foreign_kinds_are_not_synced),
     ("failed-requests-are-told", failed_requests_are_told),
     ("marks-come-back", marks_come_back),
     ("objects-of-others-stay", objects_of_others_stay),
     ("provider-is-waited-for", provider_is_waited_for),
+    ("deleted-objects-are-let-go", deleted_objects_are_let_go),
     ("bindings-end-in-order", bindings_end_in_order),
     ("bindings-have-a-finalizer", bindings_have_a_finalizer),
     ("connected-says-what-is", connected_says_what_is),
@@ -91,7 +99,7 @@ fn provider_is_waited_for(facts: &Facts<'_>, expected: &mut State) {
 fn bindings_end_in_order(facts: &Facts<'_>, expected: &mut State) {
     let ended = facts.removed.iter().filter(|(key, _)| key.is(Side::C, GROUP, "APIServiceBinding"));
     for (binding, last) in ended {
-        let owned = of_binding(binding, expected);
+        let mut owned = of_binding(binding, expected);
         if facts.is_running {
             // Without the export, nothing is written to the provider.
             let is_export =
@@ -105,6 +113,8 @@ fn bindings_end_in_order(facts: &Facts<'_>, expected: &mut State) {
         let mut waiting = facts.before.get(binding).unwrap_or(last).clone();
         waiting["metadata"]["deletionTimestamp"] = "TIME".into();
         expected.insert(binding.clone(), waiting);
+        let before = of_binding(binding, facts.before).into_iter();
+        owned.extend(before.filter(|key| !facts.deleted.contains(key)));
         for key in owned {
             if let Some(object) = facts.before.get(&key) {
                 expected.insert(key, object.clone());
@@ -330,7 +340,10 @@ fn unreachable_providers_are_told(facts: &Facts<'_>, expected: &mut State) {
     for (key, binding) in bindings_mut(expected) {
         let [namespace, name, of] = ["namespace", "name", "key"]
             .map(|field| text(binding, &format!("/spec/kubeconfigSecretRef/{field}")));
-        if !facts.unreachable.contains(&*ClusterName::secret(namespace, name, of)) {
+        let since = facts.unreachable.get(&*ClusterName::secret(namespace, name, of));
+        let held = facts.actual.get(key).and_then(|held| condition(held, "InformersSynced"));
+        let is_told = held.is_some_and(|held| held["status"] == "False");
+        if since.is_none_or(|since| *since < TOLD_AFTER && !is_told) {
             continue;
         }
         let message = |of: &str| {
