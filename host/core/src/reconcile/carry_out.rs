@@ -283,7 +283,8 @@ impl Reconciler {
         (carried, notes)
     }
 
-    /// Resolves several kinds. The result lacks the kinds that are not served.
+    /// Resolves several kinds. The result lacks the kinds that are not served, and those of another
+    /// cluster that does not answer: its writes fail then, and the processor is told why.
     async fn resolve_all<'a>(
         &self,
         kinds: impl IntoIterator<Item = &'a Kind>,
@@ -293,8 +294,10 @@ impl Reconciler {
             // At home, discovery is the host's own; elsewhere it has the rights of the kubeconfig.
             let is_home = kind.cluster.is_empty();
             let api = if is_home { &self.parts.api } else { &self.version.api };
-            if let Some(resource) = api.resolve(kind).await? {
-                found.insert(resource);
+            match api.resolve(kind).await {
+                Ok(resource) => resource.into_iter().for_each(|resource| found.insert(resource)),
+                Err(unavailable) if is_home => return Err(unavailable),
+                Err(unavailable) => tracing::debug!(%unavailable, "a kind is not resolved"),
             }
         }
         Ok(found)

@@ -238,11 +238,13 @@ async fn a_binding_that_is_deleted_while_the_provider_is_away_goes_when_it_is_ba
     mode(&world, Mode::Away("connection refused"));
     send(&world.home, "DELETE", BINDING, None).await;
     let is_told = |world: &World| {
-        let events = world.home.objects().into_iter().filter(|of| of["kind"] == "Event");
-        let mut events = events.filter(|of| of["involvedObject"]["kind"] == "APIServiceBinding");
-        events.any(|of| of["reason"] == "WaitingForProvider")
+        ["APIServiceBinding", "Rocket"].iter().all(|kind| {
+            let events = world.home.objects().into_iter().filter(|of| of["kind"] == "Event");
+            let mut events = events.filter(|of| of["involvedObject"]["kind"] == *kind);
+            events.any(|of| of["reason"] == "WaitingForProvider")
+        })
     };
-    world.within(TOLD, "the binding says that it waits", is_told).await;
+    world.within(TOLD, "the binding and its object say that they wait", is_told).await;
     tokio::time::sleep(LASTS).await;
     assert!(world.at_home("saturn").is_some(), "nothing is lost");
     mode(&world, Mode::Well);
