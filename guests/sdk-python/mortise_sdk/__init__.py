@@ -144,7 +144,7 @@ class OutboundRule:
 
     `origin` is `https://api.example.com` or `https://*.example.com:8443`. `credentials` are the
     objects that hold what calls are authenticated with, with the paths of the values as `fields`.
-    `pause` is the milliseconds in which nothing is sent after 429 or 503 that names no time.
+    `pause` is the milliseconds in which nothing is sent after 429 that names no time.
     """
 
     origin: str

@@ -142,7 +142,7 @@ export type Description = {
 /**
  * A system outside of the cluster that the processor may call. The credentials are the objects that
  * hold what calls are authenticated with, with the paths of the values as `fields`. `pause`: the
- * milliseconds in which nothing is sent after 429 or 503 that names no time.
+ * milliseconds in which nothing is sent after 429 that names no time.
  */
 export type OutboundRule = {
   origin: string;

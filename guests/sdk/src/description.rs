@@ -115,8 +115,8 @@ impl OutboundRule {
         self
     }
 
-    /// Sets the time in which nothing is sent with the same credential after an answer of 429 or
-    /// 503 that names no time.
+    /// Sets the time in which nothing is sent with the same credential after an answer of 429 that
+    /// names no time.
     #[must_use]
     pub fn pause(mut self, pause: Duration) -> Self {
         self.pause = milliseconds(pause);

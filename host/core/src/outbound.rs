@@ -70,7 +70,7 @@ pub struct Allowed {
     pub authorization: Option<Authorization>,
     /// The grant, of which the client obeys address, authorities, rate and connection.
     pub egress: Arc<Egress>,
-    /// The time for which nothing is sent after 429 and 503 that name none.
+    /// The time for which nothing is sent after 429 that names none.
     pub pause: Duration,
     pub timeout: Duration,
     /// The Processor, as `namespace/name`.

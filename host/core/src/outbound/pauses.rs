@@ -76,8 +76,13 @@ impl Pauses {
     /// Begins the pause that an answer to a call asks for, if it does. `date` is the time by which
     /// its headers count, `now` the time by which pauses do.
     pub fn follow(&self, call: &Allowed, answer: &Answer, date: Timestamp, now: Duration) {
-        if matches!(answer.status, 429 | 503) {
-            let pause = asked(&answer.headers, date).unwrap_or(call.pause);
+        // 503 alone says that the other side is away, not that it has been asked too often.
+        let pause = match answer.status {
+            429 => asked(&answer.headers, date).or(Some(call.pause)),
+            503 => asked(&answer.headers, date),
+            _ => None,
+        };
+        if let Some(pause) = pause {
             self.begin(PauseKey::of(call), pause, now);
         }
     }

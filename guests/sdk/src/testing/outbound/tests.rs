@@ -157,6 +157,10 @@ fn a_pause_lasts_until_its_end_by_the_clock_of_the_test() {
     stub.advance(Duration::from_millis(500));
     assert_eq!(again(&stub).result.unwrap().status, 200);
     stub.set_outbound(|_| Reply::status(503));
+    for _ in 0..2 {
+        assert_eq!(again(&stub).result.unwrap().status, 503, "no time is named");
+    }
+    stub.set_outbound(|_| Reply::status(429));
     again(&stub);
     stub.advance(Duration::from_millis(14_999));
     assert_eq!(again(&stub).result, Err(CallError::Paused(Duration::from_millis(1))));

@@ -27,7 +27,7 @@ pub struct OutboundEntry {
     /// The objects that hold what calls are authenticated with; the fields are those of the values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<Selected>,
-    /// The time in which nothing is sent after an answer of 429 or 503 that names no time.
+    /// The time in which nothing is sent after an answer of 429 that names no time.
     #[serde(rename = "pauseSeconds", serialize_with = "in_seconds")]
     pub pause: Duration,
 }
