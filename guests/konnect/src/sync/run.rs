@@ -44,6 +44,8 @@ pub(crate) struct Run<'a> {
     pub(crate) note: Option<Note>,
     /// The body that is sent, for what must not be in a message.
     pub(crate) body: Value,
+    /// True if the run has found the entity gone, and creates it anew.
+    pub(crate) is_created_anew: bool,
 }
 
 /// How a run ends.
@@ -94,6 +96,7 @@ impl<'a> Run<'a> {
             pending: BTreeMap::new(),
             note: request.note.as_deref().and_then(Note::parse),
             body: Value::Null,
+            is_created_anew: false,
         })
     }
 

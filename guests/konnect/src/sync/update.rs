@@ -81,8 +81,9 @@ impl Run<'_> {
         let sent = body::for_update(self.api, &self.body);
         let answer = session.send(self.host, method, &path, &[], Some(&sent));
         match answer {
-            Err(fault) if fault.status() == Some(404) && self.api.update != Update::Put => {
+            Err(fault) if fault.status() == Some(404) && self.may_create() => {
                 self.status.set_id("id", None);
+                self.is_created_anew = true;
                 self.create(session)
             }
             Err(fault) => Ok(self.failed(Operation::Update, &fault)),
@@ -94,6 +95,12 @@ impl Run<'_> {
                 Ok(self.programmed(session, id, Some(hash)))
             }
         }
+    }
+
+    /// Returns whether an entity that is gone is created anew: once in a run, as a list may still have
+    /// what an update does not find.
+    fn may_create(&self) -> bool {
+        self.api.update != Update::Put && !self.is_created_anew
     }
 
     /// Does what belongs to an entity beside its body; `None` if all of it is done.

@@ -181,6 +181,24 @@ fn each_period_one_put_whatever_events_come() {
 }
 
 #[test]
+fn an_entity_that_is_listed_and_not_found_is_created_anew_once_in_a_run() {
+    let world = World::with_control_plane();
+    world.requests();
+    let fault = json!({"method": "PATCH", "path": "control-planes/", "status": 404, "times": -1});
+    world.faults(json!([fault]));
+    let spec = json!({"createControlPlaneRequest": {"description": "x"}});
+    world.patch("KonnectGatewayControlPlane", "cp", json!({"spec": spec}));
+    world.settle();
+    let requests = short(&world.requests());
+    let count = |method: &str| requests.iter().filter(|of| of.starts_with(method)).count();
+    assert_eq!((count("PATCH"), count("POST")), (2, 1), "{requests:?}");
+    assert_eq!(
+        world.condition("KonnectGatewayControlPlane", "cp", "Programmed"),
+        "False/FailedToUpdate API error occurred: Status 404\n"
+    );
+}
+
+#[test]
 fn a_deleted_object_takes_its_entity_along() {
     let world = World::with_control_plane();
     world.apply(&service("svc"));
