@@ -144,13 +144,9 @@ impl Run<'_> {
         }
     }
 
-    /// Confirms, for the generation of a deletion, that the control plane is still there.
+    /// Confirms, for the generation of a deletion, the condition of the control plane.
     pub(crate) fn confirm_control_plane(&mut self) {
-        if let Some(message) = self.status.message(CONTROL_PLANE_REF)
-            && self.status.is_true(CONTROL_PLANE_REF)
-        {
-            self.status.set(CONTROL_PLANE_REF, true, reason::VALID, message);
-        }
+        self.status.confirm(CONTROL_PLANE_REF);
     }
 
     /// Checks references to objects that have entities.

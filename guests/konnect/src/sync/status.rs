@@ -74,6 +74,15 @@ impl<'a> Status<'a> {
         self.set(PROGRAMMED, false, reason::FALSE_EXISTS, message);
     }
 
+    /// Makes a condition one of the present generation, if there is one.
+    pub(crate) fn confirm(&mut self, condition: &str) {
+        let mut conditions = self.conditions.iter_mut();
+        let held = conditions.find(|other| other.condition_type == condition);
+        if let Some(held) = held {
+            held.observed_generation = self.generation;
+        }
+    }
+
     /// Removes a condition.
     pub(crate) fn remove(&mut self, condition: &str) {
         self.conditions.retain(|other| other.condition_type != condition);

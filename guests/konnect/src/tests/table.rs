@@ -169,8 +169,14 @@ fn without_a_token_a_deletion_says_so_and_an_annotation_lets_the_object_go() {
     world.settle();
     world.patch("KonnectAPIAuthConfiguration", "auth", json!({"metadata": {"finalizers": []}}));
     world.delete("KonnectAPIAuthConfiguration", "auth");
+    world.settle();
     world.delete("KongService", "svc");
     world.settle();
+    let service = world.get("KongService", "svc").unwrap();
+    let conditions = service["status"]["conditions"].as_array().unwrap();
+    let of = |kind: &str| conditions.iter().find(|held| held["type"] == kind).unwrap();
+    let plane = of("ControlPlaneRefValid");
+    assert_eq!((&plane["status"], &plane["observedGeneration"]), (&json!("False"), &json!(2)));
     assert_eq!(
         world.condition("KongService", "svc", "APIAuthResolvedRef"),
         "False/RefNotFound Referenced KonnectAPIAuthConfiguration ns/auth not found"
