@@ -124,7 +124,7 @@ impl Refusal {
         let code = body.get("code").and_then(Value::as_i64);
         let message = body.get("message").and_then(Value::as_str).unwrap_or_default();
         let is_clash = message == "data constraint error"
-            || message.ends_with("(type: unique) constraint failed");
+            || message.contains("(type: unique) constraint failed");
         self.status == 409 || code == Some(6) || (code == Some(3) && is_clash)
     }
 
