@@ -163,6 +163,7 @@ impl Refusal {
         let body: Value = serde_json::from_str(&self.body).unwrap_or_default();
         let fields: &[&str] = match self.status {
             _ if is_core(api) => &["message", "status"],
+            _ if is_legacy(api) => &["message"],
             400 => &["status", "title", "instance", "detail", "invalid_parameters"],
             _ => &["status", "title", "instance", "detail"],
         };
@@ -181,6 +182,10 @@ impl Refusal {
         };
         if is_core(api) {
             let is_typed = self.status == 401 && is("application/json");
+            return if is_typed { Typed::Document } else { Typed::No };
+        }
+        if is_legacy(api) {
+            let is_typed = matches!(self.status, 400 | 401 | 403 | 404) && is("application/json");
             return if is_typed { Typed::Document } else { Typed::No };
         }
         match self.status {
@@ -206,6 +211,11 @@ pub(crate) fn paused(now: u64, pause: Duration) -> String {
 /// is the organization.
 fn is_core(api: Option<&Api>) -> bool {
     api.is_some_and(|api| api.collection.contains("/core-entities/"))
+}
+
+/// Returns whether the errors about an entity have the older form, with nothing but a message.
+fn is_legacy(api: Option<&Api>) -> bool {
+    api.is_some_and(|api| api.collection.contains("/dp-client-certificates"))
 }
 
 /// Returns the text of an answer without the number of the request that it holds: an equal failure
@@ -281,6 +291,16 @@ mod tests {
                 "KongService",
                 json(400, r#"{"code": 3}"#),
                 "API error occurred: Status 400\n{\"code\": 3}",
+            ),
+            (
+                "KongDataPlaneClientCertificate",
+                json(403, r#"{"message":"no","status":403}"#),
+                r#"failed to create KongDataPlaneClientCertificate ns/x: {"message":"no"}"#,
+            ),
+            (
+                "KongDataPlaneClientCertificate",
+                json(409, r#"{"message":"twice"}"#),
+                "API error occurred: Status 409\n{\"message\":\"twice\"}",
             ),
             (
                 "KongService",

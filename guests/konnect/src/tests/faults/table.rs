@@ -137,12 +137,19 @@ impl Fault {
     pub(super) fn message(&self, of: Operation, object: &Value, at: u64) -> String {
         let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
         let (kind, name) = (kind.as_str().unwrap(), name.as_str().unwrap());
-        let is_alone = !matches!(self.class, Class::Lost | Class::Nothing);
+        // The errors of this collection are typed.
+        let is_typed = self.class == Class::Refused && kind == "KongDataPlaneClientCertificate";
+        let is_alone = !is_typed && !matches!(self.class, Class::Lost | Class::Nothing);
+        let text = if is_typed {
+            json!({"message": self.keys["body"]["message"]}).to_string()
+        } else {
+            self.text.clone()
+        };
         let text = match of {
-            Delete => format!("failed to delete {kind} on Konnect: {}", self.text),
-            _ if is_alone => self.text.clone(),
-            Create => format!("failed to create {kind} {NAMESPACE}/{name}: {}", self.text),
-            Update => format!("failed to update {kind} {NAMESPACE}/{name}: {}", self.text),
+            Delete => format!("failed to delete {kind} on Konnect: {text}"),
+            _ if is_alone => text,
+            Create => format!("failed to create {kind} {NAMESPACE}/{name}: {text}"),
+            Update => format!("failed to update {kind} {NAMESPACE}/{name}: {text}"),
         };
         let end = match self.class {
             Class::Pause(pause) => at + pause,
