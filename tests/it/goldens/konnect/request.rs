@@ -355,7 +355,7 @@ impl Normal {
 // === lists whose order does not count ===
 
 /// Sorts the lists `tags` and `members`.
-fn sort_lists(body: &mut Value) {
+pub(super) fn sort_lists(body: &mut Value) {
     let fields = body.as_object_mut().into_iter().flat_map(Map::iter_mut);
     for (_, list) in fields.filter(|(name, _)| matches!(name.as_str(), "tags" | "members")) {
         if let Value::Array(items) = list {

@@ -1,5 +1,6 @@
 //! The rules, each for all scenarios alike.
 
+mod adoption;
 mod deletion;
 mod lookup;
 mod reference;
@@ -13,13 +14,16 @@ use std::{
 use serde_json::{Value, json};
 
 use self::{
+    adoption::adoptions_need_no_mode,
     deletion::{
-        deletions_complete, deletions_wait_for_children, targets_take_their_bindings_along,
+        deletions_complete, deletions_wait_for_children, deletions_without_token_say_so,
+        services_take_their_entities_along, targets_take_their_bindings_along,
     },
     lookup::{looked_up_before_created, second_ones_are_looked_for},
     reference::{
         children_keep_their_ids, consumers_without_groups_are_sent_once,
-        control_planes_are_waited_for, references_are_waited_for,
+        control_planes_are_waited_for, references_are_waited_for, unmet_references_are_told,
+        unprogrammed_references_are_waited_for,
     },
     source::{configuration_from_secrets_is_sent, sources_are_sent_at_once},
 };
@@ -37,6 +41,10 @@ use crate::goldens::scenario::{conditions_mut, regex, text};
 const UNTIL: &str = "; nothing is sent until ";
 /// The seconds of a pause for which Konnect gives no time.
 const PAUSE: u64 = 15;
+/// The seconds of the longest pause.
+const LONGEST_PAUSE: u64 = 600;
+/// The year in which the scenarios were recorded.
+const RECORDED: &str = "2026";
 /// The answers after which nothing is sent again without a change, within the period.
 const REFUSED: [u16; 3] = [400, 403, 409];
 /// The collection whose entities have no marks.
@@ -44,7 +52,7 @@ const DATA_PLANE: &str = "/dp-client-certificates";
 /// A rule: changes what the record has to what is expected of ours.
 type Rule = fn(&Facts<'_>, &mut Consequences);
 
-pub(super) const RULES: [(&str, Rule); 22] = [
+pub(super) const RULES: [(&str, Rule); 27] = [
     ("asked-when-needed", asked_when_needed),
     ("keys-of-tokens-are-unknown", keys_of_tokens_are_unknown),
     ("messages-have-no-request-number", messages_have_no_request_number),
@@ -54,15 +62,20 @@ pub(super) const RULES: [(&str, Rule); 22] = [
     ("configuration-from-secrets-is-sent", configuration_from_secrets_is_sent),
     ("sources-are-sent-at-once", sources_are_sent_at_once),
     ("deletions-complete", deletions_complete),
+    ("deletions-without-token-say-so", deletions_without_token_say_so),
+    ("services-take-their-entities-along", services_take_their_entities_along),
     ("deletions-wait-for-children", deletions_wait_for_children),
     ("targets-take-their-bindings-along", targets_take_their_bindings_along),
+    ("adoptions-need-no-mode", adoptions_need_no_mode),
     ("failed-mirrors-say-so", failed_mirrors_say_so),
     ("conflicts-of-data-plane-certificates-are-told", conflicts_are_told),
     ("one-writer-of-a-reason", one_writer_of_a_reason),
     ("endpoints-are-of-the-region", endpoints_are_of_the_region),
     ("regions-are-told", regions_are_told),
     ("references-are-waited-for", references_are_waited_for),
+    ("unmet-references-are-told", unmet_references_are_told),
     ("control-planes-are-waited-for", control_planes_are_waited_for),
+    ("unprogrammed-references-are-waited-for", unprogrammed_references_are_waited_for),
     ("children-keep-their-ids", children_keep_their_ids),
     ("consumers-without-groups-are-sent-once", consumers_without_groups_are_sent_once),
     ("looked-up-before-created", looked_up_before_created),
@@ -198,11 +211,15 @@ fn pauses_are_kept(facts: &Facts<'_>, expected: &mut Consequences) {
     }
 }
 
-/// Returns the seconds of the pause that an answer asks for. A date is that of a server: one that is
-/// past is no time that can be used.
+/// Returns the seconds of the pause that an answer asks for. A date that was past when the scenarios
+/// were recorded is no time that can be used; a later one ends no step.
 fn pause(request: &Request) -> Option<u64> {
-    let asked = request.answer.headers.get("Retry-After").and_then(|value| value.parse().ok());
-    let asked = asked.filter(|seconds| *seconds > 0);
+    let header = request.answer.headers.get("Retry-After").map_or("", String::as_str);
+    let year = regex(r"(\d{4}) [\d:]{8} GMT$").captures(header).map(|year| year[1].to_owned());
+    let asked = match year {
+        Some(year) if year.as_str() > RECORDED => Some(LONGEST_PAUSE),
+        _ => header.parse().ok().filter(|seconds| *seconds > 0),
+    };
     (request.answer.status == Some(429)).then(|| asked.unwrap_or(PAUSE))
 }
 
@@ -234,12 +251,8 @@ fn conflicts_are_told(facts: &Facts<'_>, expected: &mut Consequences) {
             "trying to find a matching Konnect entity matching the ID failed: {kind} {name} (matching UID UID-{kind}-{name}) \
              not found on Konnect, failed to create {kind} {namespace}/{name}: API error occurred: Status 409\n{body}"
         );
-        let generation = object["generation"].clone();
-        for condition in conditions_mut(object).filter(|held| held["reason"] == "Pending") {
-            *condition = json!({
-                "type": "Programmed", "status": "False", "reason": "FailedToCreate",
-                "observedGeneration": generation, "message": message,
-            });
+        if conditions(object).values().any(|held| held["reason"] == "Pending") {
+            set_programmed(object, "FailedToCreate", &message);
         }
     }
 }
@@ -294,6 +307,17 @@ fn regions_are_told(facts: &Facts<'_>, expected: &mut Consequences) {
             "type": "APIAuthValid", "status": "False", "reason": "Invalid", "message": message,
             "observedGeneration": object["generation"],
         }]});
+    }
+}
+
+/// Sets `Programmed` of an object that has one to False, for its present generation.
+fn set_programmed(object: &mut Value, reason: &str, message: &str) {
+    let generation = object["generation"].clone();
+    for condition in conditions_mut(object).filter(|held| held["type"] == "Programmed") {
+        *condition = json!({
+            "type": "Programmed", "status": "False", "reason": reason,
+            "observedGeneration": generation, "message": message,
+        });
     }
 }
 

@@ -6,16 +6,22 @@ use super::{
     super::{
         super::{
             request::{Answer, Request},
-            state::{Key, conditions},
+            state::{Key, conditions, key_of},
         },
         Consequences, Facts,
     },
-    is_refused, uid_of,
+    is_refused, set_programmed, uid_of,
 };
 use crate::goldens::scenario::text;
 
 /// The finalizer on objects that have an entity.
 pub(super) const CLEANUP: &str = "gateway.konghq.com/konnect-cleanup";
+/// The message of a deletion for which there is no token.
+const WITHOUT_TOKEN: &str = "the entity cannot be deleted without its token; the annotation \
+                             mortise.dev/konnect-abandon-entity: \"true\" gives it up";
+const SERVICE: &str = "KongService";
+/// The conditions of the certificates of a service.
+const CERTIFICATES: [&str; 2] = ["KongCertificateRefValid", "KongCACertificateRefsValid"];
 /// The finalizer on targets of bindings that were made of an annotation.
 const BINDING_CLEANUP: &str = "gateway.konghq.com/cleanup-plugin-binding";
 
@@ -86,6 +92,57 @@ pub(super) fn targets_take_their_bindings_along(facts: &Facts<'_>, expected: &mu
             }
         }
     }
+}
+
+/// The deletion of an object without a token that may be used says so in `Programmed`, too.
+pub(super) fn deletions_without_token_say_so(_: &Facts<'_>, expected: &mut Consequences) {
+    let lacks_token = |object: &Value| {
+        let conditions = conditions(object);
+        let is_false = |of: &str| conditions.get(of).is_some_and(|held| held["status"] == "False");
+        is_false("APIAuthResolvedRef") || is_false("APIAuthValid")
+    };
+    for object in expected.objects.values_mut() {
+        if object["deleting"] == true && is_held(object) && lacks_token(object) {
+            set_programmed(object, "KonnectAPIOpFailed", WITHOUT_TOKEN);
+        }
+    }
+}
+
+/// A service whose certificate is gone keeps its finalizer, as its entity is still there, and is
+/// deleted with it; the original takes the finalizer, and leaves the entity.
+pub(super) fn services_take_their_entities_along(facts: &Facts<'_>, expected: &mut Consequences) {
+    let is_left = |finalizers: &[Value], status: &Value| {
+        let of = json!({"status": status});
+        let conditions = conditions(&of);
+        let is_gone = |of: &str| {
+            let held = conditions.get(of).cloned().unwrap_or_default();
+            held["status"] == "False" && text(&held, "/message").ends_with(" not found")
+        };
+        finalizers.is_empty()
+            && status.pointer("/konnect/id").is_some()
+            && CERTIFICATES.into_iter().any(is_gone)
+    };
+    for (_, object) in expected.objects.iter_mut().filter(|(key, _)| key.kind == SERVICE) {
+        let finalizers = object["finalizers"].as_array().cloned().unwrap_or_default();
+        if is_left(&finalizers, &object["status"]) {
+            object["finalizers"] = json!([CLEANUP]);
+        }
+    }
+    for gone in facts.step.gone.iter().filter(|gone| gone.kind == SERVICE) {
+        let key = Key::named(gone);
+        let mut before = facts.earlier.iter().rev().flat_map(|step| &step.objects);
+        let before = before.find(|object| key_of(object) == key);
+        let finalizers = before.map(|object| json!(object.finalizers)).unwrap_or_default();
+        let finalizers = finalizers.as_array().cloned().unwrap_or_default();
+        if before.is_some_and(|object| is_left(&finalizers, &object.status)) {
+            expected.requests.extend(deletion(facts, &key));
+        }
+    }
+}
+
+/// Returns whether an object holds the finalizer of its entity.
+fn is_held(object: &Value) -> bool {
+    object["finalizers"].as_array().is_some_and(|all| all.iter().any(|one| one == CLEANUP))
 }
 
 /// Returns the kind of a target of a binding.

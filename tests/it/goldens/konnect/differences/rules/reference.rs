@@ -8,15 +8,15 @@ use super::{
     super::{
         super::{
             format::Named,
-            request::Request,
+            request::{Request, sort_lists},
             state::{Key, conditions},
         },
         Consequences, Facts,
     },
     deletion::CLEANUP,
-    uid_of,
+    set_programmed, uid_of,
 };
-use crate::goldens::scenario::{conditions_mut, text};
+use crate::goldens::scenario::text;
 
 /// The fields of bodies that refer to other entities: of status, of the body, and whether it is a
 /// list.
@@ -25,6 +25,11 @@ const REFERENCES: [(&str, &str, bool); 3] = [
     ("caCertificateIDs", "ca_certificates", true),
     ("keySetID", "set", false),
 ];
+/// The conditions of references to entities that are no parents, but for an SNI.
+const WAITED_FOR: [&str; 3] =
+    ["KeySetRefValid", "KongCertificateRefValid", "KongCACertificateRefsValid"];
+/// The message of `Programmed` of an object of which another condition is False.
+const FALSE_EXISTS: &str = "Some conditions have status set to False";
 /// The reason of `Programmed` of a consumer that is not in all its groups.
 const WITHOUT_GROUPS: &str = "FailedToAttachConsumerToConsumerGroup";
 
@@ -37,21 +42,86 @@ pub(super) fn references_are_waited_for(_: &Facts<'_>, expected: &mut Consequenc
         let uid = request.uid().unwrap_or_default();
         let its = objects.iter().find(|(key, _)| uid == uid_of(key));
         let Some((_, object)) = its.filter(|_| request.method == "POST") else { continue };
-        let mut is_late = false;
-        for (field, sent, is_list) in REFERENCES {
-            let id = &object["status"]["konnect"][field];
-            // A certificate is the parent of an SNI, and not in its body.
-            if id.is_null() || request.body.get(sent).is_some() || request.path.ends_with("/snis") {
-                continue;
-            }
-            request.body[sent] = if is_list { id.clone() } else { json!({"id": id}) };
-            is_late = true;
-        }
-        if is_late {
+        if refer(request, object) {
             late.push(request.key());
         }
     }
     requests.sort_by_key(|request| late.contains(&request.key()));
+}
+
+/// Adds the references that an object has to the body of its entity. Returns whether one was missing.
+fn refer(request: &mut Request, object: &Value) -> bool {
+    let mut is_late = false;
+    for (field, sent, is_list) in REFERENCES {
+        let id = &object["status"]["konnect"][field];
+        // A certificate is the parent of an SNI, and not in its body.
+        if id.is_null() || request.body.get(sent).is_some() || request.path.ends_with("/snis") {
+            continue;
+        }
+        request.body[sent] = if is_list { id.clone() } else { json!({"id": id}) };
+        is_late = true;
+    }
+    is_late
+}
+
+/// An entity is not sent while one that it refers to is not programmed, and `Programmed` says so;
+/// the original sends it without the reference, which follows with the next period.
+pub(super) fn unprogrammed_references_are_waited_for(
+    facts: &Facts<'_>,
+    expected: &mut Consequences,
+) {
+    let Consequences { requests, objects } = expected;
+    let is_created =
+        |uid: &str| facts.history.created.values().any(|made| made.uid().as_deref() == Some(uid));
+    for (key, object) in objects.iter_mut().filter(|(key, _)| key.kind != "KongSNI") {
+        let (uid, state) = (uid_of(key), reference_of(object));
+        let is_its = |request: &Request| {
+            request.uid().as_ref() == Some(&uid) || uid_asked(request) == Some(uid.as_str())
+        };
+        if state == Some(false) {
+            set_programmed(object, "ConditionWithStatusFalseExists", FALSE_EXISTS);
+        }
+        if state.is_none() || is_created(&uid) || object["deleting"] == true {
+            continue;
+        }
+        if state == Some(false) {
+            requests.retain(|request| !is_its(request));
+            without_entity(object);
+            continue;
+        }
+        let mut sent = facts.earlier.iter().flat_map(|step| &step.requests);
+        let made = sent.find(|request| is_its(request) && request.answer.id.is_some());
+        if let Some(mut late) = made.cloned() {
+            requests.retain(|request| !is_its(request));
+            sort_lists(&mut late.body);
+            refer(&mut late, object);
+            requests.push(late);
+        }
+    }
+}
+
+/// Returns whether the entities to which an object refers are programmed; `None` if there are none,
+/// or not all.
+fn reference_of(object: &Value) -> Option<bool> {
+    let conditions = conditions(object);
+    let held: Vec<&Value> = WAITED_FOR.iter().filter_map(|of| conditions.get(*of)).collect();
+    let is_late = |of: &&Value| text(of, "/message").ends_with(" is not programmed yet");
+    if held.iter().any(is_late) {
+        return Some(false);
+    }
+    (!held.is_empty() && held.iter().all(|of| of["status"] == "True")).then_some(true)
+}
+
+/// Leaves the status of an object that has no entity.
+fn without_entity(object: &mut Value) {
+    object.as_object_mut().and_then(|fields| fields.remove("finalizers"));
+    let held = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    if let Some(held) = held {
+        held.retain(|of| !text(of, "/type").starts_with("APIAuth"));
+    }
+    if let Some(ids) = object.pointer_mut("/status/konnect").and_then(Value::as_object_mut) {
+        ids.retain(|field, _| field == "controlPlaneID");
+    }
 }
 
 /// An entity whose control plane is not programmed, or is a group, waits for it: `Programmed` says
@@ -86,12 +156,8 @@ pub(super) fn control_planes_are_waited_for(facts: &Facts<'_>, expected: &mut Co
         };
         let of = format!("{} {namespace}/{}", key.kind, key.name);
         let message = format!("can't create {of} without a Konnect ControlPlane ID");
-        let generation = object["generation"].clone();
-        for condition in conditions_mut(object).filter(|held| held["reason"] == "Pending") {
-            *condition = json!({
-                "type": "Programmed", "status": "False", "reason": "FailedToCreate",
-                "observedGeneration": generation, "message": message,
-            });
+        if conditions(object).values().any(|held| held["reason"] == "Pending") {
+            set_programmed(object, "FailedToCreate", &message);
         }
     }
 }
@@ -138,6 +204,19 @@ fn is_waiting(object: &Value) -> bool {
         && object.pointer("/status/konnect").is_none()
         && held["status"] == "False"
         && (is_group || held["reason"] == "NotProgrammed")
+}
+
+/// A reference that is not permitted, and a Secret that does not serve, make `Programmed` False,
+/// whatever the kind.
+pub(super) fn unmet_references_are_told(_: &Facts<'_>, expected: &mut Consequences) {
+    for object in expected.objects.values_mut().filter(|object| object["deleting"] != true) {
+        let held = conditions(object);
+        let is_unmet = held.get("ResolvedRefs").is_some_and(|of| of["reason"] == "RefNotPermitted")
+            || held.get("SecretRefValid").is_some_and(|of| of["status"] == "False");
+        if is_unmet {
+            set_programmed(object, "ConditionWithStatusFalseExists", FALSE_EXISTS);
+        }
+    }
 }
 
 /// A consumer whose groups are not there is sent once; in the original its status write wakes it.

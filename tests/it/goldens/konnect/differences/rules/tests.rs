@@ -7,6 +7,7 @@ use super::{
         },
         History,
     },
+    deletion::CLEANUP,
     *,
 };
 
@@ -56,7 +57,14 @@ fn a_pause_is_as_long_as_konnect_asks_for() {
              {POST}, answer: {{status: 201, id: a}}, secondsSincePrevious: 0}}]}}]"
         )
     };
-    for (header, pause) in [("{Retry-After: '2'}", 2), ("{Retry-After: '0'}", 15), ("{}", 15)] {
+    let cases = [
+        ("{Retry-After: '2'}", 2),
+        ("{Retry-After: '0'}", 15),
+        ("{Retry-After: 'Wed, 21 Oct 2015 07:28:00 GMT'}", 15),
+        ("{Retry-After: 'Wed, 21 Oct 2099 07:28:00 GMT'}", 600),
+        ("{}", 15),
+    ];
+    for (header, pause) in cases {
         let found = requests(pauses_are_kept, &steps(header));
         let last = format!("POST /x/services (201) \"a\" (Some({pause}), None)");
         assert_eq!(found[1], last, "{header}");
@@ -131,6 +139,76 @@ fn a_deletion_without_a_grant_takes_the_entity_first() {
     let found = requests(deletions_complete, &steps);
     assert_eq!(found, ["DELETE /x/services/a (204) null (None, None)"]);
     assert!(expected(deletions_complete, &steps).objects.is_empty());
+}
+
+#[test]
+fn a_deletion_without_a_token_says_so() {
+    let programmed = |status: &str| {
+        let steps = format!(
+            "[{{objects: [{{kind: KongRoute, name: r, deleting: true, finalizers: [{CLEANUP}], status: {{conditions: [\
+             {{type: APIAuthValid, status: '{status}'}}, {{type: Programmed, status: 'True', reason: Programmed}}]}}}}]}}]"
+        );
+        let found = expected(deletions_without_token_say_so, &steps);
+        conditions(found.objects.values().next().unwrap())["Programmed"]["reason"].clone()
+    };
+    assert_eq!(programmed("False"), "KonnectAPIOpFailed");
+    assert_eq!(programmed("True"), "Programmed");
+}
+
+#[test]
+fn a_service_whose_certificate_is_gone_takes_its_entity_along() {
+    let steps = |status: &str| {
+        let object = format!(
+            "{{kind: KongService, name: svc, status: {{konnect: {{id: a}}, conditions: [\
+             {{type: KongCertificateRefValid, status: '{status}', message: 'KongCertificate c not found'}}]}}}}"
+        );
+        let made = format!("{{requests: [{POST}, answer: {{status: 201, id: a}}}}]}}");
+        format!("[{made}, {{objects: [{object}]}}, {{gone: [{{kind: KongService, name: svc}}]}}]")
+    };
+    let found = requests(services_take_their_entities_along, &steps("False"));
+    assert_eq!(found, ["DELETE /x/services/a (204) null (None, None)"]);
+    let found = requests(services_take_their_entities_along, &steps("True"));
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[test]
+fn an_entity_waits_for_what_it_refers_to() {
+    let late = "{kind: KongKey, name: k, status: {konnect: {controlPlaneID: c, id: i}, conditions: [\
+         {type: KeySetRefValid, status: 'False', message: 'KongKeySet s is not programmed yet'}, \
+         {type: Programmed, status: 'True', reason: Programmed}]}}";
+    let post = "{method: POST, path: /x/keys, body: {tags: ['k8s-uid:UID-KongKey-k']}, answer: {status: 201, id: i}}";
+    let steps = format!("[{{requests: [{post}], objects: [{late}]}}]");
+    let found = expected(unprogrammed_references_are_waited_for, &steps);
+    assert_eq!(found.requests.len(), 0);
+    let object = found.objects.values().next().unwrap();
+    assert_eq!(object["status"]["konnect"], json!({"controlPlaneID": "c"}));
+    assert_eq!(
+        conditions(object)["Programmed"]["message"],
+        "Some conditions have status set to False"
+    );
+}
+
+#[test]
+fn an_unmet_reference_is_told() {
+    for (held, reason) in [
+        (
+            "{type: ResolvedRefs, status: 'False', reason: RefNotPermitted}",
+            "ConditionWithStatusFalseExists",
+        ),
+        (
+            "{type: SecretRefValid, status: 'False', reason: Invalid}",
+            "ConditionWithStatusFalseExists",
+        ),
+        ("{type: SecretRefValid, status: 'True', reason: Valid}", "Pending"),
+    ] {
+        let steps = format!(
+            "[{{objects: [{{kind: KongCACertificate, name: c, status: {{conditions: [{held}, \
+             {{type: Programmed, status: Unknown, reason: Pending}}]}}}}]}}]"
+        );
+        let found = expected(unmet_references_are_told, &steps);
+        let told = conditions(found.objects.values().next().unwrap())["Programmed"].clone();
+        assert_eq!(told["reason"], reason, "{held}");
+    }
 }
 
 #[test]
