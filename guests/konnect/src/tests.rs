@@ -10,6 +10,7 @@ mod inputs;
 mod life;
 mod once;
 mod pauses;
+mod quoted;
 mod references;
 mod schedules;
 mod table;

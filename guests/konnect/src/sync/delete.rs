@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     binding,
+    body::body,
     kind::{self, CONTROL_PLANE, Entity, OLD_CLEANUP, Special, text},
 };
 
@@ -69,11 +70,15 @@ impl Run<'_> {
             Some(id) => vec![id.to_owned()],
             None => match self.find(session)? {
                 Ok(found) => found.into_iter().map(|(id, _)| id).collect(),
-                Err(fault) => return Ok(self.failed(Operation::Delete, &fault)),
+                Err(fault) => {
+                    self.find_secrets()?;
+                    return Ok(self.failed(Operation::Delete, &fault));
+                }
             },
         };
         for id in ids {
             if let Err(fault) = self.delete_entity(session, &id) {
+                self.find_secrets()?;
                 if fault.status() == Some(400) {
                     self.wait_for_children()?;
                 }
@@ -81,6 +86,13 @@ impl Run<'_> {
             }
         }
         Ok(End::Release)
+    }
+
+    /// Builds the body as far as what it is made of is still there: the API may quote it.
+    fn find_secrets(&mut self) -> Result<(), Error> {
+        self.resolve_values()?;
+        self.body = body(self.entity, self.api, self.object, &self.resolved);
+        Ok(())
     }
 
     /// Deletes an entity. One that is gone already is as good.

@@ -318,6 +318,21 @@ impl Run<'_> {
         }
     }
 
+    /// Takes the values of the body that are in plugins and Secrets, as far as these are there, and
+    /// tells nothing of them.
+    pub(crate) fn resolve_values(&mut self) -> Result<(), Error> {
+        let told = self.status.clone();
+        for reference in self.entity.references {
+            match reference.to {
+                "KongPlugin" => _ = self.check_plugin(reference)?,
+                "Secret" if reference.shape == Shape::Object => _ = self.check_secret(reference)?,
+                _ => {}
+            }
+        }
+        self.status = told;
+        Ok(())
+    }
+
     /// Checks the reference to a plugin, and keeps the plugin for the body.
     fn check_plugin(&mut self, reference: &Reference) -> Result<Check, Error> {
         let Some(target) = kind::find(reference.to) else { return Ok(Check::Go) };

@@ -9,11 +9,17 @@ const FIELDS: [&str; 8] =
 const LONG: usize = 6;
 /// The text that stands in a message for a secret one.
 const HIDDEN: &str = "***";
+/// The most secret texts that are looked for. A message about a body with more is hidden whole.
+const MAX_TEXTS: usize = 1_000;
 
-/// Returns a message without the secret texts of a body, as they are and as JSON quotes them.
+/// Returns a message without the secret texts of a body, as they are and as JSON quotes them, nor
+/// long parts of them: the texts within a JSON text, and lines.
 pub(crate) fn hide(message: &str, body: &Value) -> String {
     let mut secrets = Vec::new();
     collect(body, false, &mut secrets);
+    if secrets.len() > MAX_TEXTS {
+        return HIDDEN.to_owned();
+    }
     // A longer one may contain a shorter one.
     secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
     secrets.iter().fold(message.to_owned(), |message, secret| {
@@ -26,7 +32,13 @@ pub(crate) fn hide(message: &str, body: &Value) -> String {
 
 fn collect(value: &Value, is_secret: bool, into: &mut Vec<String>) {
     match value {
-        Value::String(text) if is_secret && !text.trim().is_empty() => into.push(text.clone()),
+        Value::String(text) if is_secret && !text.trim().is_empty() => {
+            let mut parts: Vec<String> = text.lines().map(|line| line.trim().to_owned()).collect();
+            collect(&serde_json::from_str(text).unwrap_or_default(), true, &mut parts);
+            parts.retain(|part| part.len() >= LONG && part != text);
+            into.push(text.clone());
+            into.append(&mut parts);
+        }
         Value::Array(list) => list.iter().for_each(|value| collect(value, is_secret, into)),
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -63,17 +75,23 @@ mod tests {
         let body = json!({
             "key": "k", "password": "hunter2-long", "name": "public", "tags": ["t"],
             "config": {"redis": {"password": "p1"}, "list": ["inner-value"]},
-            "pem": {"private_key": "-----BEGIN\nabc\n-----END"},
+            "pem": {"private_key": "-----BEGIN\nabc\nof-the-pem\n-----END"},
+            "jwk": r#"{"kty": "oct", "k": "of-the-jwk"}"#,
         });
-        let quoted = json!({"e": "-----BEGIN\nabc\n-----END", "m": "key k of public"}).to_string();
+        let pem = "-----BEGIN\nabc\nof-the-pem\n-----END";
+        let quoted = json!({"e": pem, "m": "key k of public"}).to_string();
         let cases = [
             ("key (type: unique) failed for k: 'k'", "key (type: unique) failed for ***: '***'"),
             ("xhunter2-longx p1 p12 public t", "x***x *** p12 public t"),
             ("inner-value", "***"),
             (quoted.as_str(), r#"{"e":"***","m":"key *** of public"}"#),
+            ("abc: of-the-pem", "abc: ***"),
+            ("oct: of-the-jwk", "oct: ***"),
         ];
         for (message, expected) in cases {
             assert_eq!(hide(message, &body), expected);
         }
+        let many = json!({"key": "a line\n".repeat(MAX_TEXTS)});
+        assert_eq!(hide("a message", &many), "***");
     }
 }

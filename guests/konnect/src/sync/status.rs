@@ -30,6 +30,7 @@ pub(crate) mod reason {
 const MAX_MESSAGE: usize = 4 << 10;
 
 /// The status of an object.
+#[derive(Clone)]
 pub(crate) struct Status<'a> {
     host: &'a Host,
     entity: &'static Entity,
