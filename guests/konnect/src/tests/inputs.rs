@@ -47,10 +47,13 @@ fn another(name: &str, spec: Value) -> Value {
     object
 }
 
-fn authority(name: &str, control_plane: &str) -> Value {
-    let mut object = in_cp("KongCACertificate", name, json!({"cert": "c"}));
+fn in_plane(control_plane: &str, mut object: Value) -> Value {
     object["spec"]["controlPlaneRef"]["konnectNamespacedRef"]["name"] = control_plane.into();
     object
+}
+
+fn authority(name: &str, control_plane: &str) -> Value {
+    in_plane(control_plane, in_cp("KongCACertificate", name, json!({"cert": "c"})))
 }
 
 fn trusting(name: &str) -> Value {
@@ -118,7 +121,21 @@ fn missing_entities() -> Vec<Row> {
     let key = json!({"kid": "k", "jwk": "{}", "name": "x", "keySetRef": to});
     let client = with_spec(service("x"), json!({"clientCertificateRef": {"name": "none"}}));
     let plugin = json!({"pluginRef": {"name": "none"}, "scope": "GlobalInControlPlane"});
+    let target =
+        json!({"group": "configuration.konghq.com", "kind": "KongService", "name": "none"});
+    let bound = json!({"pluginRef": {"name": "p"}, "targets": {"serviceRef": target}});
     vec![
+        row(
+            "no target of a plugin",
+            vec![
+                object("KongPlugin", "p", json!({"plugin": "rate-limiting"})),
+                in_cp("KongPluginBinding", "x", bound),
+            ],
+            &[(
+                "Programmed",
+                "False/FailedToCreate KongService.configuration.konghq.com \"none\" not found",
+            )],
+        ),
         one(
             "no certificate of an authority",
             trusting("none"),
@@ -187,6 +204,45 @@ fn refused() -> Vec<Row> {
                 (
                     "ResolvedRefs",
                     "False/RefNotPermitted KongReferenceGrants do not allow access to Secret b/tls",
+                ),
+                ("Programmed", FALSE_EXISTS),
+            ],
+        ),
+    ]
+}
+
+fn of_another_plane() -> Vec<Row> {
+    let plane = || another("cp2", json!({}));
+    let certificate = json!({"cert": "c", "key": "k"});
+    let set = json!({"type": "namespacedRef", "namespacedRef": {"name": "set"}});
+    let key = json!({"kid": "k", "jwk": "{}", "name": "x", "keySetRef": set});
+    vec![
+        row(
+            "a client certificate in another control plane",
+            vec![
+                plane(),
+                in_plane("cp2", in_cp("KongCertificate", "c", certificate)),
+                with_spec(service("x"), json!({"clientCertificateRef": {"name": "c"}})),
+            ],
+            &[
+                (
+                    "KongCertificateRefValid",
+                    "False/Invalid Referenced KongCertificate ns/c belongs to a different ControlPlane",
+                ),
+                ("Programmed", FALSE_EXISTS),
+            ],
+        ),
+        row(
+            "a key set in another control plane",
+            vec![
+                plane(),
+                in_plane("cp2", in_cp("KongKeySet", "set", json!({"name": "set"}))),
+                in_cp("KongKey", "x", key),
+            ],
+            &[
+                (
+                    "KeySetRefValid",
+                    "False/Invalid Referenced KongKeySet ns/set belongs to a different ControlPlane",
                 ),
                 ("Programmed", FALSE_EXISTS),
             ],
@@ -278,6 +334,7 @@ fn references_that_are_not_granted() {
 #[test]
 fn references_to_what_does_not_fit() {
     check(unfit());
+    check(of_another_plane());
 }
 
 #[test]

@@ -18,7 +18,12 @@ fn moved(mut of: Value, namespace: &str) -> Value {
     of
 }
 
-fn grant(name: &str, at: &str, (group, from, of): (&str, &str, &str), to: (&str, &str)) -> Value {
+pub(super) fn grant(
+    name: &str,
+    at: &str,
+    (group, from, of): (&str, &str, &str),
+    to: (&str, &str),
+) -> Value {
     let spec = json!({
         "from": [{"group": group, "kind": from, "namespace": of}],
         "to": [{"group": to.0, "kind": to.1}],

@@ -5,9 +5,11 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{
-    fixture::{World, auth, control_plane, service},
+    fixture::{World, auth, control_plane, object, service},
     inputs::{FALSE_EXISTS, secret, with_spec},
+    references::grant,
 };
+use crate::kind::{AUTH, KONNECT};
 
 /// A token: what is wrong with it, and what the object that holds it says.
 #[test]
@@ -86,4 +88,41 @@ fn a_revoked_token_shows_at_the_entity_and_then_at_the_token() {
     world.change(json!({"restore": "kpat_t"}));
     world.settle_for(Duration::from_secs(4));
     assert_eq!(world.condition("KongService", "svc", "Programmed"), "True/Programmed ");
+}
+
+#[test]
+fn a_token_of_another_namespace_is_used_while_it_is_granted() {
+    let world = World::new(&json!({"syncPeriodSeconds": 60}));
+    let labels = json!({"konghq.com/credential": "konnect", "konghq.com/secret": "true"});
+    let mut token = secret("tok", &labels, &json!({"token": "kpat_t"}));
+    token["metadata"]["namespace"] = "b".into();
+    let spec = json!({
+        "type": "secretRef", "secretRef": {"name": "tok", "namespace": "b"}, "serverURL": "eu.api.konghq.com",
+    });
+    let auth = object(AUTH.kind, "auth", json!({"spec": spec}));
+    for object in [&token, &auth, &control_plane()] {
+        world.apply(object);
+    }
+    world.settle();
+    let told = |of| world.condition(AUTH.kind, "auth", of);
+    let refused = "cross-namespace reference to Secret tok in namespace b from \
+                   KonnectAPIAuthConfiguration.konnect.konghq.com in namespace ns is not granted by \
+                   any KongReferenceGrant";
+    assert_eq!(told("APIAuthValid"), format!("False/Invalid {refused}"));
+    assert_eq!(told("ResolvedRefs"), format!("False/RefNotPermitted {refused}"));
+    assert_eq!(world.fake.lock().requests(), 0);
+    world.apply(&grant("g", "b", (KONNECT, AUTH.kind, "ns"), ("core", "Secret")));
+    world.settle();
+    assert_eq!(told("APIAuthValid"), "True/Valid Token from Secret b/tok is valid");
+    let programmed = || world.condition("KonnectGatewayControlPlane", "cp", "Programmed");
+    assert_eq!(programmed(), "True/Programmed ");
+    world.stub.delete("KongReferenceGrant/b/g");
+    world.settle();
+    let asked = world.fake.lock().requests();
+    assert_eq!(told("APIAuthValid"), format!("False/Invalid {refused}"));
+    let change = json!({"spec": {"createControlPlaneRequest": {"description": "changed"}}});
+    world.patch("KonnectGatewayControlPlane", "cp", change);
+    world.settle_for(Duration::from_mins(3));
+    assert_eq!(world.fake.lock().requests(), asked, "no call without the grant");
+    assert_eq!(programmed(), FALSE_EXISTS);
 }
