@@ -9,11 +9,12 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use anstyle::{AnsiColor, Style};
 use mortise_core::{
     contract::{
-        Kind,
+        Kind, Selection,
         bounds::text::{escaped, escaped_json, escaped_lines, is_unsafe},
         display_kind,
     },
     outbound::Made,
+    path::Path,
     reads::record::Digest,
     reconcile::Report,
     write::{Action, Change},
@@ -93,6 +94,27 @@ fn mask(secret: &mut Value, other: Option<&Value>) {
         }
         Some(annotations) => hide(annotations, other),
         None => {}
+    }
+}
+
+/// Masks the fields that hold credentials, of those that descriptions declare, and the copy of the
+/// object in an annotation. Secrets are masked when they are printed.
+pub fn mask_credentials(object: &mut Value, declared: &[&Selection]) {
+    let Kind { group, kind, .. } = kind_of(object);
+    let is_meant =
+        |of: &&&Selection| of.kind.group == group && of.kind.kind == kind && kind != "Secret";
+    let held: Vec<&&Selection> = declared.iter().filter(is_meant).collect();
+    let paths =
+        held.iter().flat_map(|of| of.fields.iter()).filter_map(|at| at.parse::<Path>().ok());
+    let places: Vec<String> = paths.flat_map(|path| path.pointers(object)).collect();
+    for place in places {
+        if let Some(value) = object.pointer_mut(&place) {
+            hide(value, None);
+        }
+    }
+    let annotations = object.pointer_mut(ANNOTATIONS).filter(|_| !held.is_empty());
+    if let Some(copy) = annotations.and_then(|all| all.get_mut(LAST_APPLIED)) {
+        hide(copy, None);
     }
 }
 

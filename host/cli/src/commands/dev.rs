@@ -8,7 +8,7 @@ mod change;
 mod companion;
 mod input;
 mod kubeconfig;
-mod message;
+pub mod message;
 pub(crate) mod objects;
 mod plain;
 mod process;

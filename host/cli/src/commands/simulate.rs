@@ -29,7 +29,7 @@ use std::{
 use anyhow::Context as _;
 use jiff::Timestamp;
 use mortise_core::{
-    contract::{Description, Kind, ObjectRef, display_kind},
+    contract::{Description, Kind, ObjectRef, Selection, display_kind},
     outbound::Outbound,
     queue::{Key, Run},
     write::Clock,
@@ -105,6 +105,7 @@ pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<Ex
     let source = Source::open(&args.module)?;
     let parts = Parts::of(&source, source.component()?, &args.with)?;
     let mut loaded = local::load_into(&engine, parts, config).await?;
+    let credentials: Vec<Selection> = loaded.description.credentials().cloned().collect();
     let calls = calls(args, &mut loaded)?;
     let input = Input {
         objects: files::load_all(&args.objects)?,
@@ -119,13 +120,16 @@ pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<Ex
     let mut progress = Progress::on_stderr();
     let end = simulate_with_progress(loaded, input, calls, |step| progress.show(step)).await;
     progress.clear();
-    let end = end?;
+    let mut end = end?;
     end.untyped.iter().for_each(local::warn_untyped);
     for note in &end.notes {
         // There is nowhere to report a closed standard error.
         let _ = writeln!(std::io::stderr(), "{note}");
     }
     let secrets = Secrets::from(args.show_secrets);
+    if secrets == Secrets::Masked {
+        end.mask_credentials(&credentials.iter().collect::<Vec<_>>());
+    }
     let text = match args.output {
         Some(Output::Json) => print::json(&end.printable(secrets)).context("the end is no JSON")?,
         None => end.for_people(secrets),

@@ -55,6 +55,36 @@ fn a_changed_value_of_a_secret_is_told_by_digests() {
 }
 
 #[test]
+fn declared_credentials_are_masked_with_their_copy() {
+    use mortise_core::fixture::{all, fields};
+    let declared = fields(all("Auth"), &["spec.token", "spec.keys[].value"]);
+    let object = |kind: &str| {
+        json!({
+            "apiVersion": "g/v2", "kind": kind,
+            "metadata": {"name": "a", "annotations": {LAST_APPLIED: "hidden", "b": "shown"}},
+            "spec": {"token": "hidden", "server": "shown", "keys": [{"name": "shown", "value": "hidden"}]},
+        })
+    };
+    let mut masked = object("Auth");
+    mask_credentials(&mut masked, &[&declared]);
+    let text = masked.to_string();
+    assert!(!text.contains("hidden") && text.matches("shown").count() == 3, "{text}");
+    let mut end = crate::commands::simulate::End {
+        objects: vec![object("Auth")],
+        before: vec![object("Auth")],
+        clusters: [("c".to_owned(), vec![object("Auth")])].into(),
+        ..Default::default()
+    };
+    end.mask_credentials(&[&declared]);
+    assert!(!format!("{end:?}").contains("hidden"), "{end:?}");
+    for (kind, declared) in [("Other", &[&declared][..]), ("Auth", &[][..])] {
+        let mut whole = object(kind);
+        mask_credentials(&mut whole, declared);
+        assert_eq!(whole, object(kind));
+    }
+}
+
+#[test]
 fn an_object_that_is_no_secret_is_printed_unchanged() {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
     assert_eq!(printable(&object, Secrets::Masked), object);

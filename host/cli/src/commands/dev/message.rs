@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use mortise_core::{queue::Cause, reconcile::Report, write::Action};
+use mortise_core::{contract::Selection, queue::Cause, reconcile::Report, write::Action};
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{host::ProcessorStatus, wasm::Digest};
 use serde_json::Value;
@@ -59,17 +59,17 @@ pub(super) struct Running {
 
 /// A reconcile, with the objects that it changed.
 #[derive(Debug, Clone)]
-pub(super) struct Ran {
+pub struct Ran {
     /// The time at which the reconcile ended.
     pub(super) at: Timestamp,
     pub(super) report: Report,
     /// The objects that the reconcile wrote.
-    pub(super) written: BeforeAfter,
+    pub written: BeforeAfter,
 }
 
 /// Objects before and after a reconcile, by their titles.
 #[derive(Debug, Clone, Default)]
-pub(super) struct BeforeAfter {
+pub struct BeforeAfter {
     before: BTreeMap<String, Value>,
     after: BTreeMap<String, Value>,
 }
@@ -78,8 +78,13 @@ pub(super) struct BeforeAfter {
 
 impl Ran {
     /// Creates the entry of a report. The objects as they were before are taken from the history of
-    /// the APIs, which `api` returns by the names of their clusters.
-    pub(super) fn new<'a>(report: Report, api: impl Fn(&str) -> Option<&'a EmbeddedApi>) -> Self {
+    /// the APIs, which `api` returns by the names of their clusters. The values of `credentials`, the
+    /// declared ones, are masked.
+    pub fn new<'a>(
+        report: Report,
+        api: impl Fn(&str) -> Option<&'a EmbeddedApi>,
+        credentials: &[&Selection],
+    ) -> Self {
         let mut written = BeforeAfter::default();
         for change in report.changes.iter().filter(|change| change.action != Action::Event) {
             let cluster = &change.of.kind.cluster;
@@ -100,6 +105,9 @@ impl Ran {
                 written.after.insert(title, Value::clone(&change.object));
             }
         }
+        for object in written.before.values_mut().chain(written.after.values_mut()) {
+            print::mask_credentials(object, credentials);
+        }
         Self { at: Timestamp::now(), report, written }
     }
 
@@ -113,7 +121,8 @@ impl Ran {
 
 impl BeforeAfter {
     /// Returns the difference, coloured; empty if no object was written.
-    pub(super) fn difference(&self, secrets: Secrets) -> String {
+    #[must_use]
+    pub fn difference(&self, secrets: Secrets) -> String {
         print::difference(&self.before, &self.after, secrets)
     }
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use mortise_core::contract::Selection;
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
     cluster::Cluster,
@@ -58,6 +59,8 @@ pub(super) struct Version {
     pub(super) digest: Digest,
     /// The interfaces and digests of its libraries.
     libraries: Vec<(String, Digest)>,
+    /// The declared credentials.
+    pub(super) credentials: Vec<Selection>,
 }
 
 /// The result of a renewal.
@@ -84,6 +87,7 @@ impl Version {
             number: loaded.description.version.clone(),
             digest: loaded.processor.digest(),
             libraries: loaded.processor.libraries().map(|(of, by)| (of.to_owned(), by)).collect(),
+            credentials: loaded.description.credentials().cloned().collect(),
         }
     }
 }

@@ -9,7 +9,7 @@
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use futures::future::{self, BoxFuture};
-use mortise_core::reconcile::Report;
+use mortise_core::{contract::Selection, reconcile::Report};
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
     cluster::Cluster,
@@ -37,6 +37,7 @@ use crate::{
     guest::Guest,
     hooks::{self, Hooks},
     local,
+    print::Secrets,
     remotes::Remotes,
 };
 
@@ -129,11 +130,12 @@ impl Session {
         worked
     }
 
-    fn ran(&self, report: Report) -> Ran {
-        Ran::new(report, |cluster| {
+    fn ran(&self, report: Report, credentials: &[&Selection]) -> Ran {
+        let api = |cluster: &str| {
             let of = self.remotes.iter().find(|remote| remote.name == cluster);
             of.map_or_else(|| cluster.is_empty().then_some(&*self.api), |of| Some(&of.api))
-        })
+        };
+        Ran::new(report, api, credentials)
     }
 
     fn send(&self, message: Message) {
@@ -247,7 +249,8 @@ impl Work {
                 }
             }
             report = next_report(self.host.as_deref()) => {
-                self.session.send(Message::Ran(Box::new(self.session.ran(report?))));
+                let ran = self.session.ran(report?, &self.credentials());
+                self.session.send(Message::Ran(Box::new(ran)));
             }
             error = next_end(&mut self.companions) => return Err(error),
             // Metrics are served until the session ends.
@@ -259,6 +262,15 @@ impl Work {
             }
         }
         Ok(())
+    }
+
+    /// Returns the credentials that the running versions declare; none if their values are shown.
+    fn credentials(&self) -> Vec<&Selection> {
+        if self.session.input.secrets == Secrets::Shown {
+            return Vec::new();
+        }
+        let versions = self.seats.iter().filter_map(|seat| seat.version.as_ref());
+        versions.flat_map(|version| &version.credentials).collect()
     }
 
     /// Marks the guests that a save affects, and cancels the build of such a guest.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use mortise_core::{
-    contract::{Kind, ObjectRef, api_version, bounds::text::escaped},
+    contract::{Kind, ObjectRef, Selection, api_version, bounds::text::escaped},
     outbound::Made,
     write::{self, Action},
 };
@@ -247,6 +247,17 @@ impl End {
             *object = print::printable(object, secrets);
         }
         end
+    }
+
+    /// Masks the values of declared credentials in all objects.
+    pub fn mask_credentials(&mut self, declared: &[&Selection]) {
+        let there = self.clusters.values_mut().chain(self.before_there.values_mut()).flatten();
+        let objects = self.objects.iter_mut().chain(&mut self.before).chain(there);
+        let changed = self.changes.iter_mut().map(|change| &mut change.object);
+        let shown = self.versions.iter_mut().filter_map(|shown| shown.object.as_mut());
+        for object in objects.chain(changed).chain(shown) {
+            print::mask_credentials(object, declared);
+        }
     }
 
     /// Returns the changed objects as a difference, followed by events, requeues and failures.

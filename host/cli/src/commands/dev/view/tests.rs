@@ -77,7 +77,7 @@ fn wrote(name: &str) -> Ran {
         object: Arc::new(object),
     });
     let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
-    Ran { at: start(), ..Ran::new(ran.report, |_| Some(&api)) }
+    Ran { at: start(), ..Ran::new(ran.report, |_| Some(&api), &[]) }
 }
 
 fn show(model: &mut Model, messages: impl IntoIterator<Item = Message>) {
