@@ -93,14 +93,27 @@ mod tests {
 
     #[test]
     fn headers_that_frame_the_message_are_refused() {
-        for name in REFUSED {
-            assert!(check(&[(name, "x")], None).is_err(), "{name}");
-            assert!(check(&[(&name.to_uppercase(), "x")], None).is_err(), "{name}");
+        let framing = [
+            "Host",
+            "Connection",
+            "Transfer-Encoding",
+            "Content-Length",
+            "Expect",
+            "Upgrade",
+            "Proxy-Authorization",
+            "proxy-connection",
+            "Keep-Alive",
+            "TE",
+            "Trailer",
+            "X-HTTP-Method-Override",
+        ];
+        for name in framing {
+            let error = check(&[(name, "x")], None).expect_err(name);
+            assert!(error.contains("is the client's to set"), "{name}: {error}");
         }
-        for name in
-            ["Proxy-Authorization", "proxy-connection", "", "a b", "a:b", "a\r\nb", "ä", "a\0"]
-        {
-            assert!(check(&[(name, "x")], None).is_err(), "{name:?}");
+        for name in ["", "a b", "a:b", "a\r\nb", "ä", "a\0"] {
+            let error = check(&[(name, "x")], None).expect_err(name);
+            assert!(error.contains("is no name of a header"), "{name:?}: {error}");
         }
     }
 
