@@ -1,6 +1,8 @@
 //! The port of `--webhooks`: what it answers to reviews, to those that are none, and to those that
 //! want to harm it.
 
+mod outside;
+
 pub(crate) use certificate::Issued;
 
 use std::{

@@ -6,7 +6,10 @@
 
 use mortise_sdk::{
     Admits, Answer, Converted, Converts, Description, Failure, Hook, Host, Object, Operation,
-    Outcome, Processor, Reconciler, Request, Review, Selection, kubernetes::ConfigMap,
+    OutboundRule, Outcome, Processor, Reconciler, Request, Review, Selection,
+    bindings::mortise::host::outbound,
+    kubernetes::ConfigMap,
+    outbound::{Call, Method},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -47,17 +50,22 @@ impl Default for Config {
     }
 }
 
+/// The system outside that a hook calls which is told to, and that is declared then.
+const OUTSIDE: &str = "http://api.example.com";
+
 /// The annotation that marks a Rule.
 const MARK: &str = "example.com/marked-by";
 
 impl Processor for Hooks {
     type Config = Config;
 
-    fn describe(_config: &Config) -> Result<Description, String> {
+    fn describe(config: &Config) -> Result<Description, String> {
         let reconciler = Reconciler::new("rules", Selection::of::<Rule>());
+        let outside = (config.deed == "call").then(|| OutboundRule::new(OUTSIDE));
         Ok(Description::new("hooks", "0.1.0")
             .reconciles(reconciler)
-            .reads(Selection::of::<ConfigMap>()))
+            .reads(Selection::of::<ConfigMap>())
+            .outbound(outside))
     }
 
     fn reconcile(request: &Request, config: &Config, _host: &Host) -> Result<Outcome, Failure> {
@@ -78,6 +86,7 @@ impl Converts for Hooks {
         object["apiVersion"] = format!("{}/{to}", Rule::GROUP).into();
         match deed(&object).unwrap_or(&config.deed) {
             "refuse" => return Err("told to refuse".to_owned()),
+            "call" => return Err(call()),
             "forget" => drop(object["spec"].as_object_mut().and_then(|spec| spec.remove("note"))),
             "annotate" => object["metadata"]["annotations"]["example.com/from"] = to.into(),
             "swell" if to == "v1" => object["spec"]["length"] = "x".repeat(2 << 20).into(),
@@ -112,6 +121,7 @@ impl Admits for Hooks {
         let object = object.or(old).ok_or("no object")?;
         match deed(&object).unwrap_or_default() {
             "refuse" => return Err("told to refuse".to_owned()),
+            "call" => return Err(call()),
             "rename" => {
                 let mut other = object.clone();
                 other["metadata"]["name"] = "other".into();
@@ -149,6 +159,14 @@ fn work(rounds: u64) {
 
 fn deed(object: &Value) -> Option<&str> {
     object.pointer("/spec/do").and_then(Value::as_str)
+}
+
+/// Calls a system outside, past the SDK, which gives conversions no host. Returns the answer.
+fn call() -> String {
+    let url = format!("{OUTSIDE}/");
+    let (headers, timeout) = (Vec::new(), 1_000);
+    let get = Call { method: Method::Get, url, headers, body: None, credential: None, timeout };
+    format!("{:?}", outbound::send(&get))
 }
 
 fn misbehave(deed: &str) {
