@@ -14,6 +14,7 @@ mod kinds;
 mod lifecycle;
 mod metrics;
 mod misbehave;
+mod outside;
 mod play;
 mod processors;
 mod records;
