@@ -2,6 +2,7 @@
 
 mod frozen;
 mod hand_over;
+mod kept;
 mod killed;
 mod objects;
 mod rig;

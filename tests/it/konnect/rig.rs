@@ -1,6 +1,10 @@
 //! An API in memory over HTTP and the fake of Konnect, for hosts that run as processes of their own.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use axum::middleware::from_fn_with_state;
 use konnect::kind;
@@ -105,7 +109,7 @@ impl Rig {
 
     /// Starts a host.
     pub(super) fn host(&self, arguments: &[&str]) -> Program {
-        let (folder, cache) = (self.folder.path(), code_cache().join("konnect"));
+        let (folder, cache) = (self.folder.path(), cache());
         let egress = ["--egress", "https://*.api.konghq.com", "--egress-private"];
         let arguments = egress.iter().chain(arguments);
         Program::start(&folder.join("kubeconfig"), &folder.join("modules"), &cache, arguments)
@@ -184,6 +188,11 @@ impl Rig {
         };
         requests.map(|entry| format!("{} {}", entry.path, status(entry))).collect()
     }
+}
+
+/// Returns the cache directory of all hosts of these tests: code is compiled once.
+pub(super) fn cache() -> PathBuf {
+    code_cache().join("konnect")
 }
 
 async fn fake(trap: &Arc<Trap>) -> Server {

@@ -5,10 +5,15 @@ use std::{io, sync::Arc, time::Duration};
 use konnect_fake::{Konnect, Server, server, tenant::Tokens};
 use kube::Client;
 use mortise::{
+    commands::dev::message::Ran,
     egress::{self, Grant},
     local,
+    print::{self, Secrets},
 };
-use mortise_core::reconcile::{Mode, Report};
+use mortise_core::{
+    contract::Selection,
+    reconcile::{Mode, Report},
+};
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
     cluster::Cluster,
@@ -25,8 +30,10 @@ pub(super) const NAMESPACE: &str = "shop";
 const MAX_ROUNDS: usize = 200;
 /// The seconds that pass while a cluster settles: more than until a run that was asked for.
 const SECONDS: usize = 5;
+/// A place in which a text may be seen.
+const DEV: &str = "the view of `mortise dev`";
 /// The pages of the admin port.
-const PAGES: [&str; 5] = ["/host", "/processors", "/watches", "/keys", "/reports"];
+pub(super) const PAGES: [&str; 5] = ["/host", "/processors", "/watches", "/keys", "/reports"];
 
 /// A cluster in memory, the fake over TLS, and a host between them.
 pub(super) struct Watched {
@@ -35,8 +42,10 @@ pub(super) struct Watched {
     cluster: Cluster,
     host: Option<Arc<Host>>,
     reports: Reports,
-    /// The reports, in words.
-    said: Vec<String>,
+    /// The declared credentials of the processor.
+    credentials: Vec<Selection>,
+    /// The reports in words, by place.
+    said: Vec<(&'static str, String)>,
     log: Log,
     _listening: DefaultGuard,
 }
@@ -84,6 +93,7 @@ impl Watched {
             cluster,
             host: None,
             reports: Reports::default(),
+            credentials: Vec::new(),
             said: Vec::new(),
             log,
             _listening: listening,
@@ -104,6 +114,7 @@ impl Watched {
         let grants: Vec<Grant> = grants.collect();
         egress::grant(&mut loaded, grants).unwrap();
         loaded.settings.mode = mode;
+        self.credentials = loaded.description.credentials().cloned().collect();
         local::serve_untyped(&self.api, &loaded.description, |_| false);
         self.host = None;
         let options = Options { drive: Drive::Caller, ..Options::default() };
@@ -142,12 +153,21 @@ impl Watched {
             for run in ready {
                 let report = host.drive().run(run).await;
                 self.reports.keep(&report, (host.options().now)());
-                let record = serde_json::to_string(&*report.record).unwrap();
-                self.said.push(format!("{report:?}\n{record}"));
+                self.keep(&report);
                 reports.push(report);
             }
         }
         panic!("the host does not come to rest: {:#?}", reports.last());
+    }
+
+    /// Keeps what a report says, and what `mortise dev` shows of it.
+    fn keep(&mut self, report: &Report) {
+        let record = serde_json::to_string(&*report.record).unwrap();
+        self.said.push(("a report", format!("{report:?}\n{record}")));
+        let credentials: Vec<&Selection> = self.credentials.iter().collect();
+        let ran = Ran::new(report.clone(), |_| Some(&self.api), &credentials);
+        let written = ran.written.difference(Secrets::Masked);
+        self.said.push((DEV, print::report(report) + "\n" + &written));
     }
 
     pub(super) async fn metrics(&self) -> String {
@@ -165,10 +185,12 @@ impl Watched {
     }
 
     /// Fails if one of the texts can be seen where the host or its guest says something: in the log,
-    /// reports, records, pages, metrics, events and statuses.
-    pub(super) async fn says_nothing_of(&self, markers: &[&str]) {
+    /// reports, records, pages, metrics, events and statuses, and in the view of `mortise dev`. That
+    /// shows objects, so texts of `bodies` may be there, which no Secret holds.
+    pub(super) async fn says_nothing_of(&self, tokens: &[&str], bodies: &[&str]) {
         let mut places = vec![("the log".to_owned(), self.log())];
-        places.extend(self.said.iter().map(|said| ("a report".to_owned(), said.clone())));
+        let said = self.said.iter().map(|(place, said)| ((*place).to_owned(), said.clone()));
+        places.extend(said);
         let objects = Objects {
             host: Arc::clone(self.host()),
             reports: self.reports.clone(),
@@ -187,13 +209,23 @@ impl Watched {
             places.push(("the cluster".to_owned(), said.to_string()));
         }
         for (place, text) in places {
-            for marker in markers {
-                let Some(at) = text.find(marker) else { continue };
-                let start = text.floor_char_boundary(at.saturating_sub(600));
-                let end = text.ceil_char_boundary(text.len().min(at + 200));
-                panic!("{place} holds `{marker}`: …{}…", &text[start..end]);
-            }
+            let bodies: &[&str] = if place == DEV { &[] } else { bodies };
+            holds_none_of(&place, &text, tokens.iter().chain(bodies));
         }
+    }
+}
+
+/// Fails if a text at a place holds one of these.
+pub(super) fn holds_none_of<'a>(
+    place: &str,
+    text: &str,
+    markers: impl IntoIterator<Item = &'a &'a str>,
+) {
+    for marker in markers {
+        let Some(at) = text.find(marker) else { continue };
+        let start = text.floor_char_boundary(at.saturating_sub(600));
+        let end = text.ceil_char_boundary(text.len().min(at + 200));
+        panic!("{place} holds `{marker}`: …{}…", &text[start..end]);
     }
 }
 

@@ -51,7 +51,7 @@ struct Script {
     seeks: Vec<Vec<String>>,
     /// True if the call never returns.
     hangs: bool,
-    /// The message of a panic instead of a result, if any.
+    /// The message of a panic instead of a result, if any. The answers to the calls follow it.
     panics: Option<String>,
     /// The result; `None`: an empty outcome.
     returns: Option<Returns>,
@@ -108,13 +108,16 @@ fn reconcile(request: &Request, host: &impl Ask) -> Result<Outcome, Failure> {
             (0..times).flat_map(|_| &script.reads).for_each(|read| discard(read, host));
         }
     }
-    script.calls.iter().for_each(|call| host.say("called", host.send(call)));
+    let answers: Vec<String> = script.calls.iter().map(|call| host.send(call)).collect();
+    for answer in &answers {
+        host.say("called", answer.clone());
+    }
     script.seeks.iter().for_each(|parts| host.say("found", host.seek(parts).to_string()));
     if script.hangs {
         hang();
     }
     if let Some(message) = script.panics {
-        panic!("{message}");
+        panic!("{message}{}", answers.concat());
     }
     let mut returns = script.returns;
     if !request.failed_writes.is_empty() {
