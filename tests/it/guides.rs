@@ -12,11 +12,12 @@ use std::{
 };
 
 /// The guides whose commands are checked.
-const GUIDES: [&str; 5] = [
+const GUIDES: [&str; 6] = [
     "README.md",
     "deploy/README.md",
     "guests/README.md",
     "tests/README.md",
+    "guests/konnect/README.md",
     "guests/kube-bind/README.md",
 ];
 

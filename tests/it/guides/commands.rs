@@ -30,6 +30,10 @@ const RELEASE: &str = "target/wasm32-wasip2/release/";
 const ISTIO: &str = "guests/istio-installation";
 /// The guest with another cluster.
 const KUBE_BIND: &str = "guests/kube-bind";
+/// The guest with a companion.
+const KONNECT: &str = "guests/konnect";
+/// The token in its examples.
+const TOKEN: &str = "kpat_example";
 /// The registry in commands.
 const REGISTRY: &str = "registry.example.com";
 
@@ -111,6 +115,19 @@ const COMMANDS: &[(&str, Run)] = &[
         "mortise bench target/wasm32-wasip2/release/secret_copy.wasm --crds crds/copy.mortise.dev --objects guests/secret-copy/examples",
         Here,
     ),
+    // guests/konnect/README.md
+    ("mortise dev guests/konnect", Dev),
+    ("kubectl get konnectgatewaycontrolplane,kongservice,kongroute -n shop", In(KONNECT)),
+    ("kubectl get kongservice orders -n shop -o jsonpath={.status.konnect}", In(KONNECT)),
+    ("curl -skf https://$FAKE/_log", In(KONNECT)),
+    (
+        r#"curl -skf https://$FAKE/_data -d '[{"edit": "services", "name": "orders", "set": {"host": "elsewhere"}}]'"#,
+        In(KONNECT),
+    ),
+    (
+        r#"curl -skf https://$FAKE/_faults -d '[{"method": "PUT", "path": "services", "status": 429, "headers": {"retry-after": "7"}}]'"#,
+        In(KONNECT),
+    ),
     // guests/kube-bind/README.md
     ("cargo run -- dev guests/kube-bind --config guests/kube-bind/config.yaml", Dev),
     ("kubectl get apiservicebindings,crds", In(KUBE_BIND)),
@@ -133,6 +150,11 @@ struct Session {
     kubeconfig: String,
     /// The kubeconfig of the other cluster; empty if there is none.
     provider: String,
+    /// The address of the companion; empty if there is none.
+    fake: String,
+    /// The lines that it has printed until it was ready, and those after them.
+    said: Vec<String>,
+    printed: mpsc::Receiver<String>,
 }
 
 /// Returns the arguments of a command that starts `mortise`, with built guests.
@@ -162,6 +184,7 @@ fn succeed_soon(command: &str, session: &Session) {
         // `kubectl edit` takes an editor that changes nothing.
         shell.args(["-c", command]).current_dir(root()).env("EDITOR", "true");
         shell.env("KUBECONFIG", &session.kubeconfig).env("PROVIDER", &session.provider);
+        shell.env("FAKE", &session.fake);
         let output = shell.stdin(Stdio::null()).output().unwrap();
         if output.status.success() {
             return;
@@ -187,17 +210,21 @@ impl Session {
     fn start(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let mut session = Self { child, kubeconfig: String::new(), provider: String::new() };
+        let [kubeconfig, provider, fake] = <[String; 3]>::default();
         let (send, printed) = mpsc::channel();
+        let mut session = Self { child, kubeconfig, provider, fake, said: Vec::new(), printed };
         // It reads to the end, also when nobody listens any more: `mortise dev` must not wait.
         thread::spawn(move || lines.for_each(|line| drop(send.send(line))));
         loop {
-            let line = printed.recv_timeout(TIMEOUT);
+            let line = session.printed.recv_timeout(TIMEOUT);
             let line = line.unwrap_or_else(|_| panic!("{command:?} does not reconcile"));
+            session.said.push(line.clone());
             if let Some((_, kubeconfig)) = line.split_once("KUBECONFIG=") {
                 let is_first = session.kubeconfig.is_empty();
                 let of = if is_first { &mut session.kubeconfig } else { &mut session.provider };
                 kubeconfig.clone_into(of);
+            } else if let Some((_, granted)) = line.split_once(" grants ") {
+                granted.rsplit_once(" at ").map_or("", |(_, at)| at).clone_into(&mut session.fake);
             } else if line.contains("  because: ") {
                 return session;
             }
@@ -272,7 +299,12 @@ fn kubectl_commands_of_the_guides_succeed_while_dev_runs() {
     }
     for dev in commands(&Dev) {
         let arguments = arguments(dev);
-        if arguments[1] == ISTIO && !tool::is_there("go", "the tests of it::guides") {
+        let needed = match &*arguments[1] {
+            ISTIO => "go",
+            KONNECT => "curl",
+            _ => "kubectl",
+        };
+        if !tool::is_there(needed, "the tests of it::guides") {
             continue;
         }
         let session = Session::start(mortise().args(&arguments));
@@ -281,5 +313,7 @@ fn kubectl_commands_of_the_guides_succeed_while_dev_runs() {
                 succeed_soon(command, &session);
             }
         }
+        let mut said = session.said.iter().cloned().chain(session.printed.try_iter());
+        assert_eq!(said.find(|line| line.contains(TOKEN)), None);
     }
 }
