@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use futures::future::BoxFuture;
+use futures::{
+    FutureExt as _,
+    future::{self, BoxFuture},
+};
 use serde_json::Value;
 
 use crate::{
@@ -102,6 +105,18 @@ pub trait Api: fmt::Debug + Send + Sync {
 
     /// Sends a request. A request that the server is too busy to answer is tried again.
     fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>>;
+
+    /// Fails unless the account of another cluster is known to have the right to a verb on the
+    /// objects of a kind in a namespace; asks the cluster if necessary. At home the API server
+    /// decides when a request is sent.
+    fn permitted<'a>(
+        &'a self,
+        _kind: &'a Kind,
+        _verb: &'static str,
+        _namespace: &'a str,
+    ) -> BoxFuture<'a, Result<(), Refusal>> {
+        future::ready(Ok(())).boxed()
+    }
 
     /// Returns the resource of a kind; `None` if the server does not serve the kind.
     fn resolve<'a>(

@@ -8,6 +8,7 @@ mod world;
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{Request, Response};
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
     cluster::{
@@ -17,6 +18,7 @@ use mortise_host::{
     host::{ClusterGrant, Drive, Host, Options},
 };
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
 use super::{
     CONFIG_MAP, NAMESPACE, Scene, manifest, now, object, outcome, play::Play, scripted, selection,
@@ -24,6 +26,9 @@ use super::{
 };
 
 const SERVER: &str = "https://api.provider.example:6443";
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+/// The kubeconfig of a user whose rights are denied when it asks for them.
+const DENIED: &str = "denied";
 
 /// Connects every name of a cluster to one API, unless the kubeconfig says something else.
 struct To(EmbeddedApi);
@@ -33,8 +38,17 @@ impl Connect for To {
         if kubeconfig.starts_with(b"refused") {
             return Err(Refused::new("as the test wants it"));
         }
-        let client = kube::Client::new(self.0.router(), "default");
-        Ok(Connected { server: SERVER.to_owned(), client })
+        let (router, is_denied) = (self.0.router(), kubeconfig == DENIED.as_bytes());
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let (router, is_review) = (router.clone(), request.uri().path() == REVIEWS);
+            async move {
+                if is_denied && is_review {
+                    return Ok(Response::new(r#"{"status": {"allowed": false}}"#.into()));
+                }
+                router.oneshot(request).await
+            }
+        });
+        Ok(Connected { server: SERVER.to_owned(), client: kube::Client::new(service, "default") })
     }
 }
 
@@ -64,13 +78,14 @@ async fn started(provider: &EmbeddedApi, kubeconfig: &str) -> (Scene, Host) {
         .reads(&any(selection(CONFIG_MAP, "")))
         .writes(&any(selection(CONFIG_MAP, "")), &["create", "update"]);
     let mut scene = Scene::of_play(&play).await;
-    let read = {
+    let there = |name: &str| {
         let kind = selection(CONFIG_MAP, "")["kind"].clone();
-        json!({"get": {"ref": {"cluster": name(), "kind": kind, "namespace": NAMESPACE, "name": "source"}}})
+        in_cluster(json!({"kind": kind, "namespace": NAMESPACE, "name": name}))
     };
     let copy = object(CONFIG_MAP, "copy", &json!({"data": {"from": "home"}}));
-    let returns = outcome(&json!({"apply": [in_cluster(manifest(&copy))]}));
-    let script = json!({"reads": [read], "returns": returns});
+    let event = json!({"on": there("copy"), "event_type": "Normal", "reason": "Copied", "message": "it is copied"});
+    let returns = outcome(&json!({"apply": [in_cluster(manifest(&copy))], "events": [event]}));
+    let script = json!({"reads": [{"get": {"ref": there("source")}}], "returns": returns});
     scene.load(&scripted("play", &script.to_string()));
     scene.load(&secret(kubeconfig));
     // The host knows its fields in the other cluster by the uid of this one.
@@ -162,4 +177,22 @@ async fn a_kubeconfig_that_is_mended_later_is_used_then() {
     let runs = host.status()[0].runs;
     until(&host, "the stores are closed", || host.status()[0].runs > runs).await;
     host.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_sent_to_a_cluster_only_where_its_account_may_write_them() {
+    for (kubeconfig, refused, sent) in [(DENIED, vec![name().into()], 0), ("right", vec![], 1)] {
+        let provider = provider();
+        let (_scene, host) = started(&provider, kubeconfig).await;
+        let report = loop {
+            let report = host.next_report().await.unwrap();
+            if report.changes.iter().any(|of| of.of.name == "copy") {
+                break report;
+            }
+        };
+        assert_eq!((report.failure, report.refused_events), (None, refused), "{kubeconfig}");
+        let told = provider.objects().iter().filter(|of| of["kind"] == "Event").count();
+        assert_eq!(told, sent, "{kubeconfig}");
+        host.stop().await.unwrap();
+    }
 }

@@ -1,15 +1,15 @@
 //! The rights of a kubeconfig's user in its cluster, which the user itself asks for.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use mortise_core::{
-    api::Unavailable,
+    api::{Refusal, Unavailable},
     contract::Kind,
     grant::rights::{Permit, Question, ReadTarget},
     store::Scope,
 };
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
 use super::{
@@ -25,12 +25,17 @@ const MAX_IN_FLIGHT: usize = 4;
 const MAX_ALLOWED_AGE: Duration = Duration::from_mins(1);
 /// The time after which a missing right is asked for again: it may be granted soon.
 const MAX_DENIED_AGE: Duration = Duration::from_secs(10);
+/// The number of answers about writes that are kept: more than namespaces with events at once.
+const MAX_WRITES: usize = 1024;
 
 /// The rights in one cluster, as far as they were asked for.
 #[derive(Debug)]
 pub(crate) struct Elsewhere {
     cluster: Cluster,
     answers: RwLock<Answers>,
+    /// The answers about writes that are asked for beforehand. They are not renewed: no run waits
+    /// for them.
+    writes: Mutex<HashMap<Question, Answered>>,
 }
 
 /// The cluster did not say whether a right is held.
@@ -49,7 +54,7 @@ enum Unanswered {
 
 impl Elsewhere {
     pub(crate) fn new(cluster: &Cluster) -> Self {
-        Self { cluster: cluster.clone(), answers: RwLock::default() }
+        Self { cluster: cluster.clone(), answers: RwLock::default(), writes: Mutex::default() }
     }
 
     /// Returns how a read may be answered, if that is known without a request.
@@ -83,17 +88,51 @@ impl Elsewhere {
         self.answers.read().may_watch(&resource, scope)
     }
 
+    /// Fails unless the user is known to have the right to a verb on the objects of a kind in a
+    /// namespace; asks if necessary.
+    pub(crate) async fn permitted(
+        &self,
+        kind: &Kind,
+        verb: &'static str,
+        namespace: &str,
+    ) -> Result<(), Refusal> {
+        let unanswered =
+            |why: Unanswered| Refusal { message: why.to_string(), ..Refusal::default() };
+        let resource =
+            self.cluster.resolve(kind).await.map_err(|error| unanswered(error.into()))?;
+        let resource = resource.ok_or_else(|| Refusal { code: 404, ..Refusal::default() })?;
+        let question = Question::of(&resource, verb, Some(namespace), None);
+        match self.write_answer(&question).await {
+            Answer::Allowed => Ok(()),
+            Answer::Denied => {
+                let message = format!("the user of the kubeconfig may not {question}");
+                Err(Refusal { code: 403, message, ..Refusal::default() })
+            }
+            Answer::Unanswered => Err(unanswered(Unanswered::Question(question))),
+        }
+    }
+
+    async fn write_answer(&self, question: &Question) -> Answer {
+        let known = self.writes.lock().get(question).copied();
+        if let Some(known) = known.filter(|known| !is_old(known, Instant::now())) {
+            return known.answer;
+        }
+        let answered = self.answers_to(vec![question.clone()]).await;
+        let answer = answered.first().map_or(Answer::Unanswered, |(_, answered)| answered.answer);
+        let mut writes = self.writes.lock();
+        if writes.len() >= MAX_WRITES {
+            writes.clear();
+        }
+        writes.extend(answered);
+        answer
+    }
+
     /// Asks again for the rights whose answers are too old. Returns whether an answer has changed.
     pub(crate) async fn renew(&self) -> bool {
         let now = Instant::now();
-        let is_old = |answered: &Answered| {
-            let most =
-                if answered.answer == Answer::Allowed { MAX_ALLOWED_AGE } else { MAX_DENIED_AGE };
-            now.saturating_duration_since(answered.at) >= most
-        };
         let old: Vec<Question> = {
             let answers = self.answers.read();
-            let old = answers.known.iter().filter(|(_, answered)| is_old(answered));
+            let old = answers.known.iter().filter(|(_, answered)| is_old(answered, now));
             old.map(|(question, _)| question.clone()).collect()
         };
         let answered = self.answers_to(old).await;
@@ -126,4 +165,10 @@ impl Elsewhere {
         });
         stream::iter(asked).buffer_unordered(MAX_IN_FLIGHT).collect().await
     }
+}
+
+/// Returns whether an answer has to be asked for again.
+fn is_old(answered: &Answered, now: Instant) -> bool {
+    let most = if answered.answer == Answer::Allowed { MAX_ALLOWED_AGE } else { MAX_DENIED_AGE };
+    now.saturating_duration_since(answered.at) >= most
 }

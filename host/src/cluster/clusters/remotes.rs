@@ -188,11 +188,11 @@ impl Routes {
         if outgoing.cluster.is_empty() {
             return self.home.send(outgoing).await;
         }
-        let link = self
-            .link(&outgoing.cluster)
-            .await
-            .map_err(|why| Refusal { message: why, ..Refusal::default() })?;
-        link.cluster.send(outgoing).await
+        self.reached(&outgoing.cluster).await?.cluster.send(outgoing).await
+    }
+
+    async fn reached(&self, cluster: &Arc<str>) -> Result<Arc<Link>, Refusal> {
+        self.link(cluster).await.map_err(|message| Refusal { message, ..Refusal::default() })
     }
 
     async fn link(&self, cluster: &Arc<str>) -> Result<Arc<Link>, String> {
@@ -219,6 +219,22 @@ impl Api for Routes {
 
     fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>> {
         self.send_there(outgoing).boxed()
+    }
+
+    fn permitted<'a>(
+        &'a self,
+        kind: &'a Kind,
+        verb: &'static str,
+        namespace: &'a str,
+    ) -> BoxFuture<'a, Result<(), Refusal>> {
+        async move {
+            if kind.cluster.is_empty() {
+                return Ok(());
+            }
+            let link = self.reached(&kind.cluster).await?;
+            link.rights.permitted(kind, verb, namespace).await
+        }
+        .boxed()
     }
 
     fn resolve<'a>(
