@@ -465,9 +465,11 @@ impl Driver {
             journal.outcome = None;
             (journal.reads.len(), journal.lines.len())
         };
+        // With its last run, a reconciler may be stopped, which tells nothing of its objects then.
+        let of = version.reconciler.object_of(key);
         let (report, ended) = finished(version.reconciler.run(&mut run));
         dispatch.done(key, ended.done, ended.causes);
-        if let Some(of) = version.reconciler.object_of(key) {
+        if let Some(of) = of {
             let title = title(&of, key.reconciler().name(), &version.description);
             self.settled.ran(&title, report.again, report.failure.clone());
         }

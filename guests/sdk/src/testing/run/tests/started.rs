@@ -1,5 +1,7 @@
 //! Reconcilers that outcomes start.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -11,6 +13,7 @@ use crate::{
 
 const STARTS: &str = "example.com/starts";
 const HELD: &str = "example.com/held";
+const RESYNC: Duration = Duration::from_hours(1);
 
 /// Holds the objects of the kind that the `ConfigMap` `held` names, in the cluster that it names.
 struct Holds;
@@ -23,7 +26,7 @@ impl Processor for Holds {
         let starts = Reconciler::new("starts", Selection::of::<ConfigMap>().labels("starts"));
         Ok(Description::new("holds", "1")
             .reconciles(starts.finalizer(STARTS))
-            .reconciles(Reconciler::on_demand("holds", any).finalizer(HELD))
+            .reconciles(Reconciler::on_demand("holds", any).finalizer(HELD).resync(RESYNC))
             .reads(Selection::of::<Secret>().namespace("shop")))
     }
 
@@ -88,13 +91,15 @@ fn a_started_reconciler_runs_until_it_is_stopped_and_holds_nothing() {
     assert_eq!((is_held(&there, "web"), is_held(&stub, "web")), (true, false));
 
     there.apply(&service("db"));
-    stub.settle::<Holds>("");
+    let settled = stub.settle::<Holds>("");
     assert!(is_held(&there, "db"), "a new object");
+    assert_eq!(settled.requeues.len(), 2, "{settled:?}");
     let db = ObjectRef::new(services(), Some("shop"), "db").in_cluster(provider());
     assert_eq!(stub.reconcile::<Holds>(&db, "").failure, None, "by its name");
 
     stub.delete("ConfigMap/shop/held");
-    assert!(stub.settle::<Holds>("").failures.is_empty());
+    let settled = stub.settle::<Holds>("");
+    assert!(settled.failures.is_empty() && settled.requeues.is_empty(), "{settled:?}");
     assert_eq!((stub.started(), stub.object(&asker())), (vec![], None));
     assert!(!is_held(&there, "web") && !is_held(&there, "db"));
     there.apply(&service("cache"));
