@@ -65,7 +65,8 @@ use crate::{
     wasm::Processor,
 };
 
-/// The number of reports that can wait for [`Host::next_report`].
+/// The number of reports that can wait for [`Host::next_report`]. While so many wait, no further key
+/// is run.
 const REPORT_CAPACITY: usize = 1024;
 
 /// A function that returns a current value of a host, also after its [`Host`] was moved.
@@ -136,7 +137,8 @@ impl Loaded {
 // === impl Host ===
 
 impl Host {
-    /// Opens the watches of the processors and, with [`Drive::Host`], starts to run keys.
+    /// Opens the watches of the processors and, with [`Drive::Host`], starts to run keys. The
+    /// caller has to take the reports then: see [`Host::next_report`].
     ///
     /// # Errors
     ///
@@ -242,7 +244,8 @@ impl Host {
     }
 
     /// Waits for the next finished reconcile of any processor. Skipped runs are not reported.
-    /// Several callers share the reports: each report goes to one caller.
+    /// Several callers share the reports: each report goes to one caller. While 1,024 reports wait,
+    /// the host runs no further key.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! The two loops of a host: changes queue keys, and queued keys are run.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -14,9 +14,10 @@ use parking_lot::Mutex;
 use tokio::{
     sync::{mpsc, watch as latest},
     task::JoinSet,
-    time::Instant,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use super::{
     Drive, Options,
@@ -38,6 +39,9 @@ use crate::{
 
 /// The longest time that runs wait for the first lists of the kinds that they read.
 const FIRST_LISTS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time after which the log tells that runs wait until reports are taken.
+const UNTAKEN_REPORTS_PERIOD: Duration = Duration::from_secs(10);
 
 /// The state that the tasks of a host share. Lock order: that of `parts.dispatch`, `registry`,
 /// `watches`; each is held for a few lines.
@@ -131,8 +135,7 @@ impl HostState {
                 Some(ran) = runs.join_next() => {
                     let report = ran.context("a reconcile failed")?;
                     if !report.skipped {
-                        // Sending fails only if the receiver is closed: the host is about to stop.
-                        let _ = reports.send(report).await;
+                        give(&reports, report).await;
                     }
                 }
                 run = self.parts.dispatch.queue().next() => {
@@ -177,7 +180,7 @@ impl HostState {
                 }
             }
         };
-        let _ = tokio::time::timeout(FIRST_LISTS_TIMEOUT, complete).await;
+        let _ = timeout(FIRST_LISTS_TIMEOUT, complete).await;
     }
 
     /// Runs a key to its end, or skips the run, on the version that is current when the run begins.
@@ -261,5 +264,54 @@ impl HostState {
         let steps = watches.plan();
         self.carry_out(steps);
         self.parts.dispatch.stores().check_index_users();
+    }
+}
+
+/// Gives a report to [`Host::next_report`](super::Host::next_report). Waits, and tells so, if too
+/// many were not taken.
+async fn give(reports: &mpsc::Sender<Report>, report: Report) {
+    let mut sent = pin!(reports.send(report));
+    if timeout(UNTAKEN_REPORTS_PERIOD, sent.as_mut()).await.is_err() {
+        warn!("no more keys are run until the reports of ended runs are taken");
+        // Sending fails only if the receiver is closed: the host is about to stop.
+        let _ = sent.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use mortise_core::queue::Key;
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_waits_until_others_are_taken_which_is_logged_once() {
+        let (mut log, to) = std::io::pipe().unwrap();
+        let lines = tracing_subscriber::fmt().with_writer(std::sync::Mutex::new(to)).finish();
+        let listening = tracing::subscriber::set_default(lines);
+        let (reports, mut taken) = mpsc::channel(1);
+        let report = |name: &str| {
+            let key = Key::new(&"p".into(), &"r".into(), None, name);
+            Report::new(&Run { key, causes: Vec::new(), more_causes: 0, attempt: 0 })
+        };
+        give(&reports, report("first")).await;
+        let mut second = pin!(give(&reports, report("second")));
+        for _ in 0..3 {
+            assert!(futures::poll!(second.as_mut()).is_pending());
+            advance(UNTAKEN_REPORTS_PERIOD).await;
+        }
+        assert_eq!(taken.recv().await.unwrap().key.name(), "first");
+        second.await;
+        assert_eq!(taken.recv().await.unwrap().key.name(), "second");
+        // The host is about to stop.
+        drop(taken);
+        give(&reports, report("third")).await;
+        drop(listening);
+        let mut logged = String::new();
+        log.read_to_string(&mut logged).unwrap();
+        assert_eq!(logged.matches("no more keys are run until").count(), 1, "{logged}");
     }
 }
