@@ -12,6 +12,7 @@ use crate::{
     config::{Config, Part},
     isolation::Name,
     mark,
+    valid::is_label_key,
 };
 
 /// The most annotations of an object that are copied: each is a path of the manifest.
@@ -28,12 +29,14 @@ const MAX_PAYLOAD: usize = 20;
 /// Returns the manifest of an object of a bound kind at the provider.
 ///
 /// Labels, annotations and fields besides `spec` go up at creation only, unless the configuration
-/// names them.
+/// names them. `former` is the object that is there: what it has stays when it is taken out of the
+/// source.
 pub(crate) fn up<'a>(
     source: &Content,
     (namespace, name): &Name,
     marks: impl IntoIterator<Item = (&'a str, String)>,
     owner: Option<OwnerReference>,
+    former: Option<&Content>,
     config: &Config,
 ) -> Manifest {
     let Content { fields, metadata: of, .. } = source;
@@ -50,21 +53,38 @@ pub(crate) fn up<'a>(
         // One that was there already is not made to go with the cluster namespace.
         left.push("metadata.ownerReferences".to_owned());
     }
-    if !config.propagates(Part::Labels) && !of.labels.is_empty() {
+    let has_labels = |of: &Content| !of.metadata.labels.is_empty();
+    if !config.propagates(Part::Labels) && (has_labels(source) || former.is_some_and(has_labels)) {
         left.push("metadata.labels".to_owned());
     }
     let marks: Vec<(&str, String)> = marks.into_iter().collect();
     if !config.propagates(Part::Annotations) {
         let is_mark = |key: &str| marks.iter().any(|(mark, _)| *mark == key);
-        let others = metadata.annotations.keys().filter(|key| !is_mark(key));
-        left.extend(others.map(|key| mark::annotation(key)));
+        let former = former.map(|former| former.metadata.annotations.keys());
+        let all = with_former(metadata.annotations.keys(), former).filter(|key| !is_mark(key));
+        left.extend(all.take(MAX_ANNOTATIONS).map(|key| mark::annotation(key)));
     }
     if !config.propagates(Part::Payload) {
-        let payload = fields.keys().filter(|field| !SPECIAL.contains(&field.as_str()));
+        let former = former.map(|former| former.fields.keys());
+        let all = with_former(fields.keys(), former);
+        let payload = all.filter(|field| !SPECIAL.contains(&field.as_str()));
         left.extend(payload.take(MAX_PAYLOAD).map(|field| top_level(field)));
     }
     mark::annotate(&mut metadata, marks);
     left.into_iter().fold(source.manifest(&metadata, &["status"]), Manifest::leave)
+}
+
+/// Returns keys of a source, and after them those that only the object at the provider has. These
+/// may be anything.
+fn with_former<'a>(
+    source: impl Iterator<Item = &'a String>,
+    former: Option<impl Iterator<Item = &'a String>>,
+) -> impl Iterator<Item = &'a String> {
+    let mut keys: Vec<&String> = source.collect();
+    let is_new = |key: &&String| is_label_key(key) && !keys.contains(key);
+    let more: Vec<&String> = former.into_iter().flatten().filter(is_new).collect();
+    keys.extend(more);
+    keys.into_iter()
 }
 
 fn top_level(field: &str) -> String {
@@ -210,7 +230,7 @@ mod tests {
     fn a_copy_keeps_the_content_and_none_of_the_bookkeeping() {
         let to = (Some("cn-team".to_owned()), "saturn".to_owned());
         let marks = [(mark::CLUSTER_NAMESPACE, "cn".to_owned())];
-        let manifest = up(&content(&object()), &to, marks, None, &config(&[]));
+        let manifest = up(&content(&object()), &to, marks, None, None, &config(&[]));
         let copy: Value = serde_json::from_str(&manifest.object).unwrap();
         let expected = json!({
             "apiVersion": "golden.example.dev/v1", "kind": "Rocket",
@@ -223,18 +243,32 @@ mod tests {
         assert_eq!(copy, expected);
     }
 
+    /// The parts that always go up, an object, the one at the provider, and the fields to leave.
+    type Parts<'a> = (&'a [Part], &'a Value, Option<&'a Value>, &'a [&'a str]);
+
     #[test]
     fn parts_besides_the_spec_go_up_once_or_always() {
         let to = (None, "saturn".to_owned());
-        let cases: [(&[Part], &[&str]); 3] = [
-            (&[], &["metadata.labels", r#"metadata.annotations["note"]"#, "extra"]),
-            (&[Part::Labels, Part::Payload], &[r#"metadata.annotations["note"]"#]),
-            (&[Part::Labels, Part::Annotations, Part::Payload], &[]),
+        let mut bare = object();
+        bare["metadata"] = json!({"name": "saturn", "annotations": {"other": "y"}});
+        bare.as_object_mut().unwrap().remove("extra");
+        let whole = object();
+        let note = r#"metadata.annotations["note"]"#;
+        let other = r#"metadata.annotations["other"]"#;
+        let all = [Part::Labels, Part::Annotations, Part::Payload];
+        let cases: [Parts; 6] = [
+            (&[], &whole, None, &["metadata.labels", note, "extra"]),
+            (&[Part::Labels, Part::Payload], &whole, None, &[note]),
+            (&all, &whole, None, &[]),
+            (&[], &bare, None, &[other]),
+            (&[], &bare, Some(&whole), &["metadata.labels", other, note, "extra"]),
+            (&all, &bare, Some(&whole), &[]),
         ];
-        for (propagate, expected) in cases {
+        for (propagate, source, former, expected) in cases {
             let marks = [(mark::CLUSTER_NAMESPACE, "cn".to_owned())];
-            let manifest = up(&content(&object()), &to, marks, None, &config(propagate));
-            assert_eq!(manifest.leave, expected, "{propagate:?}");
+            let (source, former) = (content(source), former.map(content));
+            let manifest = up(&source, &to, marks, None, former.as_ref(), &config(propagate));
+            assert_eq!(manifest.leave, expected, "{propagate:?} {former:?}");
         }
     }
 

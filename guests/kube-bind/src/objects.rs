@@ -129,7 +129,8 @@ impl Run<'_> {
             }
         };
         let Some(there) = self.read(place, &to)? else {
-            return Ok(self.write(place, &to, self.owner(place, isolation)?, Outcome::new()));
+            let owner = self.owner(place, isolation)?;
+            return Ok(self.write(place, &to, owner, None, Outcome::new()));
         };
         let found = &there.metadata;
         if let Some(other) = foreign(found, place) {
@@ -144,7 +145,7 @@ impl Run<'_> {
         let outcome = Outcome::new().patch(marks);
         let outcome = self.with_status(outcome, &there);
         // Also to one that is being deleted: what holds it may ask for the spec.
-        Ok(self.write(place, &to, self.owner(place, isolation)?, outcome))
+        Ok(self.write(place, &to, self.owner(place, isolation)?, Some(&there), outcome))
     }
 
     /// Deletes the object at the provider, and then gives up the finalizer.
@@ -232,11 +233,12 @@ impl Run<'_> {
         place: &Place,
         to: &Name,
         owner: Option<OwnerReference>,
+        former: Option<&Content>,
         outcome: Outcome,
     ) -> Outcome {
         let marks = [(mark::CLUSTER_NAMESPACE, place.namespace.clone())];
         let marks = marks.into_iter().chain(mark::of_consumer(self.metadata));
-        let copy = copy::up(self.object, to, marks, owner, self.config);
+        let copy = copy::up(self.object, to, marks, owner, former, self.config);
         outcome.apply(copy.in_cluster(&place.cluster)).finalizers([FINALIZER])
     }
 

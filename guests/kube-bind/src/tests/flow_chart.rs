@@ -191,6 +191,25 @@ fn a_field_that_is_taken_out_goes_and_labels_stay_as_at_creation() {
 }
 
 #[test]
+fn labels_and_annotations_that_are_taken_out_stay_as_at_creation() {
+    let world = World::bound();
+    let extra = json!({"labels": {"size": "big"}, "annotations": {"note": "x", "price": "5"}});
+    world.home().apply(&with(rocket("team"), json!({"metadata": extra})));
+    world.settle();
+    let none = json!({"labels": {"size": null}, "annotations": {"note": null}});
+    for spec in [json!({}), json!({"intent": "land"}), json!({"intent": "rest"})] {
+        world.home().patch(&with(rocket("team"), json!({"metadata": none, "spec": spec})));
+        world.settle();
+        let there = world.at_provider(&rocket("cn-team")).unwrap();
+        let metadata = &there["metadata"];
+        assert_eq!(metadata["labels"], json!({"size": "big"}), "{spec}");
+        for (key, value) in [("note", "x"), ("price", "5")] {
+            assert_eq!(metadata["annotations"][key], value, "{spec}");
+        }
+    }
+}
+
+#[test]
 fn an_object_waits_for_its_namespace_at_the_provider() {
     let world = World::bound();
     world.home().apply(&core("Namespace", "", "crew"));
