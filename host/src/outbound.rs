@@ -7,7 +7,7 @@
 //! replaced by a new one, once. Each address is checked after its name was resolved, and the checked
 //! address is connected to. Neither a header, a body, a path nor a query is logged.
 
-pub(crate) mod code;
+mod code;
 mod exchange;
 mod places;
 mod pool;

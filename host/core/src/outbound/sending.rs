@@ -146,9 +146,9 @@ impl Sending {
                     Err(refused) => Err(refused),
                     Ok((client, allowed)) => {
                         self.is_sent = true;
-                        let sent = allowed.authorization.as_ref().map(Authorization::encoded);
+                        let sent = allowed.authorization.as_ref().and_then(Authorization::encoded);
                         let answer = client.send(allowed).await;
-                        let values = sent.iter().flatten().map(|value| value.as_str());
+                        let values = sent.iter().map(|value| value.as_str());
                         answer.map(|answer| {
                             credential::masked(answer, view.credentials().chain(values))
                         })
