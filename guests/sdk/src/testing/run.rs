@@ -285,16 +285,12 @@ impl Driver {
         self.version.as_ref().is_some_and(|it| it.processor == name && it.config == config)
     }
 
-    /// Loads a processor with its configuration, unless it was loaded last. All keys of another
-    /// processor or configuration are due.
+    /// Loads a processor with its configuration, in place of the one before. All its keys are due.
     pub(super) fn load<P: Processor>(
         &mut self,
         description: &Description,
         config: &str,
     ) -> Result<(), String> {
-        if self.has_loaded::<P>(config) {
-            return Ok(());
-        }
         let description = contract::Description::from(description.clone());
         let grant = Grant::new(&description).map_err(|error| error.to_string())?;
         let wanted = grant.wanted().to_vec();
