@@ -85,8 +85,13 @@ fn mask(secret: &mut Value, other: Option<&Value>) {
             None => {}
         }
     }
+    mask_copy(secret, other);
+}
+
+/// Masks the copy of an object in an annotation.
+fn mask_copy(object: &mut Value, other: Option<&Value>) {
     let other = other.and_then(|other| other.pointer(ANNOTATIONS));
-    match secret.pointer_mut(ANNOTATIONS) {
+    match object.pointer_mut(ANNOTATIONS) {
         Some(Value::Object(annotations)) => {
             if let Some(copy) = annotations.get_mut(LAST_APPLIED) {
                 hide(copy, other.and_then(|other| other.get(LAST_APPLIED)));
@@ -112,9 +117,8 @@ pub fn mask_credentials(object: &mut Value, declared: &[&Selection]) {
             hide(value, None);
         }
     }
-    let annotations = object.pointer_mut(ANNOTATIONS).filter(|_| !held.is_empty());
-    if let Some(copy) = annotations.and_then(|all| all.get_mut(LAST_APPLIED)) {
-        hide(copy, None);
+    if !held.is_empty() {
+        mask_copy(object, None);
     }
 }
 
