@@ -36,7 +36,7 @@ use mortise_core::{
 };
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
-    host::{Drive, Driver, Host, Loaded, Options},
+    host::{Drive, Host, Loaded, Options},
     outbound,
 };
 use mortise_sdk::testing::case;
@@ -82,7 +82,6 @@ pub struct Input {
 
 /// A simulation in progress.
 struct Simulation<'a> {
-    driver: Driver<'a>,
     host: &'a Host,
     world: &'a World,
     only: Option<Chosen>,
@@ -200,7 +199,6 @@ pub async fn simulate_with_progress(
     host.drive().stand_still();
     world.follow(&host, processor);
     let mut simulation = Simulation {
-        driver: host.drive(),
         host: &host,
         world: &world,
         only,
@@ -290,12 +288,12 @@ impl Simulation<'_> {
 
     /// Returns the due runs, in an order that does not depend on the speed of watches.
     fn ready(&self) -> Vec<Run> {
-        let mut runs = self.driver.take_ready();
+        let mut runs = self.host.drive().take_ready();
         runs.sort_by(|one, other| one.key.cmp(&other.key));
         runs.retain(|run| {
             let is_chosen = self.is_chosen(&run.key);
             if !is_chosen {
-                self.driver.abandon(run);
+                self.host.drive().abandon(run);
             }
             is_chosen
         });
@@ -303,15 +301,15 @@ impl Simulation<'_> {
     }
 
     fn is_chosen(&self, key: &Key) -> bool {
-        let is = |only: &Chosen| self.driver.object_of(key).is_some_and(|of| only.is(&of));
+        let is = |only: &Chosen| self.host.drive().object_of(key).is_some_and(|of| only.is(&of));
         self.only.as_ref().is_none_or(is)
     }
 
     async fn run(&mut self, run: Run) -> anyhow::Result<()> {
-        let object = self.driver.object_of(&run.key);
+        let object = self.host.drive().object_of(&run.key);
         let before = self.revision();
         let report = tokio::select! {
-            report = self.driver.run(run) => report,
+            report = self.host.drive().run(run) => report,
             unmade = self.calls.unmade() => {
                 // The run is dropped: none of its writes were made.
                 let object = object.map(|object| self.preferred(object));
