@@ -13,7 +13,7 @@ use super::{
 use crate::cluster::program::get;
 
 const TOKEN: &str = "kpat_marker-that-is-not-kept";
-/// What is secret in bodies.
+/// A secret in bodies.
 const SECRET: &str = "marker-of-a-body";
 
 /// Returns objects of each kind, with a token in the object of authentication, and in its copy.

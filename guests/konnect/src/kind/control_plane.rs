@@ -392,7 +392,7 @@ pub(super) const CONFIG_STORE: Entity = Entity {
     api: Some(Api {
         collection: "/v2/control-planes/{controlPlaneID}/config-stores",
         lookup: Lookup::Name("name"),
-        // It is not known whether the API refuses a second one.
+        // The API may accept a second one: nothing is known of that.
         unique: &[],
         update: Update::PutExisting,
         delete: "force=true",

@@ -27,14 +27,14 @@ const PLAYED: [&str; 9] = [
     "withoutReads",
     "gone",
 ];
-/// When the original changed the conditions: before the processor starts.
+/// The time at which the original changed the conditions: before the processor starts.
 const BEFORE: &str = "2025-12-31T00:00:00Z";
 
 /// A scenario that is played.
 struct Play {
     world: World,
     name: String,
-    /// What stands for the uids, IDs and names of the record.
+    /// The replacements of the record's uids, IDs and names.
     names: BTreeMap<String, String>,
     /// The numbers of IDs by collection.
     numbers: BTreeMap<String, usize>,

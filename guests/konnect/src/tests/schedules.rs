@@ -219,7 +219,7 @@ impl Schedule<'_> {
         self.check_single();
     }
 
-    /// What stays has its entity; then everything goes, and nothing is left.
+    /// Checks that each object that stays has its entity; then deletes all, and nothing is left.
     fn end(&self) {
         if self.stored(&self.actors[0]).is_none() {
             self.world.apply(&self.actors[0].object);

@@ -18,7 +18,7 @@ use crate::{
 const AGAIN: Duration = Duration::from_secs(1);
 /// The time that objects may take to go before the binding says that it waits for them.
 const TOLD_AFTER: Duration = Duration::from_secs(10);
-/// What a binding waits for while objects at home are held. Their own events say more.
+/// The reason to wait while objects at home are held. Their own events say more.
 const HELD: &str = "the provider does not answer, or keeps them; see the events of the objects";
 /// The longest time for which a deleted binding waits until its export says that it is not bound.
 const MAX_WAIT: Duration = Duration::from_mins(1);

@@ -91,9 +91,8 @@ impl Differences {
         scenario::apply_rules(&self.0, rules, record)
     }
 
-    /// Where a part of an object is as the other objects ask for it, or as the original only comes
-    /// to have it in a later step, when something else makes the original look: ours is expected to
-    /// have it already. Returns whether that is anywhere.
+    /// Expects ours to have already what the other objects ask for, or what the original has from a
+    /// later step on, when something else makes it look. Returns whether there is such a part.
     fn notice(&self, facts: &Facts<'_>, record: &State, expected: &mut State) -> bool {
         let mut keys: BTreeSet<Key> = expected.keys().chain(facts.actual.keys()).cloned().collect();
         keys.retain(|key| expected.get(key) != facts.actual.get(key));

@@ -24,23 +24,23 @@ use Operation::{Create, Delete, Update};
 pub(super) struct Shape {
     pub(super) object: Value,
     pub(super) collection: &'static str,
-    /// What is asked for, up to the request that the fault meets.
+    /// The requests of a creation, up to the one that the fault meets.
     pub(super) create: &'static [&'static str],
     pub(super) update: &'static [&'static str],
-    /// What finds the entity of a creation that was not answered.
+    /// The requests that find the entity of a creation without an answer.
     pub(super) found: &'static [&'static str],
-    /// What is asked for when the entity is there.
+    /// The requests once the entity is there.
     pub(super) then: &'static [&'static str],
     /// A change of the spec.
     pub(super) change: fn(usize) -> Value,
 }
 
-/// How a fault shows.
+/// The classes of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
-    /// Nothing is sent for so many milliseconds after the request.
+    /// A pause of so many milliseconds after the request.
     Pause(u64),
-    /// Nothing is sent up to this time.
+    /// A pause up to this time.
     PauseUntil(u64),
     /// The entity is refused.
     Refused,
@@ -52,7 +52,7 @@ pub(super) enum Class {
     Nothing,
 }
 
-/// When a failed operation is tried again.
+/// The time at which a failed operation is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
     After(u64),

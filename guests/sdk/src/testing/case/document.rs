@@ -91,7 +91,7 @@ pub(super) struct State {
     clusters: BTreeMap<String, ClusterState>,
     requeues: BTreeMap<String, String>,
     failures: BTreeMap<String, String>,
-    /// What stands for each uid.
+    /// The replacement of each uid.
     uids: BTreeMap<String, String>,
 }
 
