@@ -1,303 +1,369 @@
-//! `kube-bind` between two APIs in memory: objects up and their status down, beside a client that
-//! makes only the writes; changes in both directions; and a host that has nothing to do. The
-//! APIs answer on threads of their own.
+//! `kube-bind` between two real control planes, as `mortise run`: 10,000 objects of 20 bindings, up
+//! and their status down, beside a client that sends the same requests; single changes in both
+//! directions; a host that has nothing to do; and one that starts again.
 
 use std::{
-    sync::Arc,
+    fs,
+    ops::Range,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, ensure};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use futures::{StreamExt as _, TryStreamExt as _};
 use kube::{Client, client::Body};
 use mortise::local;
-use mortise_embedded_api::{EmbeddedApi, Options};
-use mortise_host::{
-    cluster::{
-        Cluster, clusters,
-        remote::{Connect, Connected, Refused},
-    },
-    host::{ClusterGrant, Host, Loaded, Options as HostOptions},
-};
-use mortise_tests::objects_in;
+use mortise_core::grant::rights::Account;
+use mortise_host::{cluster::Cluster, operator::api::definition};
+use mortise_tests::{cluster, objects_in};
 use serde_json::{Value, json};
-use tokio::runtime::Handle;
 
 use crate::{
     calls::runtime,
-    process::{self, API_THREAD, Cpu},
-    rules::{self, counted, requests},
+    running::{self, Moment, Running},
     table::{Table, Times},
 };
 
 const GUEST: &str = "guests/kube-bind";
 const CONFIG: &str = r#"{"groups":["example.com"]}"#;
+/// The namespace of the processor, and its account.
+const OWN: &str = "kube-bind";
 /// The namespaces of objects at home and at the provider.
 const HOME: &str = "team";
 const PLACE: &str = "kube-bind-example";
 const THERE: &str = "kube-bind-example-team";
-const OBJECTS: usize = 5_000;
-/// The number of writes that the bare client makes at once.
+const BINDINGS: usize = 20;
+const OBJECTS: u16 = 10_000;
+/// The kind that no host synchronises, after those of the bindings.
+const BARE: usize = BINDINGS;
+/// The number of requests that a client sends at once.
 const PARALLEL: usize = 16;
 const CHANGES: u32 = 300;
-const IDLE: Duration = Duration::from_secs(10);
-/// The server that the kubeconfig names.
-const SERVER: &str = "https://api.provider.example:6443";
-/// The interval of looking whether a host has got somewhere.
-const GLANCE: Duration = Duration::from_millis(20);
+const IDLE: Duration = Duration::from_secs(30);
 /// Timeout that only a fault reaches.
-const DEADLINE: Duration = Duration::from_mins(10);
+const DEADLINE: Duration = Duration::from_mins(1);
 
-/// Connects every cluster's name to the provider.
-struct ToProvider(Client);
-
-/// Two APIs in memory, the binding at home, and the export at the provider.
-struct Setting {
-    home: EmbeddedApi,
-    provider: EmbeddedApi,
-    clients: [Client; 2],
+/// A control plane, and requests of its administrator.
+struct Side {
+    client: Client,
+    cluster: Cluster,
+    plane: cluster::Cluster,
 }
 
-/// The cost of a part.
-struct Took {
-    wall: Duration,
-    cpu: Cpu,
+/// Home and provider, and the folder of the host at home.
+struct Setting {
+    home: Side,
+    provider: Side,
+    /// The address of the provider, as the kubeconfig names it.
+    server: String,
+    folder: tempfile::TempDir,
+}
+
+/// An object of one of the kinds: its kind and its own number.
+#[derive(Clone, Copy)]
+struct Rocket {
+    kind: usize,
+    number: usize,
 }
 
 /// Adds the cost of a processor between two clusters.
 ///
 /// # Errors
 ///
-/// Fails if an object does not get to the other side, or a host fails.
+/// Fails without Go, which builds the control planes, or if an object does not get to the other
+/// side.
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
-    let serving = runtime(2, API_THREAD)?;
-    let hosting = runtime(2, "host")?;
-    let result = hosting.block_on(async {
-        let bare = Setting::bound(serving.handle()).await?;
-        let setting = Setting::bound(serving.handle()).await?;
-        let host = setting.host().await?;
-        setting.up(&host, &bare, table).await?;
+    runtime(2, "clusters")?.block_on(async {
+        let setting = Setting::open().await?;
+        setting.connect(table).await?;
+        setting.bare(table).await?;
+        let host = setting.up(table).await?;
         setting.down(&host, table).await?;
-        setting.changes(&host, table).await?;
+        setting.changes(table).await?;
         setting.idle(&host, table).await?;
-        host.stop().await?;
-        bare.stop();
-        setting.stop();
-        anyhow::Ok(())
-    });
-    serving.shutdown_background();
-    result
-}
-
-/// Returns a Rocket with a number of stages.
-fn rocket(namespace: &str, number: usize, stages: usize) -> Value {
-    json!({
-        "apiVersion": "example.com/v1", "kind": "Rocket",
-        "metadata": {"namespace": namespace, "name": format!("saturn-{number}")},
-        "spec": {"stages": stages},
+        host.end().await?;
+        setting.restart(table).await
     })
 }
 
-fn path(namespace: &str, number: usize) -> String {
-    format!("/apis/example.com/v1/namespaces/{namespace}/rockets/saturn-{number}")
+/// Returns the objects of the bindings, or as many of the kind that no host synchronises.
+fn rockets(kinds: Range<usize>) -> impl Iterator<Item = Rocket> {
+    let each = usize::from(OBJECTS) / kinds.len();
+    kinds.flat_map(move |kind| (0..each).map(move |number| Rocket { kind, number }))
 }
 
-async fn loaded() -> anyhow::Result<Loaded> {
-    let mut loaded = mortise_tests::loaded(GUEST, CONFIG).await?;
-    let servers = vec![SERVER.to_owned()];
-    loaded.settings.clusters = [ClusterGrant { servers, namespace: None }].into();
-    Ok(loaded)
+/// Returns objects of the example for the kind with this number.
+fn of_kind(kind: usize, objects: &[Value]) -> anyhow::Result<Vec<Value>> {
+    let rename = |object: &Value| {
+        let text = object.to_string();
+        let text = text.replace("rocket", &format!("rocket{kind}"));
+        Ok(serde_json::from_str(&text.replace("Rocket", &format!("Rocket{kind}")))?)
+    };
+    objects.iter().map(rename).collect()
 }
 
-async fn patch(client: &Client, path: &str, kind: &str, body: &Value) -> anyhow::Result<()> {
-    let request = http::Request::patch(path).header("content-type", kind);
-    let request = request.body(Body::from(body.to_string().into_bytes()))?;
-    let answer = client.send(request).await?;
-    ensure!(answer.status().is_success(), "{path} is answered {}", answer.status());
-    Ok(())
+/// Does something with each object, a number of them at once.
+async fn each<F: Future<Output = anyhow::Result<()>>>(
+    rockets: impl Iterator<Item = Rocket>,
+    one: impl Fn(Rocket) -> F,
+) -> anyhow::Result<Duration> {
+    let start = Instant::now();
+    let all = futures::stream::iter(rockets.map(one)).buffer_unordered(PARALLEL);
+    all.try_collect::<()>().await?;
+    Ok(start.elapsed())
 }
 
-async fn apply(client: &Client, path: &str, body: &Value) -> anyhow::Result<()> {
-    patch(
-        client,
-        &format!("{path}?fieldManager=bare&force=true"),
-        "application/apply-patch+yaml",
-        body,
-    )
-    .await
-}
-
-async fn merge(client: &Client, path: &str, body: &Value) -> anyhow::Result<()> {
-    patch(client, path, "application/merge-patch+json", body).await
-}
-
-async fn get(client: &Client, path: &str) -> anyhow::Result<Value> {
-    let request = http::Request::get(path).body(Vec::new())?;
-    Ok(client.request(request).await?)
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
 }
 
 fn ms(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
-// === impl ToProvider ===
+/// Returns time and CPU time of the host between two moments, as text.
+fn cost(before: &Moment, after: &Moment) -> String {
+    format!("{}, CPU {}", seconds(after.wall_since(before)), seconds(after.cpu_since(before)))
+}
 
-impl Connect for ToProvider {
-    fn connect(&self, _cluster: &str, _kubeconfig: &[u8]) -> Result<Connected, Refused> {
-        Ok(Connected { server: SERVER.to_owned(), client: self.0.clone() })
+// === impl Rocket ===
+
+impl Rocket {
+    fn path(self, namespace: &str) -> String {
+        let Self { kind, number } = self;
+        format!("/apis/example.com/v1/namespaces/{namespace}/rocket{kind}s/saturn-{number}")
+    }
+
+    fn object(self, namespace: &str, rest: &Value) -> Value {
+        let Self { kind, number } = self;
+        let mut object = json!({
+            "apiVersion": "example.com/v1", "kind": format!("Rocket{kind}"),
+            "metadata": {"namespace": namespace, "name": format!("saturn-{number}")},
+        });
+        if let Some(object) = object.as_object_mut() {
+            object.extend(rest.as_object().cloned().unwrap_or_default());
+        }
+        object
+    }
+}
+
+// === impl Side ===
+
+impl Side {
+    async fn open(definitions: &[Value]) -> anyhow::Result<Self> {
+        let plane = cluster::own_bare().await?.context("the control plane is built with Go")?;
+        plane.install(definitions).await?;
+        let client = plane.client().await?;
+        Ok(Self { cluster: Cluster::new(client.clone()), client, plane })
+    }
+
+    async fn patch(&self, path: &str, kind: &str, body: &Value) -> anyhow::Result<()> {
+        let request = http::Request::patch(path).header("content-type", kind);
+        let request = request.body(Body::from(body.to_string().into_bytes()))?;
+        let answer = self.client.send(request).await?;
+        ensure!(answer.status().is_success(), "{path} is answered {}", answer.status());
+        Ok(())
+    }
+
+    async fn apply(&self, path: &str, body: &Value) -> anyhow::Result<()> {
+        let path = format!("{path}?fieldManager=bare&force=true");
+        self.patch(&path, "application/apply-patch+yaml", body).await
+    }
+
+    async fn merge(&self, path: &str, body: &Value) -> anyhow::Result<()> {
+        self.patch(path, "application/merge-patch+json", body).await
+    }
+
+    async fn get(&self, path: &str) -> anyhow::Result<Value> {
+        Ok(self.client.request(http::Request::get(path).body(Vec::new())?).await?)
+    }
+
+    /// Returns the number of objects of the bindings of which this holds.
+    async fn count(
+        &self,
+        namespace: &str,
+        holds: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<usize> {
+        let mut count = 0;
+        for kind in 0..BINDINGS {
+            let path = format!("/apis/example.com/v1/namespaces/{namespace}/rocket{kind}s");
+            let list = self.get(&path).await?;
+            count += list["items"].as_array().into_iter().flatten().filter(|of| holds(of)).count();
+        }
+        Ok(count)
     }
 }
 
 // === impl Setting ===
 
 impl Setting {
-    /// Starts the APIs, and has a host bind the export.
-    async fn bound(serving: &Handle) -> anyhow::Result<Self> {
-        let (home, provider) =
-            (EmbeddedApi::new(Options::default()), EmbeddedApi::new(Options::default()));
-        let clients = [&home, &provider].map(|api| rules::client(api, serving.clone()));
-        let setting = Self { home, provider, clients };
-        let [home, provider] = &setting.clients;
+    /// Starts the control planes, and makes everything but the bindings.
+    async fn open() -> anyhow::Result<Self> {
         let kinds = mortise_tests::definitions(GUEST)?;
-        local::apply(&Cluster::new(provider.clone()), kinds.clone()).await?;
-        for object in objects_in("guests/kube-bind/provider")? {
-            let loaded = setting.provider.load(object, true);
-            loaded.context("the provider refuses an object")?;
-        }
-        let home = Cluster::new(home.clone());
-        local::apply(&home, kinds).await?;
-        local::apply(&home, objects_in("guests/kube-bind/examples")?).await?;
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "provider",
-            "clusters": [{"name": "provider", "cluster": {"server": SERVER}}],
-            "users": [{"name": "provider", "user": {"token": "none"}}],
-            "contexts": [{"name": "provider", "context": {
-                "cluster": "provider", "user": "provider", "namespace": PLACE,
-            }}],
-        });
-        let secret = json!({
-            "apiVersion": "v1", "kind": "Secret",
-            "metadata": {"namespace": "kube-bind", "name": "provider"},
-            "data": {"kubeconfig": STANDARD.encode(kubeconfig.to_string())},
-        });
-        local::apply(&home, vec![secret]).await?;
-        let host = setting.host().await?;
-        let binding = "/apis/kube-bind.io/v1alpha2/apiservicebindings/rockets";
-        setting
-            .until(&host, async || {
-                let binding = get(&setting.clients[0], binding).await?;
-                let conditions = binding.pointer("/status/conditions").and_then(Value::as_array);
-                let is_ready = |of: &Value| of["type"] == "Ready" && of["status"] == "True";
-                Ok(conditions.is_some_and(|conditions| conditions.iter().any(is_ready)))
-            })
-            .await?;
-        host.stop().await?;
-        Ok(setting)
-    }
-
-    async fn host(&self) -> anyhow::Result<Host> {
-        let [home, provider] = &self.clients;
-        let connect = Arc::new(ToProvider(provider.clone()));
-        let servers = SERVER.parse().into_iter().collect();
-        let clusters = clusters::Options { connect, servers };
-        let options = HostOptions { clusters, ..HostOptions::default() };
-        Host::start(&Cluster::new(home.clone()), vec![loaded().await?], &options)
-    }
-
-    fn stop(&self) {
-        self.home.stop();
-        self.provider.stop();
-    }
-
-    /// Waits for reports of a host until `holds`.
-    async fn until(
-        &self,
-        host: &Host,
-        holds: impl AsyncFn() -> anyhow::Result<bool>,
-    ) -> anyhow::Result<()> {
-        let wait = async {
-            while !holds().await? {
-                tokio::select! {
-                    report = host.next_report() => {
-                        let report = report?;
-                        ensure!(report.failure.is_none(), "{}: {:?}", report.key, report.failure);
-                    }
-                    () = tokio::time::sleep(GLANCE) => {}
-                }
+        let provider = Side::open(&kinds).await?;
+        let home = Side::open(&[kinds, vec![definition::processors()]].concat()).await?;
+        let (once, each): (Vec<Value>, _) =
+            objects_in("guests/kube-bind/provider")?.into_iter().partition(|of| {
+                ["Namespace", "ClusterBinding", "APIServiceNamespace"]
+                    .contains(&of["kind"].as_str().unwrap_or_default())
+            });
+        local::apply(&provider.cluster, once).await?;
+        let namespace = format!(
+            "/apis/kube-bind.io/v1alpha2/namespaces/{PLACE}/apiservicenamespaces/{HOME}/status"
+        );
+        provider.merge(&namespace, &json!({"status": {"namespace": THERE}})).await?;
+        for kind in 0..=BARE {
+            let (definitions, rest): (Vec<Value>, _) = of_kind(kind, &each)?
+                .into_iter()
+                .partition(|of| of["kind"] == "CustomResourceDefinition");
+            provider.plane.install(&definitions).await?;
+            if kind == BARE {
+                home.plane.install(&definitions).await?;
+            } else {
+                local::apply(&provider.cluster, rest).await?;
             }
-            Ok(())
-        };
-        tokio::time::timeout(DEADLINE, wait).await.context("the host does not get there")?
+        }
+        let text = fs::read_to_string(provider.plane.kubeconfig())?;
+        let mut kubeconfig: Value = serde_saphyr::from_str(&text)?;
+        kubeconfig["contexts"][0]["context"]["namespace"] = json!(PLACE);
+        let server = kubeconfig["clusters"][0]["cluster"]["server"].as_str().unwrap_or_default();
+        let server = server.to_owned();
+        home.prepare(&kubeconfig, &server).await?;
+        Ok(Self { home, provider, server, folder: running::folder(GUEST, OWN)? })
     }
 
-    /// Measures objects that go up, beside a client that makes as many writes of the same kind:
-    /// annotations and finalizer at home, the object at the provider.
-    async fn up(&self, host: &Host, bare: &Self, table: &mut Table) -> anyhow::Result<()> {
-        self.forget_requests();
-        let (cpu, start) = (process::cpu()?, Instant::now());
-        for number in 0..OBJECTS {
-            self.home.load(rocket(HOME, number, 1), true).context("home refuses a rocket")?;
+    async fn host(&self) -> Running {
+        let arguments = ["--namespace", OWN, "--clusters", &self.server];
+        Running::start(&self.home.plane, self.folder.path(), arguments).await
+    }
+
+    /// Binds one export, then all; the host has stopped at the end.
+    async fn connect(&self, table: &mut Table) -> anyhow::Result<()> {
+        let binding = |kind| of_kind(kind, &objects_in("guests/kube-bind/examples")?);
+        let is_binding = |of: &Value| of["kind"] == "APIServiceBinding";
+        let host = self.host().await;
+        host.until("no key waits", async || Ok(true)).await?;
+        let before = host.memory()?;
+        for bound in [0..1, 1..BINDINGS] {
+            for kind in bound.clone() {
+                let objects = binding(kind)?.into_iter().filter(is_binding).collect();
+                local::apply(&self.home.cluster, objects).await?;
+            }
+            host.until("all bindings are ready", async || self.are_ready(bound.end).await).await?;
+            if bound.end == 1 {
+                let added = host.memory()?.resident().saturating_sub(before.resident());
+                let figure = format!("{} KiB", added >> 10);
+                table.row("memory of the first binding and its cluster", figure, "");
+            }
         }
-        self.until(host, async || Ok(rockets(&self.provider) == OBJECTS && host.drive().is_idle()))
-            .await?;
-        let took = Took::since(start, cpu)?;
-        took.row(table, format!("{OBJECTS} objects up"), "< 1.3 × the bare client");
-        table.row("  requests: home; provider", self.requests(), "");
-        bare.make(table, |number| async move {
-            let ([home, provider], up) = (&bare.clients, rocket(THERE, number, 1));
-            bare.home.load(rocket(HOME, number, 1), true).context("home refuses a rocket")?;
-            apply(home, &path(HOME, number), &marked(number)).await?;
-            apply(provider, &path(THERE, number), &up).await
-        })
-        .await
+        host.end().await
+    }
+
+    async fn are_ready(&self, bindings: usize) -> anyhow::Result<bool> {
+        let list = self.home.get("/apis/kube-bind.io/v1alpha2/apiservicebindings").await?;
+        let is_true = |of: &Value| of["type"] == "Ready" && of["status"] == "True";
+        let is_ready = |of: &&Value| {
+            of["status"]["conditions"].as_array().is_some_and(|of| of.iter().any(is_true))
+        };
+        let ready = list["items"].as_array().into_iter().flatten().filter(is_ready).count();
+        Ok(ready == bindings)
+    }
+
+    /// Creates objects at home.
+    async fn create(&self, kinds: Range<usize>) -> anyhow::Result<()> {
+        let spec = json!({"spec": {"stages": 1}});
+        let create = |of: Rocket| {
+            let body = of.object(HOME, &spec);
+            async move { self.home.apply(&of.path(HOME), &body).await }
+        };
+        each(rockets(kinds), create).await.map(|_| ())
+    }
+
+    /// Writes a status at the provider, as its operator does.
+    async fn fly(&self, kinds: Range<usize>) -> anyhow::Result<Duration> {
+        let status = json!({"status": {"height": 7}});
+        let fly = |of: Rocket| {
+            let (path, status) = (format!("{}/status", of.path(THERE)), &status);
+            async move { self.provider.merge(&path, status).await }
+        };
+        each(rockets(kinds), fly).await
+    }
+
+    /// Sends what a host sends, by a client that does nothing else.
+    async fn bare(&self, table: &mut Table) -> anyhow::Result<()> {
+        let kinds = BARE..BARE + 1;
+        self.create(kinds.clone()).await?;
+        let marks = json!({"kube-bind.io/provider-namespace": PLACE});
+        let (spec, status) = (json!({"spec": {"stages": 1}}), json!({"status": {"height": 7}}));
+        let up = |of: Rocket| {
+            let marked = json!({"metadata": {"annotations": marks}});
+            let (here, there) = (of.path(HOME), of.path(THERE));
+            let body = of.object(THERE, &spec);
+            async move {
+                let held = json!({"metadata": {"finalizers": ["kubebind.io/syncer"]}});
+                self.home.merge(&here, &held).await?;
+                self.provider.apply(&there, &body).await?;
+                self.home.merge(&here, &marked).await
+            }
+        };
+        let took = each(rockets(kinds.clone()), up).await?;
+        table.row(format!("{OBJECTS} objects up by a bare client"), seconds(took), "");
+        let start = Instant::now();
+        self.fly(kinds.clone()).await?;
+        let down = |of: Rocket| {
+            let (path, status) = (format!("{}/status", of.path(HOME)), &status);
+            async move { self.home.merge(&path, status).await }
+        };
+        each(rockets(kinds), down).await?;
+        table.row("  and a status for each, on both sides", seconds(start.elapsed()), "");
+        Ok(())
+    }
+
+    /// Measures objects that go up.
+    async fn up(&self, table: &mut Table) -> anyhow::Result<Running> {
+        self.create(0..BINDINGS).await?;
+        let host = self.host().await;
+        let before = host.moment().await?;
+        let all = async || Ok(self.provider.count(THERE, |_| true).await? == usize::from(OBJECTS));
+        host.until("all objects are at the provider", all).await?;
+        let after = host.moment().await?;
+        let what = format!("{OBJECTS} objects up in {BINDINGS} bindings, from the host's start");
+        table.row(what, cost(&before, &after), "< 1.3 × the bare client");
+        let writes = after.rose_since(&before, "mortise_writes_total");
+        let runs = after.rose_since(&before, "mortise_reconcile_duration_seconds_count");
+        table.row("  writes; runs", format!("{writes}; {runs}"), "");
+        Ok(host)
     }
 
     /// Measures statuses that come down, each written at the provider before.
-    async fn down(&self, host: &Host, table: &mut Table) -> anyhow::Result<()> {
-        let bare = &self.clients[1];
-        self.forget_requests();
-        let (cpu, start) = (process::cpu()?, Instant::now());
-        let flown = json!({"status": {"height": 7}});
-        let write = |number| {
-            let flown = &flown;
-            async move { merge(bare, &format!("{}/status", path(THERE, number)), flown).await }
-        };
-        futures::stream::iter((0..OBJECTS).map(write))
-            .buffer_unordered(PARALLEL)
-            .try_collect::<()>()
-            .await?;
-        let written = start.elapsed();
-        self.until(host, async || {
-            let is_back = |of: &&Value| of["kind"] == "Rocket" && of["status"]["height"] == 7;
-            Ok(host.drive().is_idle()
-                && self.home.objects().iter().filter(is_back).count() == OBJECTS)
-        })
-        .await?;
-        let took = Took::since(start, cpu)?;
-        took.row(
-            table,
-            format!("{OBJECTS} statuses down, written at the provider in {}", ms(written)),
-            "",
-        );
-        table.row("  requests: home; provider", self.requests(), "");
+    async fn down(&self, host: &Running, table: &mut Table) -> anyhow::Result<()> {
+        let before = host.moment().await?;
+        let written = self.fly(0..BINDINGS).await?;
+        let is_back = |of: &Value| of["status"]["height"] == 7;
+        let all = async || Ok(self.home.count(HOME, is_back).await? == usize::from(OBJECTS));
+        host.until("all statuses are at home", all).await?;
+        let after = host.moment().await?;
+        let what = format!("{OBJECTS} statuses, written at the provider in {}", seconds(written));
+        table.row(what, cost(&before, &after), "< 1.3 × the bare client");
+        let writes = after.rose_since(&before, "mortise_writes_total");
+        let runs = after.rose_since(&before, "mortise_reconcile_duration_seconds_count");
+        table.row("  writes; runs", format!("{writes}; {runs}"), "");
         Ok(())
     }
 
     /// Measures single changes until they are on the other side.
-    async fn changes(&self, host: &Host, table: &mut Table) -> anyhow::Result<()> {
-        let [home, provider] = &self.clients;
+    async fn changes(&self, table: &mut Table) -> anyhow::Result<()> {
+        let of = Rocket { kind: 0, number: 0 };
         let (mut up, mut down) = (Vec::new(), Vec::new());
         for change in 0..CHANGES {
             let number = 10 + change;
             let start = Instant::now();
-            merge(home, &path(HOME, 0), &json!({"spec": {"stages": number}})).await?;
-            self.until_equal(host, (provider, THERE), "/spec/stages", number).await?;
+            self.home.merge(&of.path(HOME), &json!({"spec": {"stages": number}})).await?;
+            self.provider.until_equal(&of.path(THERE), "/spec/stages", number).await?;
             up.push(start.elapsed());
             let start = Instant::now();
-            let status = format!("{}/status", path(THERE, 0));
-            merge(provider, &status, &json!({"status": {"height": number}})).await?;
-            self.until_equal(host, (home, HOME), "/status/height", number).await?;
+            let status = format!("{}/status", of.path(THERE));
+            self.provider.merge(&status, &json!({"status": {"height": number}})).await?;
+            self.home.until_equal(&of.path(HOME), "/status/height", number).await?;
             down.push(start.elapsed());
         }
         for (what, times) in
@@ -310,95 +376,77 @@ impl Setting {
         Ok(())
     }
 
+    /// Counts what a host does that has nothing to do.
+    async fn idle(&self, host: &Running, table: &mut Table) -> anyhow::Result<()> {
+        host.until("no key waits", async || Ok(true)).await?;
+        let before = host.moment().await?;
+        tokio::time::sleep(IDLE).await;
+        let after = host.moment().await?;
+        let writes = after.rose_since(&before, "mortise_writes_total");
+        let figure = format!("{}, {writes} writes", cost(&before, &after));
+        table.row(format!("{OBJECTS} idle objects"), figure, "heartbeats only");
+        table.row("  stores", after.stores(), "");
+        table.row("  memory", host.memory()?.to_string(), "stores + 20 MiB");
+        Ok(())
+    }
+
+    /// Measures a start with everything as it should be.
+    async fn restart(&self, table: &mut Table) -> anyhow::Result<()> {
+        let host = self.host().await;
+        let before = host.moment().await?;
+        let ran = async || {
+            let now = host.moment().await?;
+            Ok(now.value("mortise_reconcile_duration_seconds_count") >= f64::from(OBJECTS))
+        };
+        host.until("all objects have run", ran).await?;
+        let after = host.moment().await?;
+        let writes = after.rose_since(&before, "mortise_writes_total");
+        let figure = format!("{}, {writes} writes", cost(&before, &after));
+        table.row("the next start, until nothing is left to do", figure, "no write");
+        let runs = after.rose_since(&before, "mortise_reconcile_duration_seconds_count");
+        let took = after.rose_since(&before, "mortise_reconcile_duration_seconds_sum");
+        let figure = format!("{:.0} µs of {runs} runs", took / runs.max(1.0) * 1e6);
+        table.row("  a run, mean", figure, "< 300 µs");
+        table.row("  memory", host.memory()?.to_string(), "stores + 20 MiB");
+        host.end().await
+    }
+}
+
+impl Side {
+    /// Makes account, rights and processor, and the kubeconfig of the provider.
+    async fn prepare(&self, kubeconfig: &Value, server: &str) -> anyhow::Result<()> {
+        let examples = objects_in("guests/kube-bind/examples")?;
+        let namespaces = examples.into_iter().filter(|of| of["kind"] == "Namespace").collect();
+        local::apply(&self.cluster, namespaces).await?;
+        let description = mortise_tests::loaded(GUEST, CONFIG).await?.description;
+        let account = Account { namespace: OWN.to_owned(), name: OWN.to_owned() };
+        let mut objects =
+            mortise_tests::rules::rights(&self.cluster, &account, &description).await?;
+        let config: Value = serde_json::from_str(CONFIG)?;
+        objects.extend([
+            json!({
+                "apiVersion": "v1", "kind": "Secret",
+                "metadata": {"name": "provider", "namespace": OWN},
+                "stringData": {"kubeconfig": kubeconfig.to_string()},
+            }),
+            json!({
+                "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
+                "metadata": {"namespace": OWN, "name": OWN},
+                "spec": {
+                    "module": {"path": format!("{OWN}.wasm")}, "serviceAccountName": OWN,
+                    "config": config, "clusters": [{"servers": [server]}],
+                },
+            }),
+        ]);
+        local::apply(&self.cluster, objects).await
+    }
+
     /// Asks for an object again and again, until a field has a value.
-    async fn until_equal(
-        &self,
-        host: &Host,
-        (client, namespace): (&Client, &str),
-        pointer: &str,
-        value: u32,
-    ) -> anyhow::Result<()> {
+    async fn until_equal(&self, path: &str, pointer: &str, value: u32) -> anyhow::Result<()> {
         let wait = async {
-            while get(client, &path(namespace, 0)).await?.pointer(pointer) != Some(&json!(value)) {
-                while host.next_report().now_or_never().is_some() {}
-                tokio::task::yield_now().await;
-            }
+            while self.get(path).await?.pointer(pointer) != Some(&json!(value)) {}
             anyhow::Ok(())
         };
         tokio::time::timeout(DEADLINE, wait).await.context("the change does not arrive")?
-    }
-
-    /// Counts the requests and the time of a host that has nothing to do.
-    async fn idle(&self, host: &Host, table: &mut Table) -> anyhow::Result<()> {
-        self.until(host, async || Ok(host.drive().is_idle())).await?;
-        self.forget_requests();
-        let (cpu, start) = (process::cpu()?, Instant::now());
-        tokio::time::sleep(IDLE).await;
-        let took = Took::since(start, cpu)?;
-        took.row(table, format!("{OBJECTS} idle objects for {} s", IDLE.as_secs()), "");
-        table.row("  requests: home; provider", self.requests(), "heartbeats only");
-        let stores = host.drive().stores().memory().total >> 20;
-        table.row("  stores", format!("{stores} MiB"), "");
-        Ok(())
-    }
-
-    /// Makes all objects by a client that does nothing else.
-    async fn make<F: Future<Output = anyhow::Result<()>>>(
-        &self,
-        table: &mut Table,
-        one: impl Fn(usize) -> F,
-    ) -> anyhow::Result<()> {
-        self.forget_requests();
-        let (cpu, start) = (process::cpu()?, Instant::now());
-        let all = futures::stream::iter((0..OBJECTS).map(one)).buffer_unordered(PARALLEL);
-        all.try_collect::<()>().await?;
-        Took::since(start, cpu)?.row(table, "  the same writes by a bare client".to_owned(), "");
-        table.row("  its requests: home; provider", self.requests(), "");
-        Ok(())
-    }
-
-    fn forget_requests(&self) {
-        self.home.reset_requests();
-        self.provider.reset_requests();
-    }
-
-    /// Returns the requests since the last reset, by verb, as text.
-    fn requests(&self) -> String {
-        [&self.home, &self.provider].map(|api| counted(&requests(api))).join("; ")
-    }
-}
-
-/// Returns the number of synchronised objects in a cluster.
-fn rockets(api: &EmbeddedApi) -> usize {
-    api.objects().iter().filter(|of| of["kind"] == "Rocket").count()
-}
-
-/// Returns what a host writes of an object at home.
-fn marked(number: usize) -> Value {
-    let mut marked = rocket(HOME, number, 1);
-    marked["metadata"]["finalizers"] = json!(["kubebind.io/syncer"]);
-    marked["metadata"]["annotations"] = json!({"kube-bind.io/provider-namespace": PLACE});
-    if let Some(marked) = marked.as_object_mut() {
-        marked.remove("spec");
-    }
-    marked
-}
-
-// === impl Took ===
-
-impl Took {
-    fn since(start: Instant, cpu: Cpu) -> anyhow::Result<Self> {
-        Ok(Self { wall: start.elapsed(), cpu: process::cpu()? - cpu })
-    }
-
-    fn row(&self, table: &mut Table, what: String, budget: &str) {
-        let seconds = |time: Duration| time.as_secs_f64();
-        let (wall, cpu) = (seconds(self.wall), self.cpu);
-        let figure = format!(
-            "{wall:.2} s, CPU without the APIs {:.2} s, APIs {:.2} s",
-            seconds(cpu.host),
-            seconds(cpu.api)
-        );
-        table.row(what, figure, budget);
     }
 }

@@ -30,6 +30,7 @@ mod reads;
 mod registry;
 mod restart;
 mod rules;
+mod running;
 mod samples;
 mod settle;
 mod start;

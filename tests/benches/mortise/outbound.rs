@@ -4,7 +4,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -30,12 +29,8 @@ use tokio_rustls::TlsConnector;
 
 use crate::{
     calls::runtime,
-    command::{
-        end,
-        program::{Ports, Program, get},
-    },
-    process::{self, Memory},
     rules::counted,
+    running::{self, Running},
     table::{Table, Times, micros},
 };
 
@@ -55,10 +50,6 @@ const ENTITIES: usize = 10_000;
 const PERIOD: Duration = Duration::from_mins(1);
 /// The rate of the grant.
 const PER_SECOND: u32 = 500;
-/// The interval of asking the host for its progress.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Timeout that only a fault reaches.
-const DEADLINE: Duration = Duration::from_mins(20);
 
 /// Adds the cost of calls.
 ///
@@ -149,27 +140,14 @@ struct Stage {
     folder: tempfile::TempDir,
 }
 
-/// What a host has done so far.
-struct Moment {
-    at: Instant,
-    cpu: Duration,
-    /// The sums of the series of each metric.
-    metrics: BTreeMap<String, f64>,
-    /// The number of requests that the fake has answered.
-    asked: usize,
-}
-
 async fn many_entities(table: &mut Table) -> anyhow::Result<()> {
     let stage = Stage::open().await?;
-    let (mut program, ports) = stage.start().await;
-    let none = stage.moment(&program, &ports).await?;
-    stage.until_rests(&ports).await?;
-    let made = stage.moment(&program, &ports).await?;
-    let entities = stage.fake.konnect().lock().entities("services").len();
-    ensure!(entities == ENTITIES, "{entities} entities of {ENTITIES}");
-    let wall = made.at.duration_since(none.at).as_secs_f64();
-    let figure =
-        format!("{wall:.1} s, CPU {:.1} s", made.cpu.saturating_sub(none.cpu).as_secs_f64());
+    let host = stage.start().await;
+    let none = host.moment().await?;
+    host.until("all entities", async || Ok(stage.entities() == ENTITIES)).await?;
+    let made = host.moment().await?;
+    let (wall, cpu) = (made.wall_since(&none), made.cpu_since(&none));
+    let figure = format!("{:.1} s, CPU {:.1} s", wall.as_secs_f64(), cpu.as_secs_f64());
     table.row(
         format!("{ENTITIES} entities, first time, at most {PER_SECOND} calls a second"),
         figure,
@@ -177,13 +155,12 @@ async fn many_entities(table: &mut Table) -> anyhow::Result<()> {
     );
     // The first period has the updates of entities as they were made.
     tokio::time::sleep(PERIOD).await;
-    stage.period(table, "a steady period", &program, &ports).await?;
-    let memory = Memory::of(program.id())?;
-    table.row("  memory", memory.to_string(), "stores + 150 MiB");
-    end(&mut program).await?;
-    let (mut program, ports) = stage.start().await;
-    stage.period(table, "the first period of the next start", &program, &ports).await?;
-    end(&mut program).await
+    stage.period(table, "a steady period", &host).await?;
+    table.row("  memory", host.memory()?.to_string(), "stores + 150 MiB");
+    host.end().await?;
+    let host = stage.start().await;
+    stage.period(table, "the first period of the next start", &host).await?;
+    host.end().await
 }
 
 // === impl Stage ===
@@ -197,10 +174,7 @@ impl Stage {
             Arc::new(move |request, _| seen.lock().push((Instant::now(), request.method.clone())));
         let options = server::Options { observer: Some(observer), ..server::Options::default() };
         let fake = Server::start(Konnect::new(Config::default()), options).await?;
-        let stage = Self { plane, fake, asked, folder: tempfile::tempdir()? };
-        fs::create_dir(stage.folder.path().join("modules"))?;
-        let module = stage.folder.path().join("modules/konnect.wasm");
-        fs::copy(mortise_tests::guest(GUEST)?, module)?;
+        let stage = Self { plane, fake, asked, folder: running::folder(GUEST, "konnect")? };
         stage.plane.install(&mortise_tests::definitions(GUEST)?).await?;
         stage.plane.install(&[definition::processors()]).await?;
         let cluster = Cluster::new(stage.plane.client().await?);
@@ -234,66 +208,27 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Starts a host; returns it with its ports.
-    async fn start(&self) -> (Program, Ports) {
-        let (modules, cache) =
-            (self.folder.path().join("modules"), self.folder.path().join("cache"));
+    async fn start(&self) -> Running {
         let arguments = ["--namespace", HOME, "--egress", ORIGINS, "--egress-private"];
-        let mut program = Program::start(&self.plane.kubeconfig(), &modules, &cache, arguments);
-        let ports = program.ports().await;
-        (program, ports)
+        Running::start(&self.plane, self.folder.path(), arguments).await
     }
 
-    /// Waits until each key waits only for its next period.
-    async fn until_rests(&self, ports: &Ports) -> anyhow::Result<()> {
-        let start = Instant::now();
-        loop {
-            let (code, told) = get(&ports.admin, "/processors").await;
-            ensure!(code == 200, "the host says {code}: {told}");
-            let told: Vec<Value> = serde_json::from_str(&told)?;
-            let made = self.fake.konnect().lock().entities("services").len();
-            let is_idle = |of: &Value| of["ready"] == 0 && of["running"] == 0;
-            if made == ENTITIES && told.iter().all(is_idle) {
-                return Ok(());
-            }
-            ensure!(start.elapsed() < DEADLINE, "{made} entities of {ENTITIES}: {told:?}");
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
-    }
-
-    async fn moment(&self, program: &Program, ports: &Ports) -> anyhow::Result<Moment> {
-        let (code, text) = get(&ports.public, "/metrics").await;
-        ensure!(code == 200, "the metrics are answered {code}");
-        let mut metrics: BTreeMap<String, f64> = BTreeMap::new();
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let Some((series, value)) = line.rsplit_once(' ') else { continue };
-            let name = series.split('{').next().unwrap_or_default();
-            *metrics.entry(name.to_owned()).or_default() += value.parse::<f64>()?;
-        }
-        let (cpu, asked) = (process::cpu_of(program.id())?, self.asked.lock().len());
-        Ok(Moment { at: Instant::now(), cpu, metrics, asked })
+    /// Returns the number of services that the fake has.
+    fn entities(&self) -> usize {
+        self.fake.konnect().lock().entities("services").len()
     }
 
     /// Measures one period.
-    async fn period(
-        &self,
-        table: &mut Table,
-        name: &str,
-        program: &Program,
-        ports: &Ports,
-    ) -> anyhow::Result<()> {
-        let before = self.moment(program, ports).await?;
+    async fn period(&self, table: &mut Table, name: &str, host: &Running) -> anyhow::Result<()> {
+        let (before, asked) = (host.moment().await?, self.asked.lock().len());
         tokio::time::sleep(PERIOD).await;
-        let after = self.moment(program, ports).await?;
-        let rose = |metric: &str| {
-            let at = |of: &Moment| of.metrics.get(metric).copied().unwrap_or_default();
-            at(&after) - at(&before)
-        };
-        let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
+        let after = host.moment().await?;
+        let rose = |metric: &str| after.rose_since(&before, metric);
+        let cpu = after.cpu_since(&before).as_secs_f64();
         let writes = rose("mortise_writes_total");
         let figure = format!("CPU {cpu:.2} s, {writes} writes to Kubernetes");
         table.row(format!("{ENTITIES} entities, {name}"), figure, "< 4 s, no write");
-        let (counts, most) = self.requests(&before, &after);
+        let (counts, most) = self.requests(asked, before.at);
         let figure = format!("{counts}; at most {most} in a second");
         table.row("  requests to Konnect", figure, "one PUT each, at most twice the mean a second");
         let runs = rose("mortise_reconcile_duration_seconds_count");
@@ -301,19 +236,18 @@ impl Stage {
             - rose("mortise_outbound_duration_seconds_sum");
         let figure = format!("{:.0} µs of {runs} runs", own / runs.max(1.0) * 1e6);
         table.row("  a run without its call, mean", figure, "< 500 µs");
-        let stores = after.metrics.get("mortise_store_bytes").copied().unwrap_or_default();
-        table.row("  stores", format!("{:.0} MiB", stores / f64::from(1 << 20)), "");
+        table.row("  stores", after.stores(), "");
         Ok(())
     }
 
-    /// Returns the requests between two moments by method, as text, and the most in a second.
-    fn requests(&self, before: &Moment, after: &Moment) -> (String, usize) {
-        let asked = self.asked.lock();
+    /// Returns the requests after the first `asked` by method, as text, and the most in a second.
+    fn requests(&self, asked: usize, start: Instant) -> (String, usize) {
+        let all = self.asked.lock();
         let (mut methods, mut seconds) =
             (BTreeMap::<String, u64>::new(), BTreeMap::<u64, usize>::new());
-        for (at, method) in asked.iter().take(after.asked).skip(before.asked) {
+        for (at, method) in all.iter().skip(asked) {
             *methods.entry(method.clone()).or_default() += 1;
-            *seconds.entry(at.duration_since(before.at).as_secs()).or_default() += 1;
+            *seconds.entry(at.duration_since(start).as_secs()).or_default() += 1;
         }
         (counted(&methods), seconds.into_values().max().unwrap_or_default())
     }
