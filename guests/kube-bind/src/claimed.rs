@@ -156,9 +156,9 @@ impl Run<'_> {
         let sides = (there.as_ref().map(owner), Some(owner(home)));
         match decide(sides.0, sides.1) {
             Some(Owner::Consumer) => Ok(push(is_claimed, home, there.as_ref(), place, to, outcome)),
-            // The label that this reconciler has set gives way to that of the provider's copy.
+            // The label that this reconciler has set goes, so that it belongs to the copy alone.
             Some(Owner::Provider) if owner(home) == Some(CONSUMER) => {
-                Ok(outcome.patch(home.part(|part| label(part, PROVIDER))))
+                Ok(outcome.patch(home.part(|_| ())))
             }
             Some(Owner::Provider) => {
                 let is_gone = there.as_ref().is_none_or(|there| there.metadata.is_deleted());

@@ -96,6 +96,42 @@ fn an_object_on_both_sides_waits_for_a_label() {
 }
 
 #[test]
+fn a_shared_object_changes_its_owner_and_back() {
+    let selector = json!({"labelSelector": {"matchLabels": {"app": "rocket"}}});
+    let world = world(&json!([{"group": "", "resource": "configmaps", "selector": selector}]));
+    let plan = |namespace: &str, change: Value| with(core("ConfigMap", namespace, "plan"), change);
+    let (home, there) = (plan("team", json!({})), plan("cn-team", json!({})));
+    let labelled = |owner: &str| {
+        plan("cn-team", json!({"metadata": {"labels": {"kube-bind.io/owner": owner}}}))
+    };
+    let held = |object: Option<Value>| {
+        let object = object.unwrap();
+        let owner = object["metadata"]["labels"]["kube-bind.io/owner"].as_str().unwrap().to_owned();
+        (owner, object["data"]["k"].as_str().unwrap().to_owned())
+    };
+    let labels = json!({"metadata": {"labels": {"app": "rocket"}}, "data": {"k": "1"}});
+    world.home().apply(&plan("team", labels));
+    world.settle();
+    for (owner, change, value) in [
+        ("provider", plan("cn-team", json!({"data": {"k": "2"}})), "2"),
+        ("consumer", plan("team", json!({"data": {"k": "3"}})), "3"),
+        ("provider", plan("cn-team", json!({"data": {"k": "4"}})), "4"),
+    ] {
+        world.there().patch(&labelled(owner));
+        world.settle();
+        if owner == "provider" {
+            world.there().patch(&change);
+        } else {
+            world.home().patch(&change);
+        }
+        world.settle();
+        let expected = (owner.to_owned(), value.to_owned());
+        assert_eq!(held(world.at_home(&home)), expected);
+        assert_eq!(held(world.at_provider(&there)), expected);
+    }
+}
+
+#[test]
 fn secrets_of_token_types_are_never_copied() {
     let world = world(&secrets(&json!({"labelSelector": {}})));
     let token = |namespace: &str| {
