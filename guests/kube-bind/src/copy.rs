@@ -124,6 +124,15 @@ impl Content {
         Manifest::with_kind(&self.kind, &json!({"metadata": metadata}))
     }
 
+    /// Returns this object without the maps that are empty in it and not in `former`, the object
+    /// that is there. An API server that takes the last field out of an applied map makes null of
+    /// it, which a custom resource refuses.
+    pub(crate) fn without_emptied(&self, former: &Self) -> Self {
+        let mut fields = self.fields.clone();
+        drop_emptied(&mut fields, &former.fields);
+        Self { kind: self.kind.clone(), metadata: self.metadata.clone(), fields }
+    }
+
     /// Returns the manifest of this object under other metadata, without some fields.
     fn manifest(&self, metadata: &Metadata, without: &[&str]) -> Manifest {
         let mut fields = self.fields.clone();
@@ -170,6 +179,17 @@ impl Content {
         });
         foreign.into_iter().chain(gone).take(MAX_GONE).fold(manifest, Manifest::absent)
     }
+}
+
+fn drop_emptied(fields: &mut Map<String, Value>, former: &Map<String, Value>) {
+    fields.retain(|key, value| {
+        let (Some(fields), Some(Value::Object(former))) = (value.as_object_mut(), former.get(key))
+        else {
+            return true;
+        };
+        drop_emptied(fields, former);
+        !fields.is_empty() || former.is_empty()
+    });
 }
 
 /// Returns the paths of the labels and annotations that a copy has, and should not have. What is
@@ -269,6 +289,23 @@ mod tests {
             let (source, former) = (content(source), former.map(content));
             let manifest = up(&source, &to, marks, None, former.as_ref(), &config(propagate));
             assert_eq!(manifest.leave, expected, "{propagate:?} {former:?}");
+        }
+    }
+
+    #[test]
+    fn an_emptied_map_goes_and_an_empty_one_stays() {
+        let cases = [
+            (json!({}), json!({"a": 1}), None),
+            (json!({}), json!({}), Some(json!({}))),
+            (json!({}), Value::Null, Some(json!({}))),
+            (json!({"a": {"b": {}}}), json!({"a": {"b": {"c": 1}}}), None),
+            (json!({"a": {}, "d": 1}), json!({"a": {"c": 1}}), Some(json!({"d": 1}))),
+            (json!({"a": [], "b": {}}), json!({"a": [1], "b": 2}), Some(json!({"a": [], "b": {}}))),
+        ];
+        for (spec, former, expected) in cases {
+            let of = |spec: &Value| content(&json!({"metadata": {"name": "saturn"}, "spec": spec}));
+            let left = of(&spec).without_emptied(&of(&former));
+            assert_eq!(left.get("spec"), expected.as_ref(), "{spec} {former}");
         }
     }
 

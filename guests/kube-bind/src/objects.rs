@@ -238,7 +238,12 @@ impl Run<'_> {
     ) -> Outcome {
         let marks = [(mark::CLUSTER_NAMESPACE, place.namespace.clone())];
         let marks = marks.into_iter().chain(mark::of_consumer(self.metadata));
-        let copy = copy::up(self.object, to, marks, owner, former, self.config);
+        // Not in the first run: where other fields are left, such as defaults, an empty map may be
+        // applied, and would come back.
+        let emptied = former.filter(|_| self.request.attempt > 0);
+        let emptied = emptied.map(|former| self.object.without_emptied(former));
+        let source = emptied.as_ref().unwrap_or(self.object);
+        let copy = copy::up(source, to, marks, owner, former, self.config);
         outcome.apply(copy.in_cluster(&place.cluster)).finalizers([FINALIZER])
     }
 

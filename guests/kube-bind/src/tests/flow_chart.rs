@@ -191,6 +191,20 @@ fn a_field_that_is_taken_out_goes_and_labels_stay_as_at_creation() {
 }
 
 #[test]
+fn the_last_field_goes_with_the_second_try_and_may_come_back() {
+    let world = World::synchronised();
+    let there = || world.at_provider(&rocket("cn-team")).unwrap()["spec"].clone();
+    world.home().patch(&with(rocket("team"), json!({"spec": {"intent": null, "stages": null}})));
+    assert_eq!(world.failures().len(), 1);
+    world.home().advance(std::time::Duration::from_secs(30));
+    world.settle();
+    assert!(there().as_object().is_none_or(serde_json::Map::is_empty), "{}", there());
+    world.home().patch(&with(rocket("team"), json!({"spec": {"intent": "land"}})));
+    world.settle();
+    assert_eq!(there(), json!({"intent": "land", "stages": 3}));
+}
+
+#[test]
 fn labels_and_annotations_that_are_taken_out_stay_as_at_creation() {
     let world = World::bound();
     let extra = json!({"labels": {"size": "big"}, "annotations": {"note": "x", "price": "5"}});

@@ -223,8 +223,7 @@ fn there_and_back(scenario: &Scenario, definitions: &[Value]) -> anyhow::Result<
     to_ours(&mut stage)?;
     let pairs = pairs(scenario);
     for (home, there) in &pairs {
-        // Not the only field: whether the last one goes is not said here.
-        if spec(&stage, home).as_object().is_some_and(|spec| spec.len() > 1) {
+        while spec(&stage, home).as_object().is_some_and(|spec| !spec.is_empty()) {
             take_out(&mut stage, home, there)?;
         }
     }
