@@ -226,9 +226,21 @@ impl<W: World> Stage<W> {
     ) -> anyhow::Result<Acted> {
         let cluster = self.world.cluster(side);
         let path = path_of(cluster, of)?;
-        let before = send(cluster, Verb::Get, &path, &Value::Null)?;
+        let before = self.as_seen(side, send(cluster, Verb::Get, &path, &Value::Null)?);
         let after = send(cluster, Verb::Merge, &(path + subresource), merge)?;
         self.acted(side, Some(&before), &after)
+    }
+
+    /// Returns an object as the state shows it: in the version in which it is stored, and without
+    /// the defaults that only answers have.
+    fn as_seen(&self, side: Side, object: Value) -> Value {
+        let [provider, consumer] = &self.seen;
+        let seen = if side == Side::P { provider } else { consumer };
+        let version = |of: &Value| text(of, "/metadata/resourceVersion").to_owned();
+        let is_same = |of: &&Value| {
+            version(of) == version(&object) && Key::of(side, of) == Key::of(side, &object)
+        };
+        seen.iter().find(is_same).cloned().unwrap_or(object)
     }
 
     fn acted(
@@ -238,6 +250,7 @@ impl<W: World> Stage<W> {
         after: &Value,
     ) -> anyhow::Result<Acted> {
         self.learn()?;
+        let after = &self.as_seen(side, after.clone());
         self.names.learn(side, std::slice::from_ref(after));
         let key = Key::of(side, after);
         let shown = |object: &Value| {
