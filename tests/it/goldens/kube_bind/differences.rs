@@ -37,6 +37,10 @@ pub(super) struct Facts<'a> {
     pub(super) removed: &'a State,
     /// The objects that actions have deleted.
     pub(super) deleted: &'a BTreeSet<Key>,
+    /// The objects that the record has lost at any time, and not by an action.
+    pub(super) lost: &'a BTreeSet<Key>,
+    /// The objects of ours as actions have left them.
+    pub(super) given: &'a State,
     /// The former specs of each object at home.
     pub(super) former: &'a BTreeMap<Key, Vec<Value>>,
     /// The clusters with a good kubeconfig that cannot be reached, by name, and since when.
@@ -100,7 +104,7 @@ impl Differences {
         for key in keys {
             let actual = facts.actual.get(&key);
             let mut futures = futures(&key, record, facts.later);
-            if let Some(form) = present(&key, record, facts.actual).filter(|_| facts.is_running) {
+            if let Some(form) = present(&key, record, facts).filter(|_| facts.is_running) {
                 let mut state = record.clone();
                 state.insert(key.clone(), form);
                 futures.push(state);

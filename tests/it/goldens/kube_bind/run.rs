@@ -21,6 +21,10 @@ struct Record {
     removed: State,
     /// The objects that actions have deleted.
     deleted: BTreeSet<Key>,
+    /// The objects that the record has lost at any time, and not by an action.
+    lost: BTreeSet<Key>,
+    /// The objects of ours as actions have left them.
+    given: State,
     /// The state of ours after the step before.
     before: State,
     /// The former specs of each object at home.
@@ -70,7 +74,9 @@ fn run_step<W: World>(
             acted => acted.with_context(|| format!("{action:?}"))?,
         };
         if let Action::Delete(side, of) = action {
-            record.deleted.insert(Key::named(*side, of));
+            let key = Key::named(*side, of);
+            record.given.remove(&key);
+            record.deleted.insert(key);
         }
         if let Some(acted) = acted {
             record.answered(acted);
@@ -99,11 +105,21 @@ impl Record {
         later: &[Step],
         intended: &Differences,
     ) -> (Vec<String>, BTreeSet<String>) {
-        let Self { state, removed, deleted, before, former } = self;
+        let Self { state, removed, deleted, lost, given, before, former } = self;
         let Sight { state: actual, is_running, unreachable } = sight;
         let is_running = *is_running;
-        let facts =
-            Facts { actual, before, removed, deleted, former, unreachable, is_running, later };
+        let facts = Facts {
+            actual,
+            before,
+            removed,
+            deleted,
+            lost,
+            given,
+            former,
+            unreachable,
+            is_running,
+            later,
+        };
         let (expected, reasons) = intended.apply(&facts, state);
         (differences(&expected, actual), reasons)
     }
@@ -112,6 +128,7 @@ impl Record {
     /// its change of an object. The status of a definition is the work of others.
     fn answered(&mut self, Acted { key, before, after }: Acted) {
         let Some(object) = after else { return };
+        self.given.insert(key.clone(), object.clone());
         let object = match (before, self.state.get(&key)) {
             (Some(former), Some(recorded)) => {
                 let mut change = change(&former, &object);
@@ -167,6 +184,9 @@ impl Record {
         for key in &step.gone {
             let last = self.state.remove(key).with_context(|| format!("{key} was not there"))?;
             self.removed.insert(key.clone(), last);
+            if !self.deleted.contains(key) {
+                self.lost.insert(key.clone());
+            }
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use super::{
         state::{GROUP, Key, State},
     },
     Facts,
+    foreign::without_namespaces,
     objects::{copies, is_deleting},
     rules::SYNCER,
 };
@@ -26,6 +27,16 @@ pub(super) fn deleted_objects_are_let_go(facts: &Facts<'_>, expected: &mut State
         .filter(|(key, object)| key.side == Side::C && key.is_custom() && is_deleting(object))
         .map(|(key, _)| key.clone())
         .collect();
+    // What asked for a namespace was let go before.
+    let asked = facts.deleted.iter().filter(|key| key.side == Side::C && key.is_custom());
+    let asked = asked.filter(|key| !facts.before.contains_key(key));
+    let is_there = |name: &String| {
+        let mut keys = facts.actual.keys();
+        keys.any(|key| key.is(Side::P, GROUP, "APIServiceNamespace") && key.name == *name)
+    };
+    let asked = asked.map(|key| key.namespace.clone()).filter(|name| !is_there(name));
+    let asked: Vec<String> = asked.collect();
+    without_namespaces(facts, expected, &asked);
     for home in deleted {
         let Some((definition, owner)) = definition_of(&home, expected) else { continue };
         let mut keys = expected.keys();
@@ -43,7 +54,7 @@ pub(super) fn deleted_objects_are_let_go(facts: &Facts<'_>, expected: &mut State
 }
 
 /// Returns the name of the definition of an object, and that of the binding that owns it.
-fn definition_of(home: &Key, state: &State) -> Option<(String, String)> {
+pub(super) fn definition_of(home: &Key, state: &State) -> Option<(String, String)> {
     let is_of = |of: &Value| {
         (text(of, "/spec/group"), text(of, "/spec/names/kind"))
             == (home.group.as_str(), home.kind.as_str())

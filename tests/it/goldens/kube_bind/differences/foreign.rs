@@ -1,6 +1,6 @@
 //! Objects and kinds of somebody else: ours keeps away from them.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::{
     super::{
@@ -8,13 +8,20 @@ use super::{
         state::{GROUP, Key, State},
     },
     Facts,
-    objects::{CLUSTER_NAMESPACE, PROVIDER_UID, marked, own_namespaces, source_of},
+    objects::{CLUSTER_NAMESPACE, PROVIDER_UID, has_place, marked, own_namespaces, source_of},
     rules::SYNCER,
 };
-use crate::goldens::scenario::text;
+use crate::goldens::scenario::{merged, text};
 
 /// The marks on an object at home.
 const OF_PROVIDER: [&str; 2] = ["kube-bind.io/provider-namespace", "kube-bind.io/provider-uid"];
+
+/// The marks on an object at the provider.
+const MARKS: [&str; 3] = [
+    "kube-bind.io/cluster-namespace",
+    "kube-bind.io/consumer-namespace",
+    "kube-bind.io/consumer-uid",
+];
 
 /// Brings what the synchronisation leaves on an object at home to what ours had there before.
 fn untouched(object: &mut Value, before: Option<&Value>) {
@@ -68,6 +75,50 @@ pub(super) fn objects_of_others_are_not_read(facts: &Facts<'_>, expected: &mut S
     }
 }
 
+/// Objects of another consumer stay where an object at home has the same place. One without marks
+/// is taken over as it is, and not made anew.
+pub(super) fn others_keep_their_places(facts: &Facts<'_>, expected: &mut State) {
+    let own = own_namespaces(expected);
+    for (key, given) in facts.given {
+        if key.side != Side::P || !key.is_custom() || !has_place(key, expected) {
+            continue;
+        }
+        let namespace = text(given, CLUSTER_NAMESPACE);
+        if !namespace.is_empty() && !own.contains(namespace) && source_of(given).is_none() {
+            expected.insert(key.clone(), given.clone());
+        }
+        if !namespace.is_empty() || !facts.lost.contains(key) {
+            continue;
+        }
+        let Some(made) = expected.get(key) else { continue };
+        let Some(home) = source_of(made) else { continue };
+        let taken = taken_over(given, made);
+        let home = expected.get_mut(&home).and_then(Value::as_object_mut);
+        if let (Some(home), Some(status)) = (home, taken.get("status")) {
+            home.insert("status".to_owned(), status.clone());
+        }
+        expected.insert(key.clone(), taken);
+    }
+}
+
+/// Returns an object of the provider that is taken over instead of being made like `made`.
+fn taken_over(given: &Value, made: &Value) -> Value {
+    let marks = made.pointer("/metadata/annotations").and_then(Value::as_object);
+    let is_mark = |(key, _): &(&String, &Value)| MARKS.contains(&key.as_str());
+    let marks: Map<String, Value> = marks
+        .into_iter()
+        .flatten()
+        .filter(is_mark)
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    let spec = made.get("spec").cloned().unwrap_or_else(|| json!({}));
+    let mut taken = merged(given, &json!({"metadata": {"annotations": marks}, "spec": spec}));
+    if let (Some(status), Some(fields)) = (made.get("status"), taken.as_object_mut()) {
+        fields.insert("status".to_owned(), status.clone());
+    }
+    taken
+}
+
 /// Objects of a kind whose definition no binding owns stay at home, and ask for no namespace.
 pub(super) fn foreign_kinds_are_not_synced(facts: &Facts<'_>, expected: &mut State) {
     let is_foreign = |definition: &Value| {
@@ -112,7 +163,7 @@ pub(super) fn foreign_kinds_are_not_synced(facts: &Facts<'_>, expected: &mut Sta
 
 /// Takes away the namespaces that were asked for in vain: nothing stands in them, and the
 /// consumer's side has made the request.
-fn without_namespaces(facts: &Facts<'_>, expected: &mut State, asked: &[String]) {
+pub(super) fn without_namespaces(facts: &Facts<'_>, expected: &mut State, asked: &[String]) {
     let unused: Vec<(Key, String)> = expected
         .iter()
         .filter(|(key, _)| key.is(Side::P, GROUP, "APIServiceNamespace"))

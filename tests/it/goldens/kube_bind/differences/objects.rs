@@ -106,21 +106,25 @@ pub(super) fn condition<'a>(object: &'a Value, name: &str) -> Option<&'a Value> 
 
 /// Adds a condition that is True, in the order of conditions, unless it is there.
 pub(super) fn add_condition(object: &mut Value, name: &str) {
-    if condition(object, name).is_some() {
-        return;
-    }
-    let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
-    if let Some(conditions) = conditions {
-        let order = |condition: &Value| {
-            let name = text(condition, "/type").to_owned();
-            (name != "Ready", name)
-        };
-        conditions.push(json!({"type": name, "status": "True"}));
-        conditions.sort_by_key(order);
+    if condition(object, name).is_none() && object.pointer("/status/conditions").is_some() {
+        set_condition(object, json!({"type": name, "status": "True"}));
     }
 }
 
-/// Sets the summary of the conditions of a binding anew.
+/// Sets a condition, in the order of conditions.
+pub(super) fn set_condition(object: &mut Value, condition: Value) {
+    let order = |condition: &Value| {
+        let name = text(condition, "/type").to_owned();
+        (name != "Ready", name)
+    };
+    let mut conditions: Vec<Value> = conditions_mut(object).map(|of| of.clone()).collect();
+    conditions.retain(|of| of["type"] != condition["type"]);
+    conditions.push(condition);
+    conditions.sort_by_key(order);
+    object["status"]["conditions"] = conditions.into();
+}
+
+/// Sets the summary of the conditions of an object anew.
 pub(super) fn summarize(binding: &mut Value) {
     let rank = |of: &Value| match (text(of, "/status"), text(of, "/severity")) {
         ("False", "Error") => 0,
@@ -133,7 +137,11 @@ pub(super) fn summarize(binding: &mut Value) {
         conditions_mut(binding).filter(|of| of["type"] != "Ready").map(|of| of.clone()).collect();
     let Some(worst) = others.into_iter().min_by_key(rank) else { return };
     if let Some(ready) = conditions_mut(binding).find(|of| of["type"] == "Ready") {
-        *ready = named(&worst, "Ready");
+        *ready = if worst["status"] == "True" {
+            json!({"type": "Ready", "status": "True"})
+        } else {
+            named(&worst, "Ready")
+        };
     }
 }
 

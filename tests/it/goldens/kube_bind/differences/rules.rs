@@ -13,7 +13,9 @@ use super::{
     Facts,
     claims::{claims_say_what_is_shared, tokens_are_never_copied},
     deletion::deleted_objects_are_let_go,
-    foreign::{foreign_kinds_are_not_synced, objects_of_others_are_not_read},
+    foreign::{
+        foreign_kinds_are_not_synced, objects_of_others_are_not_read, others_keep_their_places,
+    },
     objects::{
         PROVIDER_UID, add_condition, add_finalizer, bindings_mut, condition, copies, has_place,
         is_deleting, is_marked, marked, named, of_binding, own_namespaces, place_of, source_of,
@@ -44,11 +46,11 @@ pub(super) const RULES: [(&str, Rule); 19] = [
     ("claims-say-what-is-shared", claims_say_what_is_shared),
     ("tokens-are-never-copied", tokens_are_never_copied),
     ("schemas-that-serve-nothing-are-refused", schemas_that_serve_nothing_are_refused),
+    ("objects-of-others-stay", objects_of_others_stay),
     ("objects-of-others-are-not-read", objects_of_others_are_not_read),
     ("foreign-kinds-are-not-synced", foreign_kinds_are_not_synced),
     ("failed-requests-are-told", failed_requests_are_told),
     ("marks-come-back", marks_come_back),
-    ("objects-of-others-stay", objects_of_others_stay),
     ("provider-is-waited-for", provider_is_waited_for),
     ("deleted-objects-are-let-go", deleted_objects_are_let_go),
     ("bindings-end-in-order", bindings_end_in_order),
@@ -72,21 +74,26 @@ fn objects_of_others_stay(facts: &Facts<'_>, expected: &mut State) {
             expected.insert(key.clone(), object.clone());
         }
     }
+    others_keep_their_places(facts, expected);
 }
 
 /// An object at home keeps its finalizer until the one at the provider is gone.
 fn provider_is_waited_for(facts: &Facts<'_>, expected: &mut State) {
     let is_held =
         |key: &Key, object: &Value| key.side == Side::P && key.is_custom() && is_deleting(object);
-    let held: Vec<Key> = expected
+    let held: Vec<(Key, Option<Value>)> = expected
         .iter()
         .filter(|(key, object)| is_held(key, object))
-        .filter_map(|(_, object)| source_of(object))
+        .filter_map(|(_, object)| Some((source_of(object)?, object.get("status").cloned())))
         .collect();
-    for key in held {
+    for (key, status) in held {
         let last = expected.get(&key).filter(|object| is_deleting(object));
         if let Some(object) = last.or_else(|| facts.removed.get(&key)) {
             let mut object = object.clone();
+            // The status comes home until then.
+            if let Some(status) = status {
+                object["status"] = status;
+            }
             object["metadata"]["deletionTimestamp"] = "TIME".into();
             add_finalizer(&mut object, SYNCER);
             expected.insert(key, object);
@@ -95,12 +102,14 @@ fn provider_is_waited_for(facts: &Facts<'_>, expected: &mut State) {
 }
 
 /// A deleted binding takes its objects at the provider, its objects at home and its definitions
-/// with it, in this order, and waits for the processor if that does not run.
+/// with it, in this order, and waits for the processor if that does not run, and for the provider.
 fn bindings_end_in_order(facts: &Facts<'_>, expected: &mut State) {
     let ended = facts.removed.iter().filter(|(key, _)| key.is(Side::C, GROUP, "APIServiceBinding"));
     for (binding, last) in ended {
         let mut owned = of_binding(binding, expected);
-        if facts.is_running {
+        let waits = !facts.is_running || is_away(last, facts);
+        let is_held = |before: &&Value| waits && !own_finalizers(before).is_empty();
+        let Some(before) = facts.before.get(binding).filter(is_held) else {
             // Without the export, nothing is written to the provider.
             let is_export =
                 |key: &Key| key.is(Side::P, GROUP, "APIServiceExport") && key.name == binding.name;
@@ -109,8 +118,8 @@ fn bindings_end_in_order(facts: &Facts<'_>, expected: &mut State) {
             let of_ours: Vec<Key> = owned.into_iter().chain(copies).collect();
             expected.retain(|key, _| !of_ours.contains(key));
             continue;
-        }
-        let mut waiting = facts.before.get(binding).unwrap_or(last).clone();
+        };
+        let mut waiting = before.clone();
         waiting["metadata"]["deletionTimestamp"] = "TIME".into();
         expected.insert(binding.clone(), waiting);
         let before = of_binding(binding, facts.before).into_iter();
@@ -123,15 +132,30 @@ fn bindings_end_in_order(facts: &Facts<'_>, expected: &mut State) {
     }
 }
 
+/// Returns the name of the cluster of a binding's provider.
+fn cluster_of(binding: &Value) -> ClusterName {
+    let [namespace, name, key] = ["namespace", "name", "key"]
+        .map(|field| text(binding, &format!("/spec/kubeconfigSecretRef/{field}")));
+    ClusterName::secret(namespace, name, key)
+}
+
+fn is_away(binding: &Value, facts: &Facts<'_>) -> bool {
+    facts.unreachable.contains_key(&*cluster_of(binding))
+}
+
+/// Returns the finalizers of ours on an object.
+fn own_finalizers(object: &Value) -> Vec<&str> {
+    let held = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    let names = held.into_iter().flatten().filter_map(Value::as_str);
+    names.filter(|name| name.starts_with(OWN)).collect()
+}
+
 /// Bindings have a finalizer, so that they can end in order.
 fn bindings_have_a_finalizer(facts: &Facts<'_>, expected: &mut State) {
     for (key, object) in bindings_mut(expected) {
-        let finalizers =
-            facts.actual.get(key).and_then(|held| held.pointer("/metadata/finalizers"));
-        for finalizer in finalizers.and_then(Value::as_array).into_iter().flatten() {
-            if let Some(name) = finalizer.as_str().filter(|name| name.starts_with(OWN)) {
-                add_finalizer(object, name);
-            }
+        let held = facts.actual.get(key).map(own_finalizers);
+        for name in held.into_iter().flatten() {
+            add_finalizer(object, name);
         }
     }
 }
@@ -338,12 +362,13 @@ fn take_out(value: &mut Value, now: Option<&Value>, former: &[&Value]) {
 /// The conditions of a binding say that its provider cannot be reached, and why.
 fn unreachable_providers_are_told(facts: &Facts<'_>, expected: &mut State) {
     for (key, binding) in bindings_mut(expected) {
-        let [namespace, name, of] = ["namespace", "name", "key"]
-            .map(|field| text(binding, &format!("/spec/kubeconfigSecretRef/{field}")));
-        let since = facts.unreachable.get(&*ClusterName::secret(namespace, name, of));
+        let since = facts.unreachable.get(&*cluster_of(binding));
         let held = facts.actual.get(key).and_then(|held| condition(held, "InformersSynced"));
         let is_told = held.is_some_and(|held| held["status"] == "False");
-        if since.is_none_or(|since| *since < TOLD_AFTER && !is_told) {
+        // Of one that is being deleted, an event says so.
+        let is_silent =
+            |since: &Duration| (*since < TOLD_AFTER || is_deleting(binding)) && !is_told;
+        if since.is_none_or(is_silent) {
             continue;
         }
         let message = |of: &str| {
