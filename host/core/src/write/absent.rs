@@ -10,7 +10,12 @@ use super::{
     leave::{MAX_ATTEMPTS, merged},
     live::{named, resource_version, uid},
 };
-use crate::{contract::ObjectRef, outcome::Manifest, path::Path, store::Known};
+use crate::{
+    contract::{ObjectRef, display_ref},
+    outcome::Manifest,
+    path::Path,
+    store::Known,
+};
 
 impl Run<'_> {
     /// Removes the fields that must be absent, by JSON patch with a test of their values. `answer`:
@@ -88,6 +93,9 @@ impl Run<'_> {
                     let sent = without(named(target.to, uid(&object)), &pointers);
                     self.store(target.to, &answer.body, &Arc::new(sent));
                     self.changed(Action::Update, target.to, answer.body.clone());
+                    if let Some(back) = self::pointers(&answer.body, absent).first() {
+                        return Err(came_back(back, target.to));
+                    }
                     known = Some(answer.body);
                 }
                 // A test has failed: the object was changed meanwhile.
@@ -97,6 +105,16 @@ impl Run<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the failure for a field that is there again in the answer to its removal. To remove it
+/// once more would go on for ever.
+fn came_back(pointer: &str, of: &ObjectRef) -> Stop {
+    let message = format!(
+        "`{pointer}` of {} is there again when it is removed: it has a default, or a webhook sets it",
+        display_ref(of)
+    );
+    Stop::unsent(422, "Invalid", message)
 }
 
 /// Returns JSON pointers to the fields that the paths select, later elements of a list first, and

@@ -103,6 +103,26 @@ async fn a_field_that_must_be_absent_is_removed_from_any_manager() {
     }
 }
 
+/// To remove it again and again would never end.
+#[tokio::test]
+async fn a_field_that_comes_back_from_its_default_is_removed_once_and_told() {
+    let bed = Bed::new().await;
+    let mut things = definition("Thing", "things");
+    let schema = &mut things["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    schema["properties"]["count"] = json!({"type": "integer", "default": 3});
+    fine(&bed.run(apply([&things])).await);
+    let thing = json!({"apiVersion": "x.dev/v1", "kind": "Thing", "metadata": {"name": "t", "namespace": "a"}});
+    let wanted = Outcome {
+        apply: vec![Given { absent: vec!["count".into()], ..given(&thing) }],
+        ..outcome()
+    };
+    let written = bed.run(wanted).await;
+    assert_eq!(codes(&written), [(contract::Action::Apply, 422)]);
+    let message = &written.failures[0].message;
+    assert!(message.contains("`/count` of Thing") && message.contains("default"), "{message}");
+    assert_eq!(bed.object(&object_ref(v1("x.dev", "Thing"), Some("a"), "t")).await["count"], 3);
+}
+
 /// No request can both apply and remove others' fields, so drift of both sorts takes two.
 #[tokio::test]
 async fn a_repair_is_one_write_for_own_and_one_for_absent_fields() {
