@@ -10,16 +10,19 @@
 //! text gets into a path, and the cache is bounded by the kinds that the server serves.
 
 pub mod access;
+mod answers;
 mod bounded;
 pub mod clusters;
 mod definition;
 mod guarded;
 mod impersonate;
+pub(crate) mod lean;
 pub mod lease;
 mod own;
 mod reach;
 pub mod remote;
 mod request;
+mod routes;
 #[cfg(test)]
 mod tests;
 pub mod watch;
@@ -28,6 +31,7 @@ pub(crate) use guarded::Guarded;
 pub use own::{is_own, only_own, only_secret, secret_name};
 pub use reach::Reach;
 pub use request::Policy;
+pub use routes::Routes;
 
 use std::{
     collections::{HashMap, HashSet},

@@ -64,8 +64,8 @@ use self::{
 use crate::{
     cluster::{
         Cluster,
+        lean::{self, LeanObject},
         lease::Guard,
-        watch::{self, lean::LeanObject},
     },
     host::Host,
     operator::api::Processor,
@@ -210,7 +210,7 @@ impl Operator {
         let resource = ApiResource::erase::<Processor>(&());
         // Untyped: in a typed list, one Processor that fails to deserialize would hide all others.
         let mut events =
-            watch::all::<true>(&self.shared.cluster, &resource, self.namespace.as_deref());
+            lean::all::<true>(&self.shared.cluster, &resource, self.namespace.as_deref());
         loop {
             tokio::select! {
                 event = events.next() => match event.context("the watch of Processors ended")? {

@@ -108,6 +108,27 @@ fn modules_import_only_modules_below_them() {
     import_what_is_below(&core.join("../src"), &HOST);
 }
 
+#[test]
+fn modules_of_cluster_import_each_other_in_no_cycle() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/cluster");
+    let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for entry in fs::read_dir(&source).unwrap() {
+        let path = entry.unwrap().path();
+        let module = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        for file in sources(&path) {
+            // In a file of this folder, `super` is `cluster`.
+            let begins: &[&str] =
+                if file == path { &["cluster::", "super::"] } else { &["cluster::"] };
+            let imported = begins.iter().flat_map(|begin| imports(&file, begin));
+            arrows.entry(module.clone()).or_default().extend(imported);
+        }
+    }
+    assert!(arrows["clusters"].contains("remote"), "the imports are read: {arrows:?}");
+    for module in arrows.keys() {
+        assert!(!reaches(&arrows, module, module), "`{module}` is in a cycle of imports");
+    }
+}
+
 /// The style is what rustfmt's `imports_granularity = "Crate"` makes, which stable rustfmt cannot.
 #[test]
 fn a_file_imports_from_each_crate_once() {
@@ -149,7 +170,7 @@ fn import_what_is_below(source: &Path, layers: &[&[&str]]) {
         }
         assert!(layer(&module).is_some(), "module `{module}` has no layer in this test");
         for file in sources(&path) {
-            arrows.entry(module.clone()).or_default().extend(imports(&file));
+            arrows.entry(module.clone()).or_default().extend(imports(&file, "crate::"));
         }
     }
     for (module, imported) in &arrows {
@@ -175,15 +196,15 @@ fn sources(path: &Path) -> Vec<PathBuf> {
     fs::read_dir(path).unwrap().flat_map(|entry| sources(&entry.unwrap().path())).collect()
 }
 
-/// Returns the top-level modules that a file names after `crate::`, but for its tests.
-fn imports(file: &Path) -> Vec<String> {
+/// Returns the modules and items that a file names after `begin`, but for its tests.
+fn imports(file: &Path, begin: &str) -> Vec<String> {
     let text = fs::read_to_string(file).unwrap();
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let is_code = |line: &&str| !line.trim_start().starts_with("//");
     let code = code.lines().filter(is_code).collect::<Vec<_>>().join("\n");
     let mut found = Vec::new();
-    for (at, _) in code.match_indices("crate::") {
-        let rest = &code[at + "crate::".len()..];
+    for (at, _) in code.match_indices(begin) {
+        let rest = &code[at + begin.len()..];
         match rest.strip_prefix('{') {
             None => found.extend(first_word(rest)),
             Some(group) => found.extend(roots(group)),

@@ -12,10 +12,8 @@
 //! The API server is first asked whether the host may act as the account at all ([`Acting`]).
 
 mod acting;
-mod answers;
 mod change;
 mod denial;
-mod elsewhere;
 mod granted;
 mod rights;
 #[cfg(test)]
@@ -23,7 +21,6 @@ mod tests;
 
 pub use acting::Acting;
 pub use denial::Denials;
-pub(crate) use elsewhere::Elsewhere;
 pub use rights::Rights;
 
 use std::{
@@ -32,27 +29,21 @@ use std::{
 };
 
 use mortise_core::{
-    api::{Method, Outgoing, Refusal},
     contract::Description,
     grant::rights::{Account, Rights as _},
 };
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::{
     sync::{Notify, Semaphore, watch},
     time::{Instant, sleep, sleep_until},
 };
 
-use self::{
-    acting::AllActing,
+use self::{acting::AllActing, rights::All};
+use crate::cluster::{
+    Cluster,
     answers::{Fresh, Stale},
-    rights::All,
 };
-use crate::cluster::Cluster;
 
-/// The paths of reviews: about any user, and about the user who asks.
-const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-const SELF_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 /// The debounce time of changes: applying a role and its binding makes two changes.
 const DEBOUNCE: Duration = Duration::from_millis(250);
 /// The longest wait for further changes. If changes never pause, a renewal waits four times as long
@@ -95,19 +86,6 @@ pub struct Renewals {
     again: Option<(Instant, Stale)>,
     /// The duration of the last renewal.
     took: Duration,
-}
-
-/// Sends an access review to a cluster of a name. Returns whether the right is held.
-async fn reviewed(
-    cluster: &Cluster,
-    path: &str,
-    review: Value,
-    name: &Arc<str>,
-) -> Result<bool, Refusal> {
-    let review = Outgoing::new(Method::Post, path.to_owned(), Some(review)).to(name);
-    let answer = cluster.send(&review).await?;
-    let allowed = answer.body.pointer("/status/allowed").and_then(Value::as_bool);
-    Ok(allowed.unwrap_or_default())
 }
 
 // === impl Access ===

@@ -9,13 +9,14 @@
 //! connected to, and never the home API server. The parts that others use here, such as the Lease,
 //! are checked before each write.
 
+mod elsewhere;
 mod link;
 mod remotes;
 mod slot;
 #[cfg(test)]
 mod tests;
 
-pub use self::remotes::{Remotes, Routes};
+pub use self::remotes::Remotes;
 pub(crate) use self::{link::Link, remotes::unusable};
 
 use std::{
@@ -43,7 +44,6 @@ use tokio::{
 use self::slot::Slot;
 use super::{
     Cluster,
-    access::Rights,
     lease::Guard,
     remote::{Connect, Inline, InvalidServer, Servers},
 };
@@ -202,20 +202,16 @@ impl Clusters {
         }
     }
 
-    /// Returns the state of a cluster and its changes, for a watch with the rights of an account, or
-    /// with those of the host. Opens the cluster if need be; it stays open until this is dropped.
+    /// Returns the state of a cluster and its changes, for a watch with the rights of the host. Opens
+    /// the cluster if need be; it stays open until this is dropped.
     ///
     /// # Errors
     ///
-    /// Fails if no processor with these rights may use the cluster.
-    pub(crate) async fn changes(
+    /// Fails if no processor may use the cluster.
+    pub(crate) fn changes(
         &self,
         cluster: &Arc<str>,
-        rights: Option<&Arc<Rights>>,
     ) -> Result<latest::Receiver<Result<Arc<Link>, Problem>>, String> {
-        if let Some(rights) = rights {
-            return rights.changes(cluster).await;
-        }
         let all: Vec<Arc<Remotes>> = self.0.all.lock().iter().filter_map(Weak::upgrade).collect();
         let mut why = format!("cluster `{cluster}` is not used");
         for remotes in all.iter().rev() {

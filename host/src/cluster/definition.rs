@@ -5,8 +5,7 @@ use kube::runtime::wait::{self, await_condition};
 use mortise_core::api::NotEstablished;
 use tokio::time::timeout;
 
-use super::{Cluster, Guarded};
-use crate::cluster::watch::refusal;
+use super::{Cluster, Guarded, guarded::refusal};
 
 impl Cluster {
     /// Waits until a `CustomResourceDefinition` is established, or its names are refused.

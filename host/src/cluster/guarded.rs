@@ -70,6 +70,17 @@ struct State {
     parsed_depth: usize,
 }
 
+/// Returns the API server's refusal of a list or watch, if the error is a refusal.
+pub(crate) fn refusal(error: &watcher::Error) -> Option<&kube::core::Status> {
+    let (watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause)) =
+        error
+    else {
+        return None;
+    };
+    let kube::Error::Api(status) = cause else { return None };
+    Some(status)
+}
+
 // === impl Guarded ===
 
 impl Guarded {

@@ -11,10 +11,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::{
-    gate::{Closing, Gate},
-    server::listed,
-};
+pub(crate) use self::{gate::Gate, server::listed};
 pub use self::{
     kubeconfig::Refused,
     server::{InvalidServer, Servers},

@@ -16,11 +16,18 @@ use super::{
     Cluster,
     bounded::{self, page_size},
     own::NotOwn,
-    remote::Closing,
 };
 
 /// The reason of a request that was not sent, since the cluster has not answered the last ones.
 const UNREACHABLE: &str = "ClusterUnreachable";
+
+/// The error of a request that was not sent, since the cluster does not answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the cluster does not answer, and is asked again in {} s: {why}", .wait.as_secs())]
+pub(super) struct Closing {
+    pub(super) wait: Duration,
+    pub(super) why: String,
+}
 
 /// The retries and time limits of requests.
 #[derive(Clone, Debug)]

@@ -5,7 +5,6 @@
 //! servers without streaming lists.
 
 mod elsewhere;
-pub(crate) mod lean;
 mod raw;
 #[cfg(test)]
 mod tests;
@@ -27,11 +26,11 @@ use serde_json::Value;
 use tokio::{sync::watch as latest, time::sleep};
 use tracing::{Instrument as _, debug, info, info_span, warn};
 
-use self::{lean::Lean, raw::Raw};
+use self::raw::Raw;
 use crate::{
     cluster::{
         Cluster, Guarded, MAX_UNKNOWN_KIND_TTL, UNKNOWN_KIND_TTL, access::Access,
-        clusters::Clusters,
+        clusters::Clusters, guarded::refusal, lean,
     },
     metrics::Metrics,
 };
@@ -250,17 +249,6 @@ impl Watch {
     }
 }
 
-/// Returns the API server's refusal of a list or watch, if the error is a refusal.
-pub(crate) fn refusal(error: &watcher::Error) -> Option<&kube::core::Status> {
-    let (watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause)) =
-        error
-    else {
-        return None;
-    };
-    let kube::Error::Api(status) = cause else { return None };
-    Some(status)
-}
-
 fn is_forbidden(error: &watcher::Error) -> bool {
     refusal(error).is_some_and(|status| status.code == 403)
 }
@@ -304,7 +292,7 @@ async fn wait(crds: &mut latest::Receiver<u64>) {
 pub async fn run_crds(cluster: Cluster, changes: latest::Sender<u64>) {
     let kind = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let resource = ApiResource::from_gvk(&kind);
-    let mut events = all::<false>(&cluster, &resource, None);
+    let mut events = lean::all::<false>(&cluster, &resource, None);
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Apply(definition) | Event::Delete(definition)) => {
@@ -321,20 +309,6 @@ pub async fn run_crds(cluster: Cluster, changes: latest::Sender<u64>) {
             Err(error) => debug!(%error, "watch of CRDs failed, trying again"),
         }
     }
-}
-
-/// Watches all objects of a kind, or those of one namespace, with the host's own rights.
-pub(crate) fn all<const WHOLE: bool>(
-    cluster: &Cluster,
-    resource: &ApiResource,
-    namespace: Option<&str>,
-) -> BoxStream<'static, watcher::Result<Event<Lean<WHOLE>>>> {
-    let guarded = Guarded::new(cluster.client(), Lean::<WHOLE>::PARSED_DEPTH);
-    let api = |client| match namespace {
-        Some(namespace) => Api::namespaced_with(client, namespace, resource),
-        None => Api::all_with(client, resource),
-    };
-    guarded.watch(api, watcher::Config::default())
 }
 
 fn map<A, B>(event: Event<A>, with: impl FnOnce(A) -> B) -> Event<B> {

@@ -25,7 +25,7 @@ use super::{
     Drive, Hooking, Host, HostState, Loaded, Settings, egress, registry::Active, watches::Want,
 };
 use crate::{
-    cluster::{clusters::Routes, watch::Watch},
+    cluster::{Routes, watch::Watch},
     wasm::Tenant,
 };
 

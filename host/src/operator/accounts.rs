@@ -17,7 +17,7 @@ use super::fault::Fault;
 use crate::{
     cluster::{
         Cluster,
-        watch::{self, lean::LeanMetadata},
+        lean::{self, LeanMetadata},
     },
     operator::api::CONSENT,
     reason::Reason,
@@ -108,7 +108,7 @@ impl Accounts {
         namespace: Option<&str>,
     ) -> anyhow::Result<()> {
         let resource = ApiResource::erase::<ServiceAccount>(&());
-        let mut events = watch::all::<false>(cluster, &resource, namespace);
+        let mut events = lean::all::<false>(cluster, &resource, namespace);
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => self.take(event),

@@ -12,7 +12,7 @@ pub use processor::{
     SecretReference, Verification,
 };
 
-use crate::cluster::watch::lean::MARK;
+use crate::cluster::lean::MARK;
 
 /// The finalizer of a Processor that has been put to work: its finalizers on other objects are
 /// handled first.

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 use super::api::{Processor, ProcessorSpec};
-use crate::{cluster::watch::lean::LeanObject, reason::Reason};
+use crate::{cluster::lean::LeanObject, reason::Reason};
 
 /// The longest configuration, in bytes: it is passed to each call.
 const MAX_CONFIG_BYTES: usize = 64 << 10;

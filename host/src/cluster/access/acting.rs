@@ -13,8 +13,11 @@ use mortise_core::grant::rights::{Account, Question};
 use parking_lot::Mutex;
 use tokio::sync::watch as latest;
 
-use super::{Access, SELF_REVIEWS, reviewed};
-use crate::cluster::Cluster;
+use super::Access;
+use crate::cluster::{
+    Cluster,
+    answers::{SELF_REVIEWS, reviewed},
+};
 
 /// The host's right to act as one account, as the API server answered last. Renewed with the rights
 /// of accounts, until it is dropped.

@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 use super::Access;
 use crate::cluster::{
     Cluster,
-    watch::{self, lean::LeanMetadata},
+    lean::{self, LeanMetadata},
 };
 
 /// The kinds of objects that grant rights: group, kind, plural, and whether they are in a namespace.
@@ -84,6 +84,6 @@ fn events(
     resource: &ApiResource,
 ) -> stream::BoxStream<'static, (String, watcher::Result<Event<LeanMetadata>>)> {
     let kind = resource.kind.clone();
-    let events = watch::all::<false>(own, resource, namespace);
+    let events = lean::all::<false>(own, resource, namespace);
     events.map(move |event| (kind.clone(), event)).boxed()
 }

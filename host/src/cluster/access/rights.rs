@@ -25,13 +25,12 @@ use tokio::{
     time::Instant,
 };
 
-use super::{
-    Acting, REVIEWS, SELF_REVIEWS,
-    answers::{Answer, Answered, Answers, Fresh, Renewed, Stale, rungs},
-    reviewed,
-};
+use super::Acting;
 use crate::cluster::{
     Cluster,
+    answers::{
+        Answer, Answered, Answers, Fresh, REVIEWS, Renewed, SELF_REVIEWS, Stale, reviewed, rungs,
+    },
     clusters::{Link, Problem, Remotes, unusable},
 };
 

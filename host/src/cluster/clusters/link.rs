@@ -12,9 +12,9 @@ use tokio::{
 };
 use tracing::debug;
 
+use super::elsewhere::Elsewhere;
 use crate::cluster::{
     Cluster, Policy,
-    access::Elsewhere,
     lease::Guard,
     remote::{Connected, Gate, gated, policy},
 };

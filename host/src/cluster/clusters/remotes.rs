@@ -2,14 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use futures::{FutureExt as _, future::BoxFuture};
-use mortise_core::{
-    api::{Answer, Api, NotEstablished, Outgoing, Refusal, Unavailable},
-    contract::{Kind, ObjectRef, bounds::text::cluster_secret},
-    grant::Grant,
-    reconcile::ClusterGrant,
-    resource::Resource,
-};
+use mortise_core::{contract::bounds::text::cluster_secret, grant::Grant, reconcile::ClusterGrant};
 use serde_json::Value;
 use tokio::sync::watch as latest;
 
@@ -17,7 +10,6 @@ use super::{Clusters, Link, Problem};
 use crate::{
     cluster::{
         Cluster,
-        access::Rights,
         remote::{InvalidServer, Servers, listed},
     },
     reason::Reason,
@@ -36,18 +28,6 @@ pub struct Remotes {
     grant: Arc<Grant>,
     /// The home cluster, with the rights of the account.
     account: Cluster,
-}
-
-/// The API servers that a version of a processor writes to: requests go to the cluster that they
-/// name.
-#[derive(Clone)]
-pub struct Routes {
-    home: Cluster,
-    remotes: Arc<Remotes>,
-    /// The rights of the account; `None`: those of the host.
-    rights: Option<Arc<Rights>>,
-    /// The count of moves when the run began.
-    pinned: Option<u64>,
 }
 
 /// Parses the grants of a Processor.
@@ -116,6 +96,17 @@ impl Remotes {
         Ok(self.clusters.join(cluster, self)?.changes())
     }
 
+    /// Returns the count of moves of all clusters; `None` if no cluster is granted, so that none
+    /// moves.
+    pub(crate) fn moves(&self) -> Option<u64> {
+        (!self.granted.is_empty()).then(|| self.clusters.moves())
+    }
+
+    /// Returns a cluster in use that has moved since a count of moves.
+    pub(crate) fn moved_since(self: &Arc<Self>, at: u64) -> Option<Arc<str>> {
+        self.clusters.moved_since(at, self)
+    }
+
     fn check_declared(&self, cluster: &str) -> Result<(), Problem> {
         let not_granted = |why: String| Problem::new(Reason::ServerNotGranted, why);
         self.grant.may_connect(cluster).map_err(|denied| not_granted(denied.to_string()))?;
@@ -157,125 +148,6 @@ impl Remotes {
             "the Processor does not grant `{server}`; spec.clusters grants {}",
             listed(&servers)
         ))
-    }
-}
-
-// === impl Routes ===
-
-impl fmt::Debug for Routes {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.debug_struct("Routes").field("home", &self.home).finish_non_exhaustive()
-    }
-}
-
-impl Routes {
-    /// Returns the routes of a version: home with the rights of its account, and others.
-    pub(crate) fn new(
-        home: &Cluster,
-        remotes: &Arc<Remotes>,
-        rights: Option<&Arc<Rights>>,
-    ) -> Self {
-        let (home, remotes) = (home.clone(), Arc::clone(remotes));
-        Self { home, remotes, rights: rights.cloned(), pinned: None }
-    }
-
-    async fn send_there(&self, outgoing: &Outgoing) -> Result<Answer, Refusal> {
-        let pinned = self.pinned.filter(|_| outgoing.is_write());
-        let moved = pinned.and_then(|at| self.remotes.clusters.moved_since(at, &self.remotes));
-        if let Some(cluster) = moved {
-            return Err(Refusal::moved(&cluster));
-        }
-        if outgoing.cluster.is_empty() {
-            return self.home.send(outgoing).await;
-        }
-        self.reached(&outgoing.cluster).await?.cluster.send(outgoing).await
-    }
-
-    async fn reached(&self, cluster: &Arc<str>) -> Result<Arc<Link>, Refusal> {
-        self.link(cluster).await.map_err(|message| Refusal { message, ..Refusal::default() })
-    }
-
-    async fn link(&self, cluster: &Arc<str>) -> Result<Arc<Link>, String> {
-        if let Some(rights) = &self.rights {
-            return rights.link(cluster).await;
-        }
-        self.remotes.connected(cluster).map_err(|problem| unusable(cluster, &problem))
-    }
-}
-
-impl Api for Routes {
-    fn pinned(&self) -> Option<Arc<dyn Api>> {
-        // Without grants no other cluster is used, and none moves.
-        let has_grants = !self.remotes.granted.is_empty();
-        has_grants.then(|| {
-            let pinned = Some(self.remotes.clusters.moves());
-            Arc::new(Self { pinned, ..self.clone() }) as Arc<dyn Api>
-        })
-    }
-
-    fn is_leading(&self) -> bool {
-        self.home.is_leading()
-    }
-
-    fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>> {
-        self.send_there(outgoing).boxed()
-    }
-
-    fn permitted<'a>(
-        &'a self,
-        kind: &'a Kind,
-        verb: &'static str,
-        namespace: &'a str,
-    ) -> BoxFuture<'a, Result<(), Refusal>> {
-        async move {
-            if kind.cluster.is_empty() {
-                return Ok(());
-            }
-            let link = self.reached(&kind.cluster).await?;
-            link.rights.permitted(kind, verb, namespace).await
-        }
-        .boxed()
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        kind: &'a Kind,
-    ) -> BoxFuture<'a, Result<Option<Arc<Resource>>, Unavailable>> {
-        async move {
-            if kind.cluster.is_empty() {
-                return self.home.resolve(kind).await;
-            }
-            let link = self.link(&kind.cluster).await;
-            let link = link.map_err(|message| Unavailable { kind: kind.clone(), message })?;
-            link.cluster.resolve(kind).await
-        }
-        .boxed()
-    }
-
-    fn forget(&self, kind: &Kind) {
-        if kind.cluster.is_empty() {
-            self.home.forget(&kind.group);
-        } else if let Ok(link) = self.remotes.connected(&kind.cluster) {
-            link.cluster.forget(&kind.group);
-        }
-    }
-
-    fn established<'a>(
-        &'a self,
-        definition: &'a ObjectRef,
-    ) -> BoxFuture<'a, Result<(), NotEstablished>> {
-        async move {
-            let cluster = &definition.kind.cluster;
-            if cluster.is_empty() {
-                return Api::established(&self.home, definition).await;
-            }
-            let link = self
-                .link(cluster)
-                .await
-                .map_err(|message| NotEstablished::Unwatched { message, forbidden: None })?;
-            Api::established(&link.cluster, definition).await
-        }
-        .boxed()
     }
 }
 

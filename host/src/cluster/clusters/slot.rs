@@ -31,7 +31,7 @@ use tracing::{debug, info, warn};
 
 use super::{Change, Clusters, Link, Problem, Remotes, identity_of};
 use crate::{
-    cluster::{Guarded, remote::listed, watch::refusal},
+    cluster::{Guarded, guarded::refusal, remote::listed},
     reason::Reason,
 };
 

@@ -17,7 +17,10 @@ use mortise_embedded_api::{EmbeddedApi, Options as ApiOptions};
 use serde_json::json;
 
 use super::*;
-use crate::cluster::remote::{Connected, Refused};
+use crate::cluster::{
+    Routes,
+    remote::{Connected, Refused},
+};
 
 const NAME: &str = "shop/provider/kubeconfig";
 const SERVER: &str = "https://api.provider.example:6443";

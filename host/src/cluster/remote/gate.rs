@@ -10,6 +10,8 @@ use tokio::{
 };
 use tower::BoxError;
 
+use crate::cluster::request::Closing;
+
 /// The number of requests to one cluster at once, up to the head of their answers.
 pub(crate) const MAX_REQUESTS: usize = 8;
 /// The number of failures in a row after which the gate closes.
@@ -45,14 +47,6 @@ struct Closed {
     pause: Duration,
     /// True while a probe is under way.
     probing: bool,
-}
-
-/// The error of a request that was not sent, since the cluster does not answer.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("the cluster does not answer, and is asked again in {} s: {why}", .wait.as_secs())]
-pub(crate) struct Closing {
-    wait: Duration,
-    why: String,
 }
 
 /// Ends a probe whose request was dropped.

@@ -26,7 +26,11 @@ impl Watch {
         let cluster = &self.kind.cluster;
         let unavailable = |why: &str| context.stores.set_unavailable(&self.kind, why);
         let mut changes = loop {
-            match context.clusters.changes(cluster, rights).await {
+            let changes = match rights {
+                Some(rights) => rights.changes(cluster).await,
+                None => context.clusters.changes(cluster),
+            };
+            match changes {
                 Ok(changes) => break changes,
                 Err(why) => unavailable(&why),
             }

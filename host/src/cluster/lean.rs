@@ -1,17 +1,21 @@
-//! An object of a watch of the host's own: only what the host uses of it.
+//! The watches that the host needs for itself: only what it uses of each object is parsed.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
+use futures::stream::BoxStream;
 use kube::{
-    Resource,
+    Api, Resource,
     api::{ApiResource, ObjectMeta},
     core::DynamicResourceScope,
+    runtime::watcher::{self, Event},
 };
 use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
+
+use super::{Cluster, Guarded};
 
 /// The only label, annotation and finalizer that the host reads.
 pub(crate) const MARK: &str = "mortise.dev/processor";
@@ -42,11 +46,25 @@ struct Mark(Option<String>);
 
 struct MarkVisitor;
 
+/// Watches all objects of a kind, or those of one namespace, with the host's own rights.
+pub(crate) fn all<const WHOLE: bool>(
+    cluster: &Cluster,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+) -> BoxStream<'static, watcher::Result<Event<Lean<WHOLE>>>> {
+    let guarded = Guarded::new(cluster.client(), Lean::<WHOLE>::PARSED_DEPTH);
+    let api = |client| match namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, resource),
+        None => Api::all_with(client, resource),
+    };
+    guarded.watch(api, watcher::Config::default())
+}
+
 // === impl Lean ===
 
 impl<const WHOLE: bool> Lean<WHOLE> {
     /// The depth to which an object is parsed: that of the fields of its metadata.
-    pub(crate) const PARSED_DEPTH: usize = 2;
+    const PARSED_DEPTH: usize = 2;
 }
 
 impl<const WHOLE: bool> Resource for Lean<WHOLE> {

@@ -1,21 +1,32 @@
-//! The answers that one processor relies on, and the permits for reads that follow from them. Pure.
+//! Access reviews, the answers to them, and the permits for reads that follow from the answers.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
 
 use mortise_core::{
+    api::{Method, Outgoing, Refusal},
     contract::Kind,
     grant::rights::{Account, GET, LIST, Permit, Question, Read, ReadTarget},
     reads::record::Digest,
     resource::Resource,
     store::Scope,
 };
+use serde_json::Value;
 use tokio::time::Instant;
 
+use super::Cluster;
+
+/// The paths of reviews: about any user, and about the user who asks.
+pub(super) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+pub(super) const SELF_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 /// The maximum number of answers kept for a processor: some MiB, and as many questions each minute.
 /// An account with rights to single objects only needs a question for each object; above the limit,
 /// answers for single objects that the description does not need are dropped, and the next run asks
 /// again.
 const MAX_ANSWERS: usize = 10_000;
+
 /// The API server's answers about one account.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
@@ -65,6 +76,19 @@ pub(super) struct Renewed {
     pub(super) changed: bool,
     /// True if the API server left a question unanswered.
     pub(super) unanswered: bool,
+}
+
+/// Sends an access review to a cluster of a name. Returns whether the right is held.
+pub(super) async fn reviewed(
+    cluster: &Cluster,
+    path: &str,
+    review: Value,
+    name: &Arc<str>,
+) -> Result<bool, Refusal> {
+    let review = Outgoing::new(Method::Post, path.to_owned(), Some(review)).to(name);
+    let answer = cluster.send(&review).await?;
+    let allowed = answer.body.pointer("/status/allowed").and_then(Value::as_bool);
+    Ok(allowed.unwrap_or_default())
 }
 
 /// Returns the scopes of rights that may allow an access, the widest first: all objects, the

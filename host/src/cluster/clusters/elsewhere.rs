@@ -12,12 +12,10 @@ use mortise_core::{
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
-use super::{
-    SELF_REVIEWS,
-    answers::{Answer, Answered, Answers, rungs},
-    reviewed,
+use crate::cluster::{
+    Cluster,
+    answers::{Answer, Answered, Answers, SELF_REVIEWS, reviewed, rungs},
 };
-use crate::cluster::Cluster;
 
 /// The number of questions to one cluster at once: fewer than requests.
 const MAX_IN_FLIGHT: usize = 4;
@@ -53,18 +51,18 @@ enum Unanswered {
 // === impl Elsewhere ===
 
 impl Elsewhere {
-    pub(crate) fn new(cluster: &Cluster) -> Self {
+    pub(super) fn new(cluster: &Cluster) -> Self {
         Self { cluster: cluster.clone(), answers: RwLock::default(), writes: Mutex::default() }
     }
 
     /// Returns how a read may be answered, if that is known without a request.
-    pub(super) fn known(&self, kind: &Kind, place: ReadTarget<'_>) -> Option<Permit> {
+    pub(crate) fn known(&self, kind: &Kind, place: ReadTarget<'_>) -> Option<Permit> {
         let resource = self.cluster.known(kind)?;
         self.answers.read().permit(&resource, place).ok()
     }
 
     /// Returns how a read may be answered; asks if necessary.
-    pub(super) async fn permit(&self, kind: &Kind, place: ReadTarget<'_>) -> Permit {
+    pub(crate) async fn permit(&self, kind: &Kind, place: ReadTarget<'_>) -> Permit {
         let permit = self.ask_permit(kind, place).await;
         permit.unwrap_or_else(|unanswered| Permit::Unreachable(unanswered.to_string()))
     }
@@ -83,7 +81,7 @@ impl Elsewhere {
     }
 
     /// Returns whether a scope may be watched; `None` if that is not known.
-    pub(super) fn may_watch(&self, kind: &Kind, scope: &Scope) -> Option<bool> {
+    pub(crate) fn may_watch(&self, kind: &Kind, scope: &Scope) -> Option<bool> {
         let resource = self.cluster.known(kind)?;
         self.answers.read().may_watch(&resource, scope)
     }
@@ -128,7 +126,7 @@ impl Elsewhere {
     }
 
     /// Asks again for the rights whose answers are too old. Returns whether an answer has changed.
-    pub(crate) async fn renew(&self) -> bool {
+    pub(super) async fn renew(&self) -> bool {
         let now = Instant::now();
         let old: Vec<Question> = {
             let answers = self.answers.read();
