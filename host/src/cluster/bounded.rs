@@ -3,7 +3,8 @@
 //! All of them are charged to one account before they are parsed: their bytes, and [`ENTRY`] more
 //! for each entry of what will be parsed. Tenants decide how large and how many their objects are.
 //! So a page that is too large is requested in smaller ones, down to one object; an object that is
-//! too large by itself counts as absent, which is logged and counted, and the rest is read on.
+//! too large by itself counts as absent, which is logged and counted, and the rest is read on. So
+//! does one that is nested too deep: a parser refuses the whole page or watch for it.
 
 use std::{
     borrow::Cow,
@@ -16,7 +17,7 @@ use futures::StreamExt as _;
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::{Client, api::ListMeta, client::Body};
-use mortise_core::contract::bounds::{self, ENTRY};
+use mortise_core::contract::bounds::{ENTRY, Entries, is_deeper_than};
 use serde::{Deserialize, Serialize};
 use tower::BoxError;
 
@@ -33,17 +34,31 @@ const MAX_READ_BYTES: usize = 32 << 20;
 const MAX_REFUSAL_BYTES: usize = 1 << 20;
 /// A text of so few bytes is within its account, whatever its entries are.
 const UNCOUNTED_BYTES: usize = MAX_ACCOUNT_BYTES / (1 + ENTRY);
+/// The depth of JSON that is parsed at all, as that of the parser. The API server accepts 10,000.
+const MAX_LEVELS: usize = 127;
 /// The factor by which pages get smaller, and the one by which they grow again.
 const SMALLER: u32 = 8;
 const LARGER: u32 = 2;
 
-/// The error of an answer or event that is larger than its bound.
+/// The error of an answer or event that is beyond its bound.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error(
-    "the API server sends more than {mib} MiB at once, where each entry counts {ENTRY} bytes more"
-)]
-pub(crate) struct TooMuch {
-    mib: usize,
+pub(crate) enum TooMuch {
+    /// It is larger than this.
+    #[error(
+        "the API server sends more than {0} MiB at once, where each entry counts {ENTRY} bytes more"
+    )]
+    Mebibytes(usize),
+
+    /// It is nested too deep.
+    #[error("the API server sends JSON of more than {MAX_LEVELS} levels")]
+    Levels,
+}
+
+/// What a text takes when it is parsed.
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    bytes: usize,
+    is_too_deep: bool,
 }
 
 /// A list of which only the names of the objects are read.
@@ -126,11 +141,11 @@ pub(super) async fn page(
         match read(body, if is_last { MAX_READ_BYTES } else { MAX_ACCOUNT_BYTES }).await {
             Ok(text) => {
                 // An object is an item of a member of the list.
-                let account = account(&text, parsed_depth.saturating_add(2));
-                if account <= MAX_ACCOUNT_BYTES / (2 * LARGER as usize) {
+                let account = Account::of(&text, parsed_depth.saturating_add(2));
+                if account.is_within(MAX_ACCOUNT_BYTES / (2 * LARGER as usize)) {
                     size.store(asked.saturating_mul(LARGER), Ordering::Relaxed);
                 }
-                if account <= MAX_ACCOUNT_BYTES {
+                if account.is_within(MAX_ACCOUNT_BYTES) {
                     return Ok(Response::from_parts(answer, text));
                 }
                 if is_last {
@@ -151,10 +166,10 @@ pub(super) async fn answer(status: StatusCode, body: Body) -> Result<Bytes, BoxE
         return read(body, MAX_REFUSAL_BYTES).await;
     }
     let text = read(body, MAX_ACCOUNT_BYTES).await?;
-    if account(&text, usize::MAX) > MAX_ACCOUNT_BYTES {
-        return Err(TooMuch::of(MAX_ACCOUNT_BYTES));
+    match Account::of(&text, usize::MAX) {
+        account if account.is_within(MAX_ACCOUNT_BYTES) => Ok(text),
+        account => Err(account.too_much(MAX_ACCOUNT_BYTES)),
     }
-    Ok(text)
 }
 
 async fn read(body: Body, most: usize) -> Result<Bytes, BoxError> {
@@ -163,14 +178,6 @@ async fn read(body: Body, most: usize) -> Result<Bytes, BoxError> {
         Err(error) if error.is::<LengthLimitError>() => Err(TooMuch::of(most)),
         Err(error) => Err(error),
     }
-}
-
-/// Returns the account of a text, without its entries if they do not matter.
-fn account(text: &[u8], parsed_depth: usize) -> usize {
-    if text.len() <= UNCOUNTED_BYTES {
-        return text.len();
-    }
-    bounds::account(text, parsed_depth)
 }
 
 fn with_size(uri: &Uri, size: u32) -> Result<Uri, BoxError> {
@@ -184,13 +191,13 @@ fn with_size(uri: &Uri, size: u32) -> Result<Uri, BoxError> {
 }
 
 /// Returns the page of one object without that object.
-fn without_object(text: Bytes, account: usize, resource: &str) -> Result<Bytes, BoxError> {
+fn without_object(text: Bytes, account: Account, resource: &str) -> Result<Bytes, BoxError> {
     let mut list: Names = serde_json::from_slice(&text)?;
     match &list.items[..] {
         [object] => object.count_as_absent(account, resource),
         // The server sends no pages.
-        _ if account <= MAX_UNPAGED_ACCOUNT_BYTES => return Ok(text),
-        _ => return Err(TooMuch::of(MAX_UNPAGED_ACCOUNT_BYTES)),
+        _ if account.is_within(MAX_UNPAGED_ACCOUNT_BYTES) => return Ok(text),
+        _ => return Err(account.too_much(MAX_UNPAGED_ACCOUNT_BYTES)),
     }
     list.items.clear();
     Ok(serde_json::to_vec(&list)?.into())
@@ -201,6 +208,32 @@ fn resource_of(uri: &Uri) -> String {
     let (_, plural) = uri.path().rsplit_once('/').unwrap_or_default();
     let group = uri.path().strip_prefix("/apis/").and_then(|path| path.split('/').next());
     group.map_or_else(|| plural.to_owned(), |group| format!("{plural}.{group}"))
+}
+
+// === impl Account ===
+
+impl Account {
+    /// Counts a text that will be parsed to a depth.
+    fn of(text: &[u8], parsed_depth: usize) -> Self {
+        let is_parsed_deep = parsed_depth > MAX_LEVELS;
+        if text.len() <= UNCOUNTED_BYTES {
+            // Its entries do not matter.
+            let is_too_deep = is_parsed_deep && is_deeper_than(text, MAX_LEVELS);
+            return Self { bytes: text.len(), is_too_deep };
+        }
+        let mut entries = Entries::to_depth(parsed_depth);
+        let bytes = text.len() + ENTRY * entries.count(text);
+        Self { bytes, is_too_deep: is_parsed_deep && entries.reached() > MAX_LEVELS }
+    }
+
+    fn is_within(self, bytes: usize) -> bool {
+        self.bytes <= bytes && !self.is_too_deep
+    }
+
+    /// Returns the error of an answer that is not within a bound.
+    fn too_much(self, bytes: usize) -> BoxError {
+        if self.is_too_deep { TooMuch::Levels.into() } else { TooMuch::of(bytes) }
+    }
 }
 
 // === impl Lines ===
@@ -227,14 +260,17 @@ impl Lines {
         if self.begun.len() > MAX_READ_BYTES {
             return Err(TooMuch::of(MAX_READ_BYTES));
         }
-        if whole.len() <= UNCOUNTED_BYTES {
+        let parsed_depth = self.parsed_depth.saturating_add(1);
+        if whole.len() <= UNCOUNTED_BYTES
+            && Account::of(&whole, parsed_depth).is_within(MAX_ACCOUNT_BYTES)
+        {
             return Ok(whole);
         }
         let mut bounded = Vec::with_capacity(whole.len());
         for line in whole.split_inclusive(|byte| *byte == b'\n') {
             // An object is a member of the event.
-            let account = account(line, self.parsed_depth.saturating_add(1));
-            if account <= MAX_ACCOUNT_BYTES {
+            let account = Account::of(line, parsed_depth);
+            if account.is_within(MAX_ACCOUNT_BYTES) {
                 bounded.extend_from_slice(line);
             } else {
                 self.replace(line, account, &mut bounded)?;
@@ -245,7 +281,7 @@ impl Lines {
 
     /// Writes the event that replaces one of an object that is too large: its deletion, unless it
     /// was not there before.
-    fn replace(&self, line: &[u8], account: usize, to: &mut Vec<u8>) -> Result<(), BoxError> {
+    fn replace(&self, line: &[u8], account: Account, to: &mut Vec<u8>) -> Result<(), BoxError> {
         let mut event: Event = serde_json::from_slice(line)?;
         event.object.count_as_absent(account, &self.resource);
         if event.r#type != "ADDED" {
@@ -261,16 +297,16 @@ impl Lines {
 
 impl Name {
     /// Logs and counts an object that counts as absent.
-    fn count_as_absent(&self, account: usize, resource: &str) {
+    fn count_as_absent(&self, account: Account, resource: &str) {
         OBJECTS_TOO_LARGE.inc();
         let NameMeta { name, namespace, .. } = &self.metadata;
         tracing::warn!(
             resource,
             namespace,
             name,
-            bytes = account,
+            bytes = account.bytes,
             limit = MAX_ACCOUNT_BYTES,
-            "an object counts as absent: it is too large, where each entry counts {ENTRY} bytes more; make it smaller, or delete it"
+            "an object counts as absent: it is too large, where each entry counts {ENTRY} bytes more, or has more than {MAX_LEVELS} levels; make it smaller, or delete it"
         );
     }
 }
@@ -279,7 +315,7 @@ impl Name {
 
 impl TooMuch {
     fn of(bytes: usize) -> BoxError {
-        Self { mib: bytes >> 20 }.into()
+        Self::Mebibytes(bytes >> 20).into()
     }
 }
 

@@ -30,6 +30,11 @@ fn wide(name: &str) -> Value {
     object(name, &json!(vec![0; MAX_ACCOUNT_BYTES / ENTRY]))
 }
 
+/// An object of few bytes that is nested too deep.
+fn deep(name: &str) -> Value {
+    object(name, &(0..MAX_LEVELS).fold(json!(0), |inner, _| json!({"a": inner})))
+}
+
 /// Returns a client of a server that has these objects and serves them in pages, and the sizes of
 /// the pages that it is asked for.
 fn server(objects: &[Value]) -> (Client, Arc<Mutex<Vec<u32>>>) {
@@ -75,25 +80,27 @@ async fn listed(client: &Client, parsed_depth: usize) -> BTreeSet<String> {
 fn all() -> Vec<Value> {
     let mut all: Vec<Value> = (0..40).map(|at| long(&format!("c-{at:02}"), 1 << 20)).collect();
     all.extend((0..40).map(|at| long(&format!("f-{at:02}"), 10)));
-    all.extend([long("d", 17 << 20), wide("e")]);
+    all.extend([long("d", 17 << 20), wide("e"), deep("e-deep")]);
     all.sort_by_key(|object| object["metadata"]["name"].to_string());
     all
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_get_smaller_and_an_object_that_is_too_large_counts_as_absent() {
+async fn pages_get_smaller_and_an_object_that_is_too_large_or_deep_counts_as_absent() {
     let (client, asked) = server(&all());
     let before = OBJECTS_TOO_LARGE.get();
     let names = listed(&client, usize::MAX).await;
-    assert_eq!(names.len(), 80, "all but two: {names:?}");
-    assert!(!names.contains("d") && !names.contains("e"));
-    assert!(OBJECTS_TOO_LARGE.get() >= before + 2);
+    assert_eq!(names.len(), 80, "all but three: {names:?}");
+    assert!(!names.iter().any(|name| name.starts_with(['d', 'e'])));
+    assert!(OBJECTS_TOO_LARGE.get() >= before + 3);
     let asked = asked.lock().clone();
     assert_eq!(asked[..4], [500, 62, 7, 7], "{asked:?}");
     assert!(asked.contains(&1) && asked.last() > Some(&7), "pages grow again: {asked:?}");
 
     // Entries that are not parsed do not count.
-    let (client, _) = server(&all());
+    let mut all = all();
+    all.retain(|object| object["metadata"]["name"] != "e-deep");
+    let (client, _) = server(&all);
     let names = listed(&client, 1).await;
     assert!(names.len() == 81 && names.contains("e"), "{names:?}");
 }
@@ -123,7 +130,7 @@ async fn a_list_that_its_server_sends_at_once_is_read_up_to_a_bound() {
 }
 
 #[test]
-fn an_event_of_an_object_that_is_too_large_is_a_deletion_or_nothing() {
+fn an_event_of_an_object_that_is_too_large_or_deep_is_a_deletion_or_nothing() {
     let event = |what: &str, object: &Value| json!({"type": what, "object": object}).to_string();
     let small = |name: &str| event("MODIFIED", &long(name, 3)) + "\n";
     let text = [
@@ -133,6 +140,7 @@ fn an_event_of_an_object_that_is_too_large_is_a_deletion_or_nothing() {
         event("ADDED", &wide("d")) + "\n",
         event("DELETED", &wide("e")) + "\n",
         small("f"),
+        event("MODIFIED", &deep("g")) + "\n",
         "{\"type\":".to_owned(),
     ]
     .concat();
@@ -161,6 +169,7 @@ fn an_event_of_an_object_that_is_too_large_is_a_deletion_or_nothing() {
             ("MODIFIED", "c"),
             ("DELETED", "e"),
             ("MODIFIED", "f"),
+            ("DELETED", "g"),
         ];
         assert_eq!(told, expected, "{cut}");
         let mut gone = object("b", &Value::Null);

@@ -11,6 +11,8 @@ use super::ENTRY;
 pub struct Entries {
     deepest: usize,
     depth: usize,
+    /// The largest depth so far.
+    reached: usize,
     is_in_text: bool,
     is_escaped: bool,
 }
@@ -20,7 +22,7 @@ pub struct Entries {
 impl Entries {
     /// Starts a count. The members of the outermost object have depth 1.
     pub fn to_depth(deepest: usize) -> Self {
-        Self { deepest, depth: 0, is_in_text: false, is_escaped: false }
+        Self { deepest, depth: 0, reached: 0, is_in_text: false, is_escaped: false }
     }
 
     /// Returns the number of entries that begin in the next bytes of the text. A list or object
@@ -41,6 +43,7 @@ impl Entries {
                 b'"' => self.is_in_text = true,
                 b'{' | b'[' => {
                     self.depth += 1;
+                    self.reached = self.reached.max(self.depth);
                     entries += usize::from(self.depth <= self.deepest);
                 }
                 b'}' | b']' => self.depth = self.depth.saturating_sub(1),
@@ -50,6 +53,23 @@ impl Entries {
         }
         entries
     }
+
+    /// Returns the largest depth of the text so far, also of what is not counted.
+    pub fn reached(&self) -> usize {
+        self.reached
+    }
+}
+
+/// Returns whether a JSON text is nested deeper than this.
+pub fn is_deeper_than(text: &[u8], levels: usize) -> bool {
+    // Few texts have so many brackets, and these are counted much faster than entries.
+    let brackets = text.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
+    if brackets <= levels {
+        return false;
+    }
+    let mut entries = Entries::to_depth(0);
+    entries.count(text);
+    entries.reached() > levels
 }
 
 /// Returns the account of a JSON text that will be parsed to a depth: its bytes, and [`ENTRY`] more
@@ -81,6 +101,20 @@ mod tests {
         ];
         for (text, deepest, expected) in cases {
             assert_eq!(count(text, deepest), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_as_deep_as_its_deepest_member() {
+        let cases = [
+            ("3", 0),
+            (r#"{"a": {}, "b": [[0]], "c": {}}"#, 3),
+            (r#"{"[[[[": "{{{\"{{{"}"#, 1),
+            ("[[]]\n[]\n[[]]", 2),
+        ];
+        for (text, levels) in cases {
+            assert!(!is_deeper_than(text.as_bytes(), levels), "{text}");
+            assert!(levels == 0 || is_deeper_than(text.as_bytes(), levels - 1), "{text}");
         }
     }
 
