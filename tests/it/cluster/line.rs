@@ -1,6 +1,9 @@
 //! The line between a host in its own process and an API server: it records requests, and it can be
 //! blocked.
 
+mod asked;
+mod tls;
+
 use std::{
     io,
     net::SocketAddr,
@@ -13,13 +16,15 @@ use axum::{
     body::{Body, Bytes, to_bytes},
     extract::Request,
     response::{IntoResponse as _, Response},
+    serve::Listener,
 };
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::{Stream, StreamExt as _, stream};
 use http::{
     Method, StatusCode,
     header::{CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING},
 };
-use kube::Client;
+use kube::{Client, Config, config::AuthInfo};
 use mortise_tests::cluster::Cluster;
 use serde_json::{Value, json};
 use tokio::{
@@ -29,6 +34,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+use self::{asked::Asked, tls::Tls};
 use super::program::TIMEOUT;
 
 /// The error of a watch whose resourceVersion is too old, in a stream or as an answer.
@@ -38,13 +44,15 @@ const GONE: &[u8] = br#""code":410"#;
 pub(super) struct Line {
     address: SocketAddr,
     shared: Arc<Shared>,
+    /// The state for new requests.
+    current: latest::Sender<Arc<Shared>>,
     serving: JoinHandle<()>,
 }
 
 struct Shared {
-    /// A client with an administrator's rights: the host's requests name the account that they
-    /// impersonate.
     client: Client,
+    /// The path of the object whose writes are recorded; `None`: all for a processor are.
+    object: Option<String>,
     way: latest::Sender<Way>,
     /// Counts how often all open watches were ended.
     cuts: latest::Sender<u64>,
@@ -90,14 +98,6 @@ pub(super) struct Write {
     pub(super) version: Option<u64>,
 }
 
-/// The properties of a request.
-struct Asked {
-    method: Method,
-    path: String,
-    sent: Instant,
-    is_watch: bool,
-}
-
 // === impl Line ===
 
 impl Line {
@@ -108,23 +108,51 @@ impl Line {
     /// Creates a line that is blocked after this many writes of a processor, before the answer to
     /// the last one.
     pub(super) async fn ending_after(cluster: &Cluster, last_write: Option<usize>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // An administrator's rights: the host's requests name the account that they impersonate.
+        let config = cluster.config().await.unwrap();
+        Self::between(listener, config, Notes { last_write, ..Notes::default() })
+    }
+
+    /// Creates a line for kubeconfigs: its connections speak TLS, and requests keep their
+    /// credentials. Returns its `cluster` in such a kubeconfig, too.
+    pub(super) async fn of_kubeconfig(cluster: &Cluster) -> (Self, Value) {
+        let (listener, authority) = Tls::bind().await;
         let mut config = cluster.config().await.unwrap();
+        config.auth_info = AuthInfo::default();
+        let line = Self::between(listener, config, Notes::default());
+        let cluster = json!({
+            "server": format!("https://{}", line.address), "tls-server-name": tls::NAME,
+            "certificate-authority-data": STANDARD.encode(authority),
+        });
+        (line, cluster)
+    }
+
+    fn between(
+        listener: impl Listener<Addr = SocketAddr>,
+        mut config: Config,
+        notes: Notes,
+    ) -> Self {
         // The host must get to know refusals.
         config.default_retry = false;
-        let notes = Notes { last_write, ..Notes::default() };
-        let shared = Arc::new(Shared {
-            client: Client::try_from(config).unwrap(),
-            way: latest::Sender::new(Way::Open),
-            cuts: latest::Sender::new(0),
-            noted: latest::Sender::new(0),
-            notes: Mutex::new(notes),
-        });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let shared = Shared::new(Client::try_from(config).unwrap(), None, notes);
         let address = listener.local_addr().unwrap();
-        let carrying = Arc::clone(&shared);
-        let router = Router::new().fallback(move |request| carry(Arc::clone(&carrying), request));
+        let current = latest::Sender::new(Arc::clone(&shared));
+        let carrying = current.subscribe();
+        let router =
+            Router::new().fallback(move |request| carry(Arc::clone(&carrying.borrow()), request));
         let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { address, shared, serving }
+        Self { address, shared, current, serving }
+    }
+
+    /// Opens the line for new requests; those that it holds back never pass. Only the writes of the
+    /// object with this path are recorded, and the line is blocked after the last of them, before
+    /// its answer.
+    pub(super) fn open_for(&mut self, object: &str, last_write: Option<usize>) {
+        self.set(Way::Blocked);
+        let notes = Notes { last_write, ..Notes::default() };
+        self.shared = Shared::new(self.shared.client.clone(), Some(object.to_owned()), notes);
+        self.current.send_replace(Arc::clone(&self.shared));
     }
 
     /// Writes a kubeconfig for the line into a folder.
@@ -204,6 +232,25 @@ impl Drop for Line {
 // === impl Shared ===
 
 impl Shared {
+    fn new(client: Client, object: Option<String>, notes: Notes) -> Arc<Self> {
+        Arc::new(Self {
+            client,
+            object,
+            way: latest::Sender::new(Way::Open),
+            cuts: latest::Sender::new(0),
+            noted: latest::Sender::new(0),
+            notes: Mutex::new(notes),
+        })
+    }
+
+    /// Returns whether a write is one of those that are recorded, other than of Leases.
+    fn records(&self, asked: &Asked) -> bool {
+        match &self.object {
+            Some(object) => asked.path.trim_end_matches("/status") == object,
+            None => asked.is_of_processor(),
+        }
+    }
+
     /// Waits until a request or its answer may pass; the error is the number of seconds after which
     /// to try again.
     async fn passes(&self, asked: &Asked) -> Result<(), u64> {
@@ -233,7 +280,7 @@ impl Shared {
             };
             if asked.is_lease() {
                 notes.leases.push(write);
-            } else if asked.is_of_processor() {
+            } else if self.records(asked) {
                 notes.writes.push(write);
                 if notes.last_write.is_some_and(|last| notes.writes.len() >= last) {
                     self.way.send_replace(Way::Blocked);
@@ -334,33 +381,4 @@ fn too_many(seconds: u64) -> Response {
     });
     let headers = [(RETRY_AFTER, seconds.to_string()), (CONTENT_TYPE, "application/json".into())];
     (StatusCode::TOO_MANY_REQUESTS, headers, status.to_string()).into_response()
-}
-
-// === impl Asked ===
-
-impl Asked {
-    fn of(request: &Request) -> Self {
-        Self {
-            method: request.method().clone(),
-            path: request.uri().path().to_owned(),
-            sent: Instant::now(),
-            is_watch: request.uri().query().is_some_and(|query| query.contains("watch=")),
-        }
-    }
-
-    /// Returns whether a request is a write. Reviews are not, though they use POST.
-    fn is_write(&self) -> bool {
-        let reviews = ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"];
-        let is_review = reviews.iter().any(|group| self.path.starts_with(group));
-        self.method != Method::GET && !is_review
-    }
-
-    fn is_lease(&self) -> bool {
-        self.path.starts_with("/apis/coordination.k8s.io/")
-    }
-
-    /// Returns whether the path is neither that of a Processor's status nor that of an event.
-    fn is_of_processor(&self) -> bool {
-        !self.path.starts_with("/apis/mortise.dev/") && !self.path.contains("/events")
-    }
 }

@@ -114,6 +114,20 @@ impl Consumer {
         Self { home: Arc::new(home), place, kubeconfig, audit, folder, host: None }
     }
 
+    /// Gives the provider another `cluster` in the kubeconfig, at home and at the provider.
+    pub(super) async fn reach_provider_by(&mut self, cluster: Value, provider: &Side) {
+        let server = cluster["server"].as_str().unwrap().to_owned();
+        install(&self.home, NAME, CONFIG, &[server]).await;
+        self.kubeconfig["clusters"][0]["cluster"] = cluster;
+        for (side, name, namespace) in
+            [(&*self.home, "provider", NAME), (provider, "kubeconfig", &self.place)]
+        {
+            let mut secret = within(named("v1", "Secret", name), namespace);
+            secret["stringData"] = json!({"kubeconfig": self.kubeconfig.to_string()});
+            side.apply(&secret).await;
+        }
+    }
+
     /// Starts `mortise run`.
     pub(super) fn start(&self) -> Program {
         self.start_with(&self.home.plane.kubeconfig())

@@ -4,10 +4,9 @@
 use std::{fs, time::Duration};
 
 use futures::future;
-use mortise_core::api::Outgoing;
 use mortise_host::wasm::Digest;
-use mortise_tests::{cluster::Event, guest, rebuilt};
-use serde_json::json;
+use mortise_tests::{guest, rebuilt};
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
@@ -16,30 +15,30 @@ use super::{
     both,
     consumer::{Consumer, Stand, TEAM},
 };
-use crate::cluster::{
-    line::Line,
-    program::{POLL_INTERVAL, Program, TIMEOUT},
-};
+use crate::cluster::{line::Line, program::Program, side};
 
 /// The number of swaps, and the time between them.
 const SWAPS: u32 = 3;
 const SWAP_INTERVAL: Duration = Duration::from_secs(4);
 
-/// The point of an object's life at which the host is killed.
+/// A write of the host in an object's life: the clusters are in the order of [`Lines`].
 #[derive(Debug, Clone, Copy)]
-enum Point {
-    /// After this many writes at home, before the answer to the last.
-    Home(usize),
-    /// After this many writes at the provider.
-    Provider(usize),
-    Never,
+struct Point {
+    cluster: usize,
+    /// The number of the write, from 1.
+    write: usize,
 }
+
+/// The lines of a host to home and to the provider.
+type Lines = [Line; 2];
+
+const CLUSTERS: [&str; 2] = ["home", "the provider"];
 
 /// Lives an object's life: it goes up, its status comes back, its spec changes, and both go. There
 /// is one object at the provider, from the beginning to the end.
 async fn life(stand: &Stand, export: &Export) {
     let consumer = &stand.consumers[0];
-    let (mut here, there) = (export.here(TEAM, "mars"), consumer.there(export, "mars"));
+    let [mut here, there] = sides_of(consumer, export);
     here["spec"] = json!({"stages": 1});
     consumer.home.apply(&here).await;
     stand.provider.until_is(&there, "/spec/stages", &json!(1)).await;
@@ -48,63 +47,65 @@ async fn life(stand: &Stand, export: &Export) {
     consumer.home.until_is(&here, "/status/height", &json!(7)).await;
     consumer.home.merge(&here, "", json!({"spec": {"stages": 2}})).await;
     stand.provider.until_is(&there, "/spec/stages", &json!(2)).await;
-    let path = format!("/apis/{}/v1/{}", backend::GROUP, export.plural);
-    let all = stand.provider.cluster.send(&Outgoing::get(path)).await.unwrap().body;
-    let all = all["items"].as_array().unwrap();
+    let all = at_provider(stand, export).await;
     assert_eq!(all.len(), 1, "{all:#?}");
     assert_eq!(all[0]["metadata"]["uid"], made["metadata"]["uid"], "it is the same object");
     consumer.home.delete(&here).await;
     consumer.home.until_gone(&here).await;
-    assert_eq!(stand.provider.get(&there).await, None, "it has gone at the provider before");
+    let all = at_provider(stand, export).await;
+    assert_eq!(all, Vec::<Value>::new(), "it has gone at the provider before");
 }
 
-/// Starts a host that is killed at a point of the object's life, and then another. Returns the
-/// writes of the first at home and at the provider.
+/// Returns the object at home, and at the provider.
+fn sides_of(consumer: &Consumer, export: &Export) -> [Value; 2] {
+    [export.here(TEAM, "mars"), consumer.there(export, "mars")]
+}
+
+/// Returns all objects of a kind at the provider.
+async fn at_provider(stand: &Stand, export: &Export) -> Vec<Value> {
+    side::list(&stand.provider.cluster, (backend::GROUP, "v1", export.kind)).await
+}
+
+/// Lives an object's life with a host that is killed at a point, when the API server has carried
+/// out the write and the host has no answer yet, and with another host after it. Returns the number
+/// of writes of the first one to the object, in each cluster.
 async fn killed_at(
     stand: &Stand,
-    consumer: &Consumer,
+    lines: &mut Lines,
     export: &Export,
-    point: Point,
+    point: Option<Point>,
 ) -> [usize; 2] {
-    let last = if let Point::Home(writes) = point { Some(writes) } else { None };
-    let line = Line::ending_after(&consumer.home.plane, last).await;
-    let mut host = Some(start(consumer, &line).await);
-    let writes_before = line.writes().len();
-    assert_eq!(writes_before, 0, "a host that starts writes nothing: {}", line.told());
-    let audit = stand.provider.plane.audit().await.unwrap();
-    let account = backend::account(&consumer.place);
-    let writes_there = async || {
-        let events = audit.events().await.unwrap();
-        let is_write = |event: &&Event| {
-            let is_of_life = event.request_uri.contains(&format!("/{}/", export.plural));
-            event.account() == account && is_of_life && event.code() < 300 && is_change(event)
-        };
-        events.iter().filter(is_write).count()
+    let consumer = &stand.consumers[0];
+    let [here, there] = sides_of(consumer, export);
+    let paths = [consumer.home.path(&here).await, stand.provider.path(&there).await];
+    for (cluster, (line, path)) in lines.iter_mut().zip(&paths).enumerate() {
+        let last = point.filter(|point| point.cluster == cluster).map(|point| point.write);
+        line.open_for(path, last);
+    }
+    let host = start(consumer, &lines[0]).await;
+    let Some(Point { cluster, write }) = point else {
+        life(stand, export).await;
+        let told = [0, 1].map(|of| format!("writes to {}:{}", CLUSTERS[of], lines[of].told()));
+        println!("{}", told.join("\n"));
+        return written(lines);
     };
     let kill = async {
-        match point {
-            Point::Never => return None,
-            Point::Home(_) => line.ended().await,
-            Point::Provider(writes) => {
-                let until = async {
-                    while writes_there().await < writes {
-                        tokio::time::sleep(POLL_INTERVAL / 10).await;
-                    }
-                };
-                tokio::time::timeout(TIMEOUT, until).await.expect("the writes come");
-            }
-        }
-        host.take().unwrap().kill();
-        Some(consumer.start())
+        lines[cluster].ended().await;
+        let writes = written(lines);
+        assert_eq!(writes[cluster], write, "{}", lines[cluster].told());
+        host.kill();
+        lines[1].open_for(&paths[1], None);
+        (writes, consumer.start())
     };
-    let (_next, ()) = future::join(kill, life(stand, export)).await;
-    if matches!(point, Point::Never) {
-        println!("writes at home:{}", line.told());
-    }
-    [line.writes().len(), writes_there().await]
+    let ((writes, _next), ()) = future::join(kill, life(stand, export)).await;
+    writes
 }
 
-/// Starts a host on a line, and waits until it has started all reconcilers.
+fn written(lines: &Lines) -> [usize; 2] {
+    lines.each_ref().map(|line| line.writes().len())
+}
+
+/// Starts a host on a line to home, and waits until it has started all reconcilers.
 async fn start(consumer: &Consumer, line: &Line) -> Program {
     let folder = line.kubeconfig(consumer.folder.path());
     let mut host = consumer.start_with(&folder);
@@ -113,25 +114,26 @@ async fn start(consumer: &Consumer, line: &Line) -> Program {
     host
 }
 
-fn is_change(event: &Event) -> bool {
-    ["create", "update", "patch", "delete"].contains(&event.verb.as_str())
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes"]
 async fn an_object_ends_alike_whenever_the_host_is_killed() {
-    let Some(mut stand) = Stand::open(&["cluster-a"]).await else { return };
+    let Some(mut stand) = Stand::prepared(&["cluster-a"]).await else { return };
+    let (provider, cluster) = Line::of_kubeconfig(&stand.provider.plane).await;
+    let mut lines = [Line::to(&stand.consumers[0].home.plane).await, provider];
+    stand.consumers[0].reach_provider_by(cluster, &stand.provider).await;
+    let host = stand.consumers[0].start();
     stand.consumers[0].until_bound().await;
-    stand.consumers[0].host.take().unwrap().kill();
-    let consumer = &stand.consumers[0];
+    host.kill();
     for export in EXPORTS.iter().filter(|export| ["rockets", "moons"].contains(&export.plural)) {
-        let [home, there] = killed_at(&stand, consumer, export, Point::Never).await;
-        println!("{}: {home} writes at home, {there} at the provider", export.plural);
-        assert!(home > 2 && there > 2, "{home} {there}");
-        let points = (1..=home).map(Point::Home).chain((1..=there).map(Point::Provider));
-        for point in points {
-            let writes = killed_at(&stand, consumer, export, point).await;
-            println!("  killed at {point:?}: {writes:?}");
+        let writes = killed_at(&stand, &mut lines, export, None).await;
+        assert!(writes.iter().all(|count| *count > 2), "{writes:?}");
+        for cluster in 0..2 {
+            for write in 1..=writes[cluster] {
+                let point = Point { cluster, write };
+                let writes = killed_at(&stand, &mut lines, export, Some(point)).await;
+                let title = export.plural;
+                println!("{title} killed at write {write} to {}: {writes:?}", CLUSTERS[cluster]);
+            }
         }
     }
     stand.nothing_was_refused().await;
