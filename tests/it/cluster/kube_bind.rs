@@ -7,6 +7,7 @@ mod consumer;
 mod hand_over;
 mod isolations;
 mod killed;
+mod schemas;
 
 use std::fs;
 

@@ -39,13 +39,13 @@ pub(super) const EXPORTS: [Export; 5] = [
     Export::new("comets", "Comet", (CLUSTER, NAMESPACED), CLUSTER, "Namespaced"),
 ];
 
-const NAMESPACED: &str = "Namespaced";
+pub(super) const NAMESPACED: &str = "Namespaced";
 const CLUSTER: &str = "Cluster";
 
 // === impl Export ===
 
 impl Export {
-    const fn new(
+    pub(super) const fn new(
         plural: &'static str,
         kind: &'static str,
         scopes: (&'static str, &'static str),
@@ -153,7 +153,7 @@ pub(super) async fn make_place(provider: &Side, place: &str, exports: &[Export])
 }
 
 /// Makes an export, and its schema, which belongs to it.
-async fn offer(provider: &Side, place: &str, of: &Export) {
+pub(super) async fn offer(provider: &Side, place: &str, of: &Export) {
     let mut export = within(kube_bind("APIServiceExport", of.plural), place);
     export["spec"] = json!({
         "informerScope": of.informer_scope, "isolation": of.isolation,

@@ -100,11 +100,7 @@ impl Consumer {
         secret["stringData"] = json!({"kubeconfig": kubeconfig.to_string()});
         home.apply(&secret).await;
         for export in &EXPORTS {
-            let mut binding = binding(export);
-            binding["spec"] = json!({
-                "kubeconfigSecretRef": {"namespace": NAME, "name": "provider", "key": "kubeconfig"},
-            });
-            home.apply(&binding).await;
+            bind(&home, export).await;
         }
         let folder = tempfile::tempdir().unwrap();
         let module = tokio::task::spawn_blocking(|| guest(GUEST)).await.unwrap().unwrap();
@@ -163,7 +159,16 @@ impl Consumer {
     }
 }
 
-fn binding(export: &Export) -> Value {
+/// Binds an export at home.
+pub(super) async fn bind(home: &Side, export: &Export) {
+    let mut binding = binding(export);
+    binding["spec"] = json!({
+        "kubeconfigSecretRef": {"namespace": NAME, "name": "provider", "key": "kubeconfig"},
+    });
+    home.apply(&binding).await;
+}
+
+pub(super) fn binding(export: &Export) -> Value {
     kube_bind("APIServiceBinding", export.plural)
 }
 

@@ -36,7 +36,7 @@ const CLUSTERS: [&str; 2] = ["home", "the provider"];
 
 /// Lives an object's life: it goes up, its status comes back, its spec changes, and both go. There
 /// is one object at the provider, from the beginning to the end.
-async fn life(stand: &Stand, export: &Export) {
+pub(super) async fn life(stand: &Stand, export: &Export) {
     let consumer = &stand.consumers[0];
     let [mut here, there] = sides_of(consumer, export);
     here["spec"] = json!({"stages": 1});
