@@ -71,7 +71,7 @@ fn open(world: &World) -> [usize; 2] {
 fn print_figures(world: &World, title: &str) {
     let watches = [&world.home, &world.provider].map(|api| {
         let (opened, open) = watches(api);
-        format!("{opened} watches opened and {open} open")
+        format!("{opened} watches opened and {open} open, {} objects", api.objects().len())
     });
     let files = fs::read_dir("/proc/self/fd").unwrap().count();
     println!(

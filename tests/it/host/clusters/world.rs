@@ -231,6 +231,8 @@ impl World {
             let options = mortise_embedded_api::Options {
                 now: Arc::clone(&now),
                 namespaces: vec!["default".into(), "kube-system".into()],
+                // Memory is compared after many changes.
+                history: 100,
                 ..Default::default()
             };
             EmbeddedApi::new(options)
