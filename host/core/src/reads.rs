@@ -197,7 +197,8 @@ impl View {
         let rendered = Cut::new(&readable.fields).give(entry);
         self.reads.answered(&answering.kind, entry);
         let asked_for = entry.annotation(RECONCILE);
-        self.reads.record_object(&of.kind, &rendered, asked_for.as_deref());
+        let secret = self.is_secret(&of.kind);
+        self.reads.record_object(secret, &rendered, asked_for.as_deref());
         let (selected, held) = (reconciler.selects(entry), reconciler.holds_finalizer(entry));
         if !selected && !held {
             self.reads.object_is_gone();
@@ -229,6 +230,12 @@ impl View {
         self.record_get(of, fields, answer)
     }
 
+    /// Returns whether the digests of objects of a kind are keyed: an object as it is stored may
+    /// hold the value of a Secret, or a declared credential.
+    fn is_secret(&self, kind: &Kind) -> bool {
+        record::is_secret(kind) || self.grant.holds_credentials(kind)
+    }
+
     fn record_get(
         &mut self,
         of: &ObjectRef,
@@ -241,7 +248,7 @@ impl View {
         let question =
             Question::Get { of: self.stores.shared_ref(of), fields: self.grant.shared(fields) };
         let given = answer.as_ref().map(|found| found.iter().collect());
-        self.reads.record(question, self.stood.take(), given);
+        self.reads.record(question, self.is_secret(&of.kind), self.stood.take(), given);
         answer.map(|found| found.map(|rendered| rendered.json))
     }
 
@@ -332,7 +339,7 @@ impl View {
             from: from.map(|token| record::asked_text(secret, token).into()),
         };
         let given = answer.as_ref().map(|(objects, _)| objects.iter().collect());
-        self.reads.record(question, self.stood.take(), given);
+        self.reads.record(question, self.is_secret(&of.kind), self.stood.take(), given);
         let (objects, next) = answer?;
         Ok(Page { objects: objects.into_iter().map(|rendered| rendered.json).collect(), next })
     }

@@ -174,6 +174,11 @@ impl Grant {
         self.hidden.selected(kind, path)
     }
 
+    /// Returns whether objects of a kind may hold declared credentials.
+    pub(crate) fn holds_credentials(&self, kind: &Kind) -> bool {
+        self.hidden.is_in(kind)
+    }
+
     /// Returns the declared selections of objects with credentials.
     pub(super) fn credentials(&self) -> impl Iterator<Item = &Arc<Readable>> {
         self.outbound.iter().flat_map(|rule| &rule.credentials)

@@ -165,8 +165,7 @@ impl View {
 ///
 /// Equal objects need not be rendered again: the answer follows from the stored fields.
 fn is_as_kept<'a>(asked: &record::Read, now: impl Iterator<Item = &'a Arc<Entry>>) -> bool {
-    let secret = record::is_secret(asked.question.kind());
-    of_kept(secret, now) == asked.kept.unwrap_or(asked.answer)
+    of_kept(asked.answer.is_keyed(), now) == asked.kept.unwrap_or(asked.answer)
 }
 
 impl View {

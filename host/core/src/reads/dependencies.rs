@@ -418,14 +418,15 @@ impl Reads {
         self.answered.push((Arc::clone(kind), Arc::clone(entry)));
     }
 
-    /// Records a read with the digest of its answer: of the pieces of JSON that count as a change.
+    /// Records a read with the digest of its answer: of the pieces of JSON that count as a change;
+    /// keyed if `secret`.
     pub(super) fn record(
         &mut self,
         question: Question,
+        secret: bool,
         stood: Option<SnapshotPosition>,
         answer: Result<Vec<&Rendered>, &ReadError>,
     ) {
-        let secret = record::is_secret(question.kind());
         let mut kept = None;
         let (answer, objects, bytes) = match answer {
             Ok(objects) => {
@@ -494,10 +495,11 @@ impl Reads {
     }
 
     /// Records the object of the request, and the value of the annotation that requests a run.
-    pub(super) fn record_object(&mut self, kind: &Kind, object: &Rendered, asked: Option<&str>) {
+    /// Its digest is keyed if `secret`.
+    pub(super) fn record_object(&mut self, secret: bool, object: &Rendered, asked: Option<&str>) {
         let parts =
             [Some(object.counted(Extent::Counted)), asked].into_iter().flatten().map(str::as_bytes);
-        self.object = Some(Digest::of(record::is_secret(kind), parts));
+        self.object = Some(Digest::of(secret, parts));
     }
 
     pub(super) fn object_is_gone(&mut self) {

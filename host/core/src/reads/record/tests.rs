@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    contract::{Failure, ReadError, Retry},
+    contract::{Description, Failure, Methods, OutboundRule, ReadError, Retry},
     fixture::{
         all, description, fields, key, labelled, list, matching, object, reference, v1, whole, with,
     },
@@ -103,6 +103,34 @@ fn digests_change_exactly_with_the_fields_that_were_read() {
     let after = answers(&recorded(&stores, &grant));
     let differ: Vec<bool> = before.iter().zip(&after).map(|(old, new)| old != new).collect();
     assert_eq!(differ, [true, false, true, true, false, true]);
+}
+
+#[test]
+fn objects_with_declared_credentials_are_digested_with_a_key_outside_the_record() {
+    let of = |at: &str| fields(all("Thing"), &[at]);
+    let outbound = OutboundRule {
+        origin: "https://api.example.com".to_owned(),
+        methods: Methods::GET,
+        credentials: vec![of("spec.token")],
+        pause: 5,
+    };
+    let description = Description { outbound: vec![outbound], ..description(of("spec.a"), vec![]) };
+    let (stores, grant) = (Stores::new(), Arc::new(Grant::new(&description).unwrap()));
+    for (of, scope, wanted) in grant.wanted() {
+        stores.open(of, scope, wanted);
+    }
+    let thing = with(object("Thing", "a", 5), "spec/token", json!(HIDDEN));
+    list(&stores, "Thing", &Scope::default(), &[thing]);
+    let mut view = View::new(stores, grant, PAGE_BYTES);
+    view.reconciled_by_first(&reference("Thing", "a"));
+    view.get(&reference("Thing", "a"), &texts(&["spec.a"])).unwrap();
+    view.list(&of("spec.a"), 0, None).unwrap();
+    let mut record = Record::new(&key("a"), 0);
+    view.finish().hand_over(&mut record);
+    let kept = record.reads.iter().filter_map(|read| read.kept);
+    let digests: Vec<Digest> =
+        kept.chain(record.reads.iter().map(|read| read.answer)).chain(record.object).collect();
+    assert!(digests.len() == 5 && digests.iter().all(Digest::is_keyed), "{digests:?}");
 }
 
 #[test]
