@@ -173,6 +173,11 @@ impl View {
         Self { rights, ..self }
     }
 
+    /// Records an object that the call is given: the values of a Secret are masked in its texts.
+    pub fn given(&mut self, kind: &Arc<Kind>, object: &Value) {
+        self.reads.answered(kind, &Arc::new(Entry::alone(object)));
+    }
+
     /// Reads the reconciled object.
     ///
     /// A change of the object triggers the key again; a change of its status only if the reconciler

@@ -24,7 +24,7 @@ pub use call::{
     Call, CallError, Called, Fault, Input, Line, Moment, Occasion, Outside, Source, Usage,
 };
 pub use done::Ended;
-pub use report::{Report, Version};
+pub use report::{Report, Version, mask_texts};
 pub use settings::{ClusterGrant, Mode, Removal, Settings};
 pub use started::{Finalizing, StartedReconciler, StartedSelection};
 pub use trial::Tried;

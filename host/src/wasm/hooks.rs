@@ -11,7 +11,8 @@ use mortise_core::{
         bounds::{self, ENTRY, HOOK_ANSWER},
         hooks::{Answer, Conversion, Hooks, Review, Verdict},
     },
-    reads::View,
+    reads::{Reads, View, record::is_secret},
+    reconcile::mask_texts,
 };
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
@@ -39,6 +40,27 @@ pub struct Hooked<T> {
     pub answer: Result<Result<T, String>, Error>,
     /// The lines that the guest logged.
     pub log: Vec<Line>,
+}
+
+// === impl Hooked ===
+
+impl<T> Hooked<T> {
+    /// Masks the values of the Secrets that the hook has read, or was given, in all texts but those
+    /// of its answer.
+    fn mask(&mut self, reads: &Reads) {
+        let lines = self.log.iter_mut().flat_map(|Line { message, fields, .. }| {
+            let fields = fields.iter_mut().flat_map(|(name, value)| [name, value]);
+            std::iter::once(message).chain(fields)
+        });
+        let error = match &mut self.answer {
+            Ok(Err(text))
+            | Err(Error::Panicked { message: text, .. } | Error::Library { failed: text, .. }) => {
+                Some(text)
+            }
+            _ => None,
+        };
+        mask_texts(reads, lines.chain(error).collect());
+    }
 }
 
 // === impl HookSlots ===
@@ -157,11 +179,17 @@ impl Processor {
     /// Asks a hook to review a request; see [`Processor::convert`] for `ends`.
     pub async fn admit(
         &self,
-        view: View,
+        mut view: View,
         of: Review,
         moment: Moment,
         ends: Instant,
     ) -> Hooked<Answer> {
+        let kind = &of.ref_.kind;
+        for object in [&of.object, &of.old].into_iter().flatten().filter(|_| is_secret(kind)) {
+            if let Ok(object) = serde_json::from_str(object) {
+                view.given(kind, &object);
+            }
+        }
         let hooked = self
             .hooked(Ok(view.into()), moment, ends, async |store| {
                 self.admission(store).await?.call_admit(store, &of.into()).await
@@ -218,8 +246,13 @@ impl Processor {
                 message
             })
         });
-        let (log, _) = store.into_data().log.lock().finish();
-        Hooked { answer, log }
+        let State { reading, log, .. } = store.into_data();
+        let (log, _) = log.lock().finish();
+        let mut hooked = Hooked { answer, log };
+        if let Some(view) = reading.finish() {
+            hooked.mask(&view.finish());
+        }
+        hooked
     }
 
     fn hook_limits(&self, left: Duration) -> Limits {

@@ -531,6 +531,22 @@ async fn a_bad_component_is_a_503_and_never_a_wrong_object() {
 }
 
 #[tokio::test]
+async fn the_values_of_a_secret_that_a_hook_has_read_are_masked() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let lines = tracing_subscriber::fmt().with_writer(Arc::new(log.reopen().unwrap())).finish();
+    let listening = tracing::subscriber::set_default(lines);
+    let port = Port::open_for(hooks_with(r#"{"do": "quote"}"#).await).await;
+    let review = admission("CREATE", &rule("a", "v1", &json!({"do": "quote"})), &Value::Null);
+    let answer = port.post("/admit/default/hooks/check", &review.to_string()).await;
+    drop(listening);
+    let logged = std::fs::read_to_string(log.path()).unwrap();
+    for said in [answer.1, logged] {
+        let is_masked = said.matches("***").count() >= 2 && !said.contains("LS0tLS1CRUdJTi");
+        assert!(said.contains("read: ") && is_masked, "{said}");
+    }
+}
+
+#[tokio::test]
 async fn requests_are_counted_by_hook_and_result_and_no_caller_makes_up_labels() {
     let port = Port::open().await;
     let good = |deed: &str| conversion("example.com/v2", &[rule("a", "v1", &json!({"do": deed}))]);

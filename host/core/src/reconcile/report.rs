@@ -250,10 +250,20 @@ pub(super) fn span(key: &Key, kind: &Kind, digest: Option<ModuleDigest>) -> Span
     )
 }
 
+/// Masks the values of the Secrets that were read in texts of the processor.
+pub fn mask_texts(reads: &Reads, mut texts: Vec<&mut String>) {
+    let held = texts.iter().map(|text| text.as_str());
+    let mask = Mask::new(reads.secrets(), reads.credentials(), held);
+    for text in &mut texts {
+        if let Some(masked) = mask.masked(text) {
+            **text = masked;
+        }
+    }
+}
+
 /// Masks the values of the Secrets that were read in a text, and cuts it.
-pub(super) fn masked(text: String, reads: &Reads) -> String {
-    let mask = Mask::new(reads.secrets(), reads.credentials(), [text.as_str()].into_iter());
-    let mut text = mask.masked(&text).unwrap_or(text);
+pub(super) fn masked(mut text: String, reads: &Reads) -> String {
+    mask_texts(reads, vec![&mut text]);
     cut(&mut text, MAX_TEXT_BYTES);
     text
 }
@@ -311,6 +321,18 @@ mod tests {
 
     use super::*;
     use crate::{contract::Level, fixture, reconcile::Source, store::Entry};
+
+    #[test]
+    fn the_values_of_a_secret_that_a_call_is_given_are_masked() {
+        let object = json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"k": "hidden"}});
+        for (kind, expected) in [("Secret", "is ***"), ("Rule", "is hidden")] {
+            let mut view = crate::reads::View::default();
+            view.given(&fixture::v1("", kind).into(), &object);
+            let mut text = "is hidden".to_owned();
+            mask_texts(&view.finish(), vec![&mut text]);
+            assert_eq!(text, expected);
+        }
+    }
 
     /// Builds the report of a run with this text in it, which has read an object of this kind that
     /// holds a password.

@@ -5,10 +5,10 @@
 #![expect(clippy::indexing_slicing, reason = "an object without the field panics, as it should")]
 
 use mortise_sdk::{
-    Admits, Answer, Converted, Converts, Description, Failure, Hook, Host, Object, Operation,
-    OutboundRule, Outcome, Processor, Reconciler, Request, Review, Selection,
+    Admits, Answer, Converted, Converts, Description, Failure, Hook, Host, Level, Object,
+    Operation, OutboundRule, Outcome, Processor, Reconciler, Request, Review, Selection,
     bindings::mortise::host::outbound,
-    kubernetes::ConfigMap,
+    kubernetes::{ConfigMap, Secret},
     outbound::{Call, Method},
 };
 use schemars::JsonSchema;
@@ -62,10 +62,14 @@ impl Processor for Hooks {
     fn describe(config: &Config) -> Result<Description, String> {
         let reconciler = Reconciler::new("rules", Selection::of::<Rule>());
         let outside = (config.deed == "call").then(|| OutboundRule::new(OUTSIDE));
-        Ok(Description::new("hooks", "0.1.0")
+        let description = Description::new("hooks", "0.1.0")
             .reconciles(reconciler)
             .reads(Selection::of::<ConfigMap>())
-            .outbound(outside))
+            .outbound(outside);
+        Ok(match config.deed.as_str() {
+            "quote" => description.reads(Selection::of::<Secret>()),
+            _ => description,
+        })
     }
 
     fn reconcile(request: &Request, config: &Config, _host: &Host) -> Result<Outcome, Failure> {
@@ -122,6 +126,7 @@ impl Admits for Hooks {
         match deed(&object).unwrap_or_default() {
             "refuse" => return Err("told to refuse".to_owned()),
             "call" => return Err(call()),
+            "quote" => return Err(quote(host)),
             "rename" => {
                 let mut other = object.clone();
                 other["metadata"]["name"] = "other".into();
@@ -167,6 +172,14 @@ fn call() -> String {
     let (headers, timeout) = (Vec::new(), 1_000);
     let get = Call { method: Method::Get, url, headers, body: None, credential: None, timeout };
     format!("{:?}", outbound::send(&get))
+}
+
+/// Returns the values of a Secret, which go to the log too.
+fn quote(host: &Host) -> String {
+    let secret = host.get::<Secret>(Some("default"), "certificate", &[]);
+    let values = format!("read: {:?}", secret.map(|secret| secret.map(|secret| secret.data)));
+    host.log(Level::Info, &values, &[("values", &values)]);
+    values
 }
 
 fn misbehave(deed: &str) {
