@@ -310,6 +310,15 @@ impl Refusal {
     pub fn has_cause(&self, reason: &str) -> bool {
         self.causes.iter().any(|cause| cause.reason == reason)
     }
+
+    /// Returns the refusal for a log line: without the server's message, which may quote values of
+    /// a Secret from the object that was sent.
+    pub fn outline(&self) -> String {
+        match self.code {
+            0 => self.to_string(),
+            code => format!("{code} {}", self.reason),
+        }
+    }
 }
 
 impl fmt::Display for Refusal {

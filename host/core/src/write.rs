@@ -450,7 +450,7 @@ impl Run<'_> {
                 }
             }
             Stop::Failed { refusal, managers } => {
-                tracing::debug!(key = %self.context.key, object = display_ref(of), %refusal, "a write was refused");
+                tracing::debug!(key = %self.context.key, object = display_ref(of), refusal = refusal.outline(), "a write was refused");
                 self.failed = true;
                 if refusal.is_passing() {
                     self.written.retry_after = self.written.retry_after.max(refusal.retry_after);

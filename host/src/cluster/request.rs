@@ -78,7 +78,7 @@ impl Cluster {
             if attempt >= self.policy.attempts || !may_pass || is_long {
                 return Err(refusal);
             }
-            tracing::debug!(path = outgoing.path, attempt, %refusal, wait = ?asked, "a request failed, retrying");
+            tracing::debug!(path = outgoing.path, attempt, refusal = refusal.outline(), wait = ?asked, "a request failed, retrying");
             time::sleep(asked).await;
             wait = wait.saturating_mul(2);
             attempt += 1;

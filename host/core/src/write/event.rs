@@ -146,7 +146,7 @@ impl Run<'_> {
             Ok(None) => {}
             Err(refusal) => {
                 self.written.refused_events.push(Arc::clone(&kind.cluster));
-                tracing::warn!(key = %self.context.key, object = display_ref(&on), reason = event.reason, %refusal, "an event was refused");
+                tracing::warn!(key = %self.context.key, object = display_ref(&on), reason = event.reason, refusal = refusal.outline(), "an event was refused");
             }
         }
     }

@@ -68,6 +68,27 @@ async fn an_answer_with_the_uid_of_the_reconciled_object_is_not_taken_for_it() {
 }
 
 #[tokio::test]
+async fn the_log_tells_of_refusals_without_the_values_that_they_quote() {
+    let bed = Bed::new().await;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let lines = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
+    let lines = lines.with_writer(Arc::new(log.reopen().unwrap())).finish();
+    let listening = tracing::subscriber::set_default(lines);
+    let refused = Fault::Refused { code: 500, message: "it quotes not a label!".to_owned() };
+    bed.api.faults().inject(refused, Filter::resource("events"), 100);
+    let written = bed.run(Outcome { events: vec![said("Done", "m")], ..outcome() }).await;
+    assert_eq!(written.refused_events.len(), 1);
+    let written = bed.run(apply([&invalid("one")])).await;
+    assert!(written.failures[0].message.contains("not a label!"), "{:?}", written.failures);
+    drop(listening);
+    let logged = std::fs::read_to_string(log.path()).unwrap();
+    for expected in ["a write was refused", "422 Invalid", "an event was refused", "retrying"] {
+        assert!(logged.contains(expected), "{logged}");
+    }
+    assert!(!logged.contains("not a label!"), "{logged}");
+}
+
+#[tokio::test]
 async fn a_failed_class_is_tried_in_full_and_later_steps_are_skipped() {
     let bed = Bed::new().await;
     bed.make(&config_map("theirs", json!({}))).await;
