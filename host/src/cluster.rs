@@ -26,12 +26,14 @@ mod routes;
 #[cfg(test)]
 mod tests;
 pub mod watch;
+mod withheld;
 
 pub(crate) use guarded::Guarded;
 pub use own::{is_own, only_own, only_secret, secret_name};
 pub use reach::Reach;
 pub use request::Policy;
 pub use routes::Routes;
+pub(crate) use withheld::withheld;
 
 use std::{
     collections::{HashMap, HashSet},

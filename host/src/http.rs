@@ -12,7 +12,7 @@ pub(crate) mod server;
 mod tls;
 
 pub(crate) use self::{
-    address::{Address, encoded},
+    address::{Address, encoded, shown},
     connect::{AGENT, Answer, Body, Connector},
     dial::Dial,
     network::{Network, Reach, System},

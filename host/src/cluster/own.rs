@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, Request, Uri, header::ACCEPT};
 use kube::{Client, client::Body};
 use mortise_core::{contract::bounds::text::is_label, key::NamespacedName};
 
-use super::impersonate::IMPERSONATE_USER;
+use super::{impersonate::IMPERSONATE_USER, withheld::withheld};
 
 /// The allowed methods and paths. A word in capitals stands for a segment of that form. A path with
 /// `?` may have a query; so may a path with `#`, but only for metadata, or for one
@@ -88,7 +88,7 @@ pub fn only_own(client: &Client) -> Client {
             if !is_allowed {
                 return Err(tower::BoxError::from(NotOwn::of(&request)));
             }
-            Ok(client.send(request).await?)
+            client.send(request).await.map_err(told)
         }
     });
     Client::new(guarded, namespace)
@@ -106,10 +106,15 @@ pub fn only_secret(client: &Client, secret: &NamespacedName) -> Client {
             if !is_allowed {
                 return Err(tower::BoxError::from(NotOwn::of(&request)));
             }
-            Ok(client.send(request).await?)
+            client.send(request).await.map_err(told)
         }
     });
     Client::new(guarded, namespace)
+}
+
+/// Returns an error of the client whose text holds no credentials.
+fn told(error: kube::Error) -> tower::BoxError {
+    withheld(&error).map_or_else(|| error.into(), Into::into)
 }
 
 /// Parses the name of a Secret, as `mortise/webhooks`.

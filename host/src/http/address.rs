@@ -97,6 +97,15 @@ pub(crate) fn encoded(value: &str) -> String {
     resource::encoded(value).replace(':', "%3A")
 }
 
+/// Returns a URL, or what is to be one, for a message: `…` stands for user information and the
+/// query, which may hold credentials.
+pub(crate) fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + 3));
+    let (user, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("…@", rest));
+    let (place, query) = rest.split_once(['?', '#']).map_or((rest, ""), |(of, _)| (of, "?…"));
+    format!("{scheme}{user}{place}{query}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +132,22 @@ mod tests {
             ["ftp://example.com/", "https://user@example.com/", "https:///a", "http://a:0/", "a b"];
         for location in refused {
             assert_eq!(from.join(location), None, "{location}");
+        }
+    }
+
+    #[test]
+    fn a_url_is_shown_without_what_may_be_a_credential() {
+        let cases = [
+            ("https://example.com:6443/a", "https://example.com:6443/a"),
+            ("https://user:secret@example.com/a", "https://…@example.com/a"),
+            ("https://user:se/cr?et@example.com", "https://…@example.com"),
+            ("user:secret@example.com", "…@example.com"),
+            ("https://example.com/a?token=secret#b", "https://example.com/a?…"),
+            ("example.com#secret", "example.com?…"),
+            ("", ""),
+        ];
+        for (url, expected) in cases {
+            assert_eq!(shown(url), expected);
         }
     }
 

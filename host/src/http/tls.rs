@@ -1,6 +1,6 @@
 //! TLS by rustls: Mozilla's roots are compiled in, and others can be added.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use mortise_core::error_chain;
 use rustls::{
@@ -45,12 +45,13 @@ pub(crate) fn build_with(trust: &Trust<'_>) -> Result<TlsConnector, String> {
     let Some((chain, key)) = trust.identity else {
         return Ok(connector(trusting.with_no_client_auth()));
     };
-    let wrong = |what: &'static str| move |error: &dyn fmt::Display| format!("its {what}: {error}");
+    // The errors of PEM repeat lines, and a line may be a whole key.
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
-    let chain = chain.map_err(|error| wrong("client certificate")(&error))?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| wrong("client key")(&error))?;
+    let chain = chain.map_err(|_| "its client certificate: it is no PEM".to_owned())?;
+    let key = PrivateKeyDer::from_pem_slice(key);
+    let key = key.map_err(|_| "its client key: it is no private key in PEM".to_owned())?;
     let config = trusting.with_client_auth_cert(chain, key);
-    Ok(connector(config.map_err(|error| wrong("client certificate")(&error))?))
+    Ok(connector(config.map_err(|error| format!("its client certificate: {error}"))?))
 }
 
 fn compiled_in() -> RootCertStore {
@@ -96,7 +97,7 @@ pub(crate) async fn secure(
 fn add_authorities(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), String> {
     let mut count = 0;
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| error.to_string())?;
+        let certificate = certificate.map_err(|_| "it is no PEM".to_owned())?;
         roots.add(certificate).map_err(|error| error.to_string())?;
         count += 1;
     }

@@ -11,7 +11,6 @@ use k8s_openapi::api::{
 use kube::{
     Api, Client, Config,
     api::PostParams,
-    client::AuthError,
     config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use mortise_core::{error_chain, key::NamespacedName};
@@ -19,7 +18,7 @@ use serde_json::{Map, Value};
 use tracing::warn;
 
 use super::version;
-use crate::{args::RunArgs, cluster};
+use crate::{args::RunArgs, cluster, http::shown};
 
 /// The time limit for the cluster's answers at startup.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -199,7 +198,7 @@ async fn config(args: &RunArgs) -> anyhow::Result<Config> {
         warn!(
             kubeconfig = kubeconfig.map_or("by default".into(), Path::to_string_lossy).as_ref(),
             context = args.context.as_deref().unwrap_or("the current one"),
-            cluster = %config.cluster_url,
+            cluster = shown(&config.cluster_url.to_string()),
             "the certificate of the API server is not verified (insecure-skip-tls-verify): anybody between can read and change all requests of this host, and read its token"
         );
     }
@@ -246,7 +245,8 @@ async fn in_context(kubeconfig: Kubeconfig, options: &KubeConfigOptions) -> anyh
     })?;
     if let Some(proxy) = proxy {
         anyhow::bail!(
-            "it names the proxy `{proxy}` (`proxy-url`): API servers are asked without a proxy"
+            "it names the proxy `{}` (`proxy-url`): API servers are asked without a proxy",
+            shown(&proxy)
         );
     }
     // kube takes HTTPS_PROXY from the environment, which is the proxy for registries here.
@@ -278,6 +278,11 @@ fn is_absent(error: &KubeconfigError) -> bool {
 fn unusable(error: KubeconfigError) -> anyhow::Error {
     match error {
         KubeconfigError::ReadConfig(error, _) => anyhow::Error::new(error),
+        // The parser's message may repeat a token.
+        KubeconfigError::Parse(error) => {
+            let at = error.location().map(|at| format!(" at line {}", at.line()));
+            anyhow::anyhow!("it is no kubeconfig in YAML or JSON{}", at.unwrap_or_default())
+        }
         error => anyhow::anyhow!("{}", error.to_string().lines().next().unwrap_or_default()),
     }
 }
@@ -286,7 +291,11 @@ fn client(config: Config) -> anyhow::Result<Client> {
     let client = Client::try_from(config).map_err(|error| match error {
         kube::Error::Auth(_) => refused(error, Shown::Other),
         // An unusable certificate: the error chain names its file before the innermost cause.
-        error => anyhow::Error::msg(error_chain::without_repeats(&error)),
+        error => {
+            let withheld = cluster::withheld(&error);
+            let message = withheld.unwrap_or_else(|| error_chain::without_repeats(&error));
+            anyhow::Error::msg(message)
+        }
     });
     client.context("cannot get the credentials for the cluster")
 }
@@ -306,14 +315,9 @@ pub(super) fn refused(error: kube::Error, shown: Shown) -> anyhow::Error {
             "it does not accept {} (401): wrong, expired or revoked; renew that, or name another one with --kubeconfig or --context",
             shown.in_words()
         ),
-        // The plugin's standard output may hold a token, so only its standard error is shown.
-        kube::Error::Auth(AuthError::AuthExecRun { cmd, out }) => anyhow::anyhow!(
-            "`{cmd}` failed ({}): {}",
-            out.status,
-            String::from_utf8_lossy(&out.stderr).trim().replace('\n', "; ")
-        ),
         error => {
-            let message = cluster::cause_of(&error);
+            let withheld = cluster::withheld(&error);
+            let message = withheld.unwrap_or_else(|| cluster::cause_of(&error));
             match message.strip_prefix(NOT_ACCEPTED) {
                 Some(why) => certificate_of_server(why),
                 None => anyhow::Error::msg(message),

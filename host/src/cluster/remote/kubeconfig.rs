@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tokio_rustls::TlsConnector;
 
 use super::server::is_loopback_address;
-use crate::http::{Address, Trust, build_with};
+use crate::http::{Address, Trust, build_with, shown};
 
 /// The largest kubeconfig, in bytes.
 pub(crate) const MAX_KUBECONFIG_BYTES: usize = 256 << 10;
@@ -213,15 +213,9 @@ fn server(text: &str) -> Result<Address, Refused> {
     let accepted = "`https://HOST:PORT` without user information and query; `http://` with a loopback address only";
     let address = Address::parse(text).filter(|of| !of.path_and_query.contains('?'));
     let address = address.filter(|of| of.is_tls || is_loopback_address(of));
-    address.ok_or_else(|| Refused(format!("`server` is {}; {accepted} is accepted", shown(text))))
-}
-
-/// Returns a server for a message, without user information.
-fn shown(text: &str) -> String {
-    match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
-        Some((scheme, (_, rest))) => quoted(&format!("{scheme}://…@{rest}")),
-        None => quoted(text),
-    }
+    address.ok_or_else(|| {
+        Refused(format!("`server` is {}; {accepted} is accepted", quoted(&shown(text))))
+    })
 }
 
 fn bearer(token: &str) -> Result<HeaderValue, Refused> {

@@ -153,7 +153,7 @@ fn the_cluster_has_to_be_named_and_known() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
-    write("broken", "contexts: [");
+    write("broken", "users:\n- name: a\n  user: secret-token\n");
     write(
         "empty",
         "apiVersion: v1\nkind: Config\ncontexts: [{name: there, context: {cluster: c, user: u}}]\n",
@@ -164,7 +164,7 @@ fn the_cluster_has_to_be_named_and_known() {
     );
     write(
         "proxied",
-        "apiVersion: v1\nkind: Config\ncurrent-context: there\ncontexts: [{name: there, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1', proxy-url: 'http://proxy:3128'}}]\n",
+        "apiVersion: v1\nkind: Config\ncurrent-context: there\ncontexts: [{name: there, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1', proxy-url: 'http://user:secret@proxy:3128'}}]\n",
     );
     let run = |arguments: &[&str]| {
         let mut command = bare();
@@ -178,14 +178,16 @@ fn the_cluster_has_to_be_named_and_known() {
     let of = |name: &str| run(&["--kubeconfig", &path(name)]);
     holds(&run(&[]), &["no cluster is named", "--kubeconfig", "KUBECONFIG", "pod"]);
     holds(&of("absent"), &["absent`", "No such file"]);
-    holds(&of("broken"), &["broken`"]);
+    let broken = of("broken");
+    holds(&broken, &["broken`", "no kubeconfig in YAML or JSON at line 3"]);
+    assert!(!broken.contains("secret-token"), "{broken}");
     holds(&of("empty"), &["empty`", "no current context", "--context", "`there`"]);
     holds(
         &run(&["--kubeconfig", &path("dead"), "--context", "here"]),
         &["no context is called `here`", "`there`"],
     );
     holds(&of("dead"), &["http://127.0.0.1:1", "refused"]);
-    holds(&of("proxied"), &["proxied`", "`http://proxy:3128`", "without a proxy"]);
+    holds(&of("proxied"), &["proxied`", "`http://…@proxy:3128`", "without a proxy"]);
     holds(
         &run(&["--kubeconfig", &path("dead"), "--lease-seconds", "5", "--leader-elect"]),
         &["--lease-renew-seconds 10", "--lease-seconds 5"],
@@ -259,6 +261,10 @@ async fn a_host_without_rights_says_which_it_needs() {
     login("echo secret-token; echo 'log in first' >&2; exit 3");
     let message = refused(&mut command(&api));
     holds(&message, &["login", "log in first"]);
+    assert!(!message.contains("secret-token"), "{message}");
+    login("echo 'status: [secret-token'");
+    let message = refused(&mut command(&api));
+    holds(&message, &["the credential plugin prints no credentials"]);
     assert!(!message.contains("secret-token"), "{message}");
 }
 
