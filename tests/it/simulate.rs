@@ -44,7 +44,7 @@ async fn another_cluster_is_read_and_written_and_its_objects_are_told_apart() {
     }
     let written: Vec<&str> = end.changes.iter().map(|change| &*change.cluster).collect();
     assert!(written.contains(&PROVIDER) && written.contains(&""), "{written:?}");
-    let text = end.for_people(Secrets::Masked);
+    let text = end.for_people(&Secrets::new(false, []));
     let title = "APIServiceExport kube-bind.io/v1alpha2 kube-bind-example/rockets";
     assert!(text.contains(&format!("{title} in {PROVIDER}")), "{text}");
 }

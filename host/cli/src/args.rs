@@ -213,8 +213,9 @@ pub struct DevArgs {
     /// status; the examples are not applied.
     #[arg(long, value_name = "DIR")]
     pub load: Option<PathBuf>,
-    /// The folder that the objects are written to at the end, a file for each kind; Secrets only
-    /// with --show-secrets.
+    /// The folder that the objects are written to at the end, a file for each kind, which only
+    /// their owner can read. Secrets, and objects that hold credentials which a guest declares, are
+    /// left out, but with --show-secrets: then the folder holds their values.
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
     /// Another cluster, an API in memory with the objects of a file or folder: the namespace, the
@@ -243,7 +244,7 @@ pub struct DevArgs {
     /// Starts the API alone, with the objects of --apply and --load.
     #[arg(long, conflicts_with_all = ["guests", "config"])]
     pub api_only: bool,
-    /// Prints the values of Secrets.
+    /// Prints the values of Secrets and of declared credentials.
     #[arg(long)]
     pub show_secrets: bool,
     /// The libraries of the guests, and the limits of their calls.
@@ -305,7 +306,7 @@ pub struct SimulateArgs {
     /// The format of the result; a coloured difference if absent.
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<Output>,
-    /// Prints the values of Secrets.
+    /// Prints the values of Secrets and of declared credentials.
     #[arg(long)]
     pub show_secrets: bool,
     /// The libraries of the module, and the limits of its calls.

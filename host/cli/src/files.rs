@@ -5,9 +5,9 @@
 mod tests;
 
 use std::{
-    fs::{OpenOptions, Permissions},
+    fs::{DirBuilder, OpenOptions, Permissions},
     io::Write as _,
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -21,6 +21,8 @@ pub(crate) const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// The mode of a file that only its owner can read.
 const PRIVATE: u32 = 0o600;
+/// The mode of a folder that only its owner can enter.
+const PRIVATE_FOLDER: u32 = 0o700;
 
 /// The reason why a file gave no objects.
 #[derive(Debug, thiserror::Error)]
@@ -131,6 +133,12 @@ pub(crate) fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     // One that was there has a mode already.
     file.set_permissions(Permissions::from_mode(PRIVATE))?;
     file.write_all(text.as_bytes())
+}
+
+/// Creates a folder and its parents, which only their owner can enter. A folder that is there keeps
+/// its mode.
+pub(crate) fn create_private_folder(path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(PRIVATE_FOLDER).create(path)
 }
 
 fn read(path: &Path) -> Result<String, Error> {

@@ -1,10 +1,14 @@
 //! Output for people on a terminal: a line for each reconcile, and the difference between two
-//! states. Values of Secrets are masked here unless they are asked for.
+//! states. Values of Secrets and of declared credentials are masked here unless they are asked for.
 
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    sync::Arc,
+};
 
 use anstyle::{AnsiColor, Style};
 use mortise_core::{
@@ -36,90 +40,74 @@ pub const BOLD: Style = Style::new().bold();
 
 /// The number of unchanged lines shown around a changed one.
 const CONTEXT_LINES: usize = 3;
-/// The text shown in place of a Secret's value.
+/// The text shown in place of a masked value.
 const MASK: &str = "(masked)";
-const ANNOTATIONS: &str = "/metadata/annotations";
+/// The annotation in which `kubectl apply` keeps a copy of the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Tells whether the values of Secrets are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Tells which values of objects are masked where they are printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Secrets {
-    Masked,
+    /// The values of Secrets, and of the credentials that descriptions declare.
+    Masked(Arc<[Selection]>),
     Shown,
 }
 
-impl From<bool> for Secrets {
-    fn from(show: bool) -> Self {
-        if show { Self::Shown } else { Self::Masked }
+// === impl Secrets ===
+
+impl Secrets {
+    /// Masks the values of Secrets and of declared credentials, unless they are shown.
+    pub fn new(show: bool, declared: impl IntoIterator<Item = Selection>) -> Self {
+        if show { Self::Shown } else { Self::Masked(declared.into_iter().collect()) }
     }
 }
 
 /// Returns the object in the form in which it may be printed.
-pub fn printable(object: &Value, secrets: Secrets) -> Value {
+pub fn printable(object: &Value, secrets: &Secrets) -> Value {
     printable_beside(object, None, secrets)
 }
 
 /// Returns the object in the form in which it may be printed beside its other version. A masked
 /// value that differs in the other version is shown as its digest, keyed with a random key of this
 /// process: readers see that the value differs, but cannot find the value by trying candidates.
-fn printable_beside(object: &Value, other: Option<&Value>, secrets: Secrets) -> Value {
+fn printable_beside(object: &Value, other: Option<&Value>, secrets: &Secrets) -> Value {
     let mut object = object.clone();
-    if secrets == Secrets::Masked && object.get("kind").and_then(Value::as_str) == Some("Secret") {
-        mask(&mut object, other);
+    if let Secrets::Masked(declared) = secrets {
+        for place in places(&object, declared) {
+            if let Some(value) = object.pointer_mut(&place) {
+                hide(value, other.and_then(|other| other.pointer(&place)));
+            }
+        }
     }
     object
 }
 
-/// Masks the values of a Secret. Values that were not validated may have any form; one that is not
-/// a map is masked whole.
-fn mask(secret: &mut Value, other: Option<&Value>) {
-    for field in ["data", "stringData"] {
-        let other = other.and_then(|other| other.get(field));
-        match secret.get_mut(field) {
-            Some(Value::Object(values)) => {
-                for (name, value) in values {
-                    hide(value, other.and_then(|other| other.get(name)));
-                }
-            }
-            Some(value) => hide(value, other),
-            None => {}
-        }
-    }
-    mask_copy(secret, other);
-}
-
-/// Masks the copy of an object in an annotation.
-fn mask_copy(object: &mut Value, other: Option<&Value>) {
-    let other = other.and_then(|other| other.pointer(ANNOTATIONS));
-    match object.pointer_mut(ANNOTATIONS) {
-        Some(Value::Object(annotations)) => {
-            if let Some(copy) = annotations.get_mut(LAST_APPLIED) {
-                hide(copy, other.and_then(|other| other.get(LAST_APPLIED)));
-            }
-        }
-        Some(annotations) => hide(annotations, other),
-        None => {}
-    }
-}
-
-/// Masks the fields that hold credentials, of those that descriptions declare, and the copy of the
-/// object in an annotation. Secrets are masked when they are printed.
-pub fn mask_credentials(object: &mut Value, declared: &[&Selection]) {
+/// Returns a JSON pointer for each value to be masked: those of a Secret, of the fields of declared
+/// credentials, and the copy of such an object in an annotation. One that is within another comes
+/// after it.
+fn places(object: &Value, declared: &[Selection]) -> BTreeSet<String> {
     let Kind { group, kind, .. } = kind_of(object);
-    let is_meant =
-        |of: &&&Selection| of.kind.group == group && of.kind.kind == kind && kind != "Secret";
-    let held: Vec<&&Selection> = declared.iter().filter(is_meant).collect();
-    let paths =
-        held.iter().flat_map(|of| of.fields.iter()).filter_map(|at| at.parse::<Path>().ok());
-    let places: Vec<String> = paths.flat_map(|path| path.pointers(object)).collect();
-    for place in places {
-        if let Some(value) = object.pointer_mut(&place) {
-            hide(value, None);
+    let mut paths: Vec<Path> = Vec::new();
+    let is_meant = |of: &&Selection| of.kind.group == group && of.kind.kind == kind;
+    for of in declared.iter().filter(is_meant) {
+        paths.extend(of.fields.iter().filter_map(|at| at.parse::<Path>().ok()));
+    }
+    if kind == "Secret" {
+        for field in ["data", "stringData"] {
+            let values = object.get(field).and_then(Value::as_object);
+            let names = values.into_iter().flat_map(|values| values.keys());
+            paths.extend(names.filter_map(|name| Path::from_keys([field, name])));
+            // Values that were not validated may have any form.
+            paths.extend(Path::from_keys([field]).filter(|_| values.is_none()));
         }
+    } else if paths.is_empty() {
+        return BTreeSet::new();
     }
-    if !held.is_empty() {
-        mask_copy(object, None);
-    }
+    let annotations = ["metadata", "annotations"];
+    let is_map = object.pointer("/metadata/annotations").is_some_and(Value::is_object);
+    let copy = annotations.into_iter().chain(is_map.then_some(LAST_APPLIED));
+    paths.extend(Path::from_keys(copy));
+    paths.iter().flat_map(|path| path.pointers(object)).collect()
 }
 
 fn hide(value: &mut Value, other: Option<&Value>) {
@@ -164,7 +152,7 @@ pub fn named(kind: &Kind, namespace: Option<&str>, name: &str) -> String {
 pub fn difference(
     before: &BTreeMap<String, Value>,
     after: &BTreeMap<String, Value>,
-    secrets: Secrets,
+    secrets: &Secrets,
 ) -> String {
     let mut text = String::new();
     let mut titles: Vec<&String> = before.keys().chain(after.keys()).collect();

@@ -10,10 +10,7 @@ use mortise::{
     local,
     print::{self, Secrets},
 };
-use mortise_core::{
-    contract::Selection,
-    reconcile::{Mode, Report},
-};
+use mortise_core::reconcile::{Mode, Report};
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
     cluster::Cluster,
@@ -42,8 +39,8 @@ pub(super) struct Watched {
     cluster: Cluster,
     host: Option<Arc<Host>>,
     reports: Reports,
-    /// The declared credentials of the processor.
-    credentials: Vec<Selection>,
+    /// What `mortise dev` masks.
+    secrets: Secrets,
     /// The reports in words, by place.
     said: Vec<(&'static str, String)>,
     log: Log,
@@ -93,7 +90,7 @@ impl Watched {
             cluster,
             host: None,
             reports: Reports::default(),
-            credentials: Vec::new(),
+            secrets: Secrets::new(false, []),
             said: Vec::new(),
             log,
             _listening: listening,
@@ -114,7 +111,7 @@ impl Watched {
         let grants: Vec<Grant> = grants.collect();
         egress::grant(&mut loaded, grants).unwrap();
         loaded.settings.mode = mode;
-        self.credentials = loaded.description.credentials().cloned().collect();
+        self.secrets = Secrets::new(false, loaded.description.credentials().cloned());
         local::serve_untyped(&self.api, &loaded.description, |_| false);
         self.host = None;
         let options = Options { drive: Drive::Caller, ..Options::default() };
@@ -164,9 +161,8 @@ impl Watched {
     fn keep(&mut self, report: &Report) {
         let record = serde_json::to_string(&*report.record).unwrap();
         self.said.push(("a report", format!("{report:?}\n{record}")));
-        let credentials: Vec<&Selection> = self.credentials.iter().collect();
-        let ran = Ran::new(report.clone(), |_| Some(&self.api), &credentials);
-        let written = ran.written.difference(Secrets::Masked);
+        let ran = Ran::new(report.clone(), |_| Some(&self.api), self.secrets.clone());
+        let written = ran.difference();
         self.said.push((DEV, print::report(report) + "\n" + &written));
     }
 

@@ -69,7 +69,6 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
             .and_then(|admin| Some(format!("http://{}/metrics", admin.local_addr().ok()?))),
         kubeconfig: kubeconfig.path().display().to_string(),
         guests: input.guests.iter().map(|guest| guest.package.clone()).collect(),
-        secrets: input.secrets,
     };
     let attended = std::io::stdout().is_terminal();
     let (messages, inbox) = mpsc::unbounded_channel();

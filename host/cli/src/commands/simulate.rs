@@ -29,7 +29,7 @@ use std::{
 use anyhow::Context as _;
 use jiff::Timestamp;
 use mortise_core::{
-    contract::{Description, Kind, ObjectRef, Selection, display_kind},
+    contract::{Description, Kind, ObjectRef, display_kind},
     outbound::Outbound,
     queue::{Key, Run},
     write::Clock,
@@ -104,7 +104,8 @@ pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<Ex
     let source = Source::open(&args.module)?;
     let parts = Parts::of(&source, source.component()?, &args.with)?;
     let mut loaded = local::load_into(&engine, parts, config).await?;
-    let credentials: Vec<Selection> = loaded.description.credentials().cloned().collect();
+    let credentials = loaded.description.credentials().cloned();
+    let secrets = Secrets::new(args.show_secrets, credentials);
     let calls = calls(args, &mut loaded)?;
     let input = Input {
         objects: files::load_all(&args.objects)?,
@@ -119,19 +120,17 @@ pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<Ex
     let mut progress = Progress::on_stderr();
     let end = simulate_with_progress(loaded, input, calls, |step| progress.show(step)).await;
     progress.clear();
-    let mut end = end?;
+    let end = end?;
     end.untyped.iter().for_each(local::warn_untyped);
     for note in &end.notes {
         // There is nowhere to report a closed standard error.
         let _ = writeln!(std::io::stderr(), "{note}");
     }
-    let secrets = Secrets::from(args.show_secrets);
-    if secrets == Secrets::Masked {
-        end.mask_credentials(&credentials.iter().collect::<Vec<_>>());
-    }
     let text = match args.output {
-        Some(Output::Json) => print::json(&end.printable(secrets)).context("the end is no JSON")?,
-        None => end.for_people(secrets),
+        Some(Output::Json) => {
+            print::json(&end.printable(&secrets)).context("the end is no JSON")?
+        }
+        None => end.for_people(&secrets),
     };
     anstream::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
     Ok(if end.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED_EXIT_CODE) })

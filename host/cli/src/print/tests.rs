@@ -1,6 +1,14 @@
 use serde_json::json;
 
+use mortise_core::fixture::{all, fields};
+
 use super::*;
+
+/// Masks the values of Secrets, and of the credentials of this kind.
+fn meant() -> Secrets {
+    let paths = ["spec.token", "spec.keys[].value", "spec.none"];
+    Secrets::new(false, [fields(all("Auth"), &paths)])
+}
 
 fn state(objects: &[Value]) -> BTreeMap<String, Value> {
     objects.iter().map(|object| (title(object), object.clone())).collect()
@@ -14,9 +22,9 @@ fn plain(text: &str) -> String {
 fn values_of_secrets_are_masked_unless_asked_for() {
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "annotations":
         {LAST_APPLIED: "hidden"}}, "data": {"k": "hidden"}, "stringData": {"l": "hidden"}});
-    assert!(!printable(&secret, Secrets::Masked).to_string().contains("hidden"));
-    assert_eq!(printable(&secret, Secrets::Shown), secret);
-    let text = difference(&state(&[]), &state(&[secret]), Secrets::Masked);
+    assert!(!printable(&secret, &meant()).to_string().contains("hidden"));
+    assert_eq!(printable(&secret, &Secrets::Shown), secret);
+    let text = difference(&state(&[]), &state(&[secret]), &meant());
     assert!(text.contains(MASK) && !text.contains("hidden"), "{text}");
 }
 
@@ -25,69 +33,79 @@ fn values_of_secrets_are_masked_in_any_form() {
     for hidden in [json!("hidden"), json!(["hidden"]), json!({"k": {"l": "hidden"}})] {
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "annotations":
             {LAST_APPLIED: hidden}}, "data": hidden, "stringData": hidden});
-        let masked = printable(&secret, Secrets::Masked);
+        let masked = printable(&secret, &meant());
         assert!(!masked.to_string().contains("hidden"), "{masked}");
-        let text = difference(&state(&[]), &state(&[secret]), Secrets::Masked);
+        let text = difference(&state(&[]), &state(&[secret]), &meant());
         assert!(text.contains(MASK) && !text.contains("hidden"), "{text}");
     }
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "annotations": "hidden"}});
-    assert!(!printable(&secret, Secrets::Masked).to_string().contains("hidden"));
+    assert!(!printable(&secret, &meant()).to_string().contains("hidden"));
+}
+
+/// Returns a Secret, and an object of a kind with declared credentials, that hold this value twice
+/// beside one that stays the same.
+fn holders(value: &str) -> [Value; 2] {
+    let metadata = json!({"name": "a", "annotations": {LAST_APPLIED: value, "b": "shown"}});
+    let keys = json!([{"name": "shown", "value": "hidden"}, {"value": "hidden"}]);
+    [
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "shown", "data":
+            {"changed/~": value, "kept": "hidden"}}),
+        json!({"apiVersion": "g/v2", "kind": "Auth", "metadata": metadata, "spec":
+            {"token": value, "server": "shown", "keys": keys}}),
+    ]
 }
 
 #[test]
-fn a_changed_value_of_a_secret_is_told_by_digests() {
-    let secret = |value: Value| {
-        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "annotations":
-            {LAST_APPLIED: value}}, "data": {"changed": value, "kept": "hidden"}})
-    };
-    let (old, new) = (secret(json!("hidden 1")), secret(json!("hidden 2")));
-    let text = plain(&difference(&state(&[old]), &state(&[new]), Secrets::Masked));
-    let digests = |sign: &str| -> Vec<&str> {
-        let of_sign = text.lines().filter(|line| line.starts_with(sign));
-        of_sign.filter_map(|line| line.split_once("(masked ").map(|(_, digest)| digest)).collect()
-    };
-    let (before, after) = (digests("  - "), digests("  + "));
-    assert_eq!((before.len(), after.len()), (2, 2), "{text}");
-    assert!(before.iter().all(|digest| !after.contains(digest)), "{text}");
-    assert!(text.contains("    kept: (masked)") && !text.contains("hidden"), "{text}");
-    let masked = printable(&secret(json!("hidden 1")), Secrets::Masked);
-    assert_eq!(masked["data"]["changed"], MASK, "alone, it is printed the same at each start");
+fn a_changed_secret_value_is_told_by_digests() {
+    for (old, new) in holders("hidden 1").iter().zip(&holders("hidden 2")) {
+        let states = |of: &Value| state(std::slice::from_ref(of));
+        let text = plain(&difference(&states(old), &states(new), &meant()));
+        let digests = |sign: &str| -> Vec<&str> {
+            let of_sign = text.lines().filter(|line| line.starts_with(sign));
+            of_sign
+                .filter_map(|line| line.split_once("(masked ").map(|(_, digest)| digest))
+                .collect()
+        };
+        let (before, after) = (digests("  - "), digests("  + "));
+        assert_eq!((before.len(), after.len()), (2, 2), "{text}");
+        assert!(before.iter().all(|digest| !after.contains(digest)), "{text}");
+        assert!(text.contains("(masked)\n") && !text.contains("hidden"), "{text}");
+        let alone = printable(old, &meant()).to_string();
+        assert!(
+            !alone.contains("(masked "),
+            "alone, it is printed the same at each start: {alone}"
+        );
+        assert!(!alone.contains("hidden") && alone.contains("shown"), "{alone}");
+    }
 }
 
 #[test]
-fn declared_credentials_are_masked_with_their_copy() {
-    use mortise_core::fixture::{all, fields};
-    let declared = fields(all("Auth"), &["spec.token", "spec.keys[].value"]);
-    let object = |kind: &str| {
-        json!({
-            "apiVersion": "g/v2", "kind": kind,
-            "metadata": {"name": "a", "annotations": {LAST_APPLIED: "hidden", "b": "shown"}},
-            "spec": {"token": "hidden", "server": "shown", "keys": [{"name": "shown", "value": "hidden"}]},
-        })
+fn credentials_are_masked_in_their_kind_in_all_that_a_simulation_prints() {
+    let [_, auth] = holders("hidden");
+    let change = crate::commands::simulate::Change {
+        action: "update",
+        cluster: String::new(),
+        object: auth.clone(),
     };
-    let mut masked = object("Auth");
-    mask_credentials(&mut masked, &[&declared]);
-    let text = masked.to_string();
-    assert!(!text.contains("hidden") && text.matches("shown").count() == 3, "{text}");
-    let mut end = crate::commands::simulate::End {
-        objects: vec![object("Auth")],
-        before: vec![object("Auth")],
-        clusters: [("c".to_owned(), vec![object("Auth")])].into(),
+    let end = crate::commands::simulate::End {
+        objects: vec![auth.clone()],
+        clusters: [("c".to_owned(), vec![auth.clone()])].into(),
+        changes: vec![change],
         ..Default::default()
     };
-    end.mask_credentials(&[&declared]);
-    assert!(!format!("{end:?}").contains("hidden"), "{end:?}");
-    for (kind, declared) in [("Other", &[&declared][..]), ("Auth", &[][..])] {
-        let mut whole = object(kind);
-        mask_credentials(&mut whole, declared);
-        assert_eq!(whole, object(kind));
+    let said = json(&end.printable(&meant())).unwrap() + &end.for_people(&meant());
+    assert!(!said.contains("hidden") && said.contains("shown"), "{said}");
+    let mut other = auth.clone();
+    other["kind"] = json!("Other");
+    for (object, declared) in [(&other, meant()), (&auth, Secrets::new(false, []))] {
+        assert_eq!(printable(object, &declared), *object);
     }
 }
 
 #[test]
 fn an_object_that_is_no_secret_is_printed_unchanged() {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
-    assert_eq!(printable(&object, Secrets::Masked), object);
+    assert_eq!(printable(&object, &meant()), object);
 }
 
 #[test]
@@ -96,7 +114,7 @@ fn a_difference_shows_changed_lines_and_names_the_object() {
         json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "a", "namespace": "n", "resourceVersion": value}, "data": {"k": value}})
     };
-    let text = plain(&difference(&state(&[object("1")]), &state(&[object("2")]), Secrets::Masked));
+    let text = plain(&difference(&state(&[object("1")]), &state(&[object("2")]), &meant()));
     assert!(text.starts_with("~ ConfigMap v1 n/a\n"), "{text}");
     assert!(text.contains("-   k: \"1\"") && text.contains("+   k: \"2\""), "{text}");
     assert!(!text.contains("resourceVersion"), "{text}");
@@ -105,7 +123,7 @@ fn a_difference_shows_changed_lines_and_names_the_object() {
 #[test]
 fn an_object_that_did_not_change_is_left_out() {
     let objects = [json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}})];
-    assert_eq!(difference(&state(&objects), &state(&objects), Secrets::Masked), "");
+    assert_eq!(difference(&state(&objects), &state(&objects), &meant()), "");
 }
 
 #[test]

@@ -546,7 +546,7 @@ async fn a_session_starts_with_the_objects_that_another_one_saved() {
     };
     tokio::time::timeout(TIMEOUT, await_condition(api, "a", is_available)).await.unwrap().unwrap();
     let note = dev.last_line("objects saved");
-    assert!(note.contains("1 Secrets were not"), "{note}");
+    assert!(note.contains("1 with values of Secrets or credentials were not"), "{note}");
 
     let dev = Dev::start(&["--api-only", "--load", path(&saved)]);
     dev.line("objects loaded");

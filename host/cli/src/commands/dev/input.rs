@@ -9,7 +9,6 @@ use crate::{
     files,
     guest::Guest,
     local,
-    print::Secrets,
 };
 
 /// The input of the command.
@@ -35,8 +34,8 @@ pub(super) struct Input {
     /// The systems outside of the cluster that the guests may call, besides those that their
     /// companions name.
     pub(super) egress: Vec<Grant>,
-    /// Tells whether the values of Secrets are shown or masked.
-    pub(super) secrets: Secrets,
+    /// True if secret values are shown.
+    pub(super) show_secrets: bool,
 }
 
 impl Input {
@@ -74,7 +73,7 @@ impl Input {
             ready: args.ready,
             egress: args.egress.iter().map(Grant::given).collect::<Result<_, _>>()?,
             remotes: remotes(&guests, &args.cluster)?,
-            secrets: Secrets::from(args.show_secrets),
+            show_secrets: args.show_secrets,
             guests,
         })
     }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use mortise_core::{contract::Selection, queue::Cause, reconcile::Report, write::Action};
+use mortise_core::{queue::Cause, reconcile::Report, write::Action};
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{host::ProcessorStatus, wasm::Digest};
 use serde_json::Value;
@@ -63,67 +63,55 @@ pub struct Ran {
     /// The time at which the reconcile ended.
     pub(super) at: Timestamp,
     pub(super) report: Report,
-    /// The objects that the reconcile wrote.
-    pub written: BeforeAfter,
-}
-
-/// Objects before and after a reconcile, by their titles.
-#[derive(Debug, Clone, Default)]
-pub struct BeforeAfter {
-    before: BTreeMap<String, Value>,
-    after: BTreeMap<String, Value>,
+    /// The objects that the reconcile wrote, as they were before, by their titles.
+    pub(super) before: BTreeMap<String, Value>,
+    pub(super) after: BTreeMap<String, Value>,
+    /// Tells which of their values are masked.
+    pub(super) secrets: Secrets,
 }
 
 // === impl Ran ===
 
 impl Ran {
     /// Creates the entry of a report. The objects as they were before are taken from the history of
-    /// the APIs, which `api` returns by the names of their clusters. The values of `credentials`, the
-    /// declared ones, are masked.
+    /// the APIs, which `api` returns by the names of their clusters.
     pub fn new<'a>(
         report: Report,
         api: impl Fn(&str) -> Option<&'a EmbeddedApi>,
-        credentials: &[&Selection],
+        secrets: Secrets,
     ) -> Self {
-        let mut written = BeforeAfter::default();
+        let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
         for change in report.changes.iter().filter(|change| change.action != Action::Event) {
             let cluster = &change.of.kind.cluster;
             let title = print::in_cluster(print::title(&change.object), cluster);
             let is_gone = change.action.is_removal();
-            let was_written = written.after.contains_key(&title);
-            let before = if is_gone {
+            let was_written = after.contains_key(&title);
+            let former = if is_gone {
                 Some(Value::clone(&change.object))
             } else {
                 api(cluster).and_then(|api| api.before(&change.object))
             };
-            if let Some(before) = before.filter(|_| !was_written) {
-                written.before.entry(title.clone()).or_insert(before);
+            if let Some(former) = former.filter(|_| !was_written) {
+                before.entry(title.clone()).or_insert(former);
             }
             if is_gone {
-                written.after.remove(&title);
+                after.remove(&title);
             } else {
-                written.after.insert(title, Value::clone(&change.object));
+                after.insert(title, Value::clone(&change.object));
             }
         }
-        for object in written.before.values_mut().chain(written.after.values_mut()) {
-            print::mask_credentials(object, credentials);
-        }
-        Self { at: Timestamp::now(), report, written }
+        Self { at: Timestamp::now(), report, before, after, secrets }
+    }
+
+    /// Returns the difference that the reconcile made, coloured; empty if no object was written.
+    #[must_use]
+    pub fn difference(&self) -> String {
+        print::difference(&self.before, &self.after, &self.secrets)
     }
 
     /// Returns whether the key ran because of a new version of the processor.
     pub(super) fn is_of_new_version(&self) -> bool {
         self.report.causes.contains(&Cause::NewVersion)
-    }
-}
-
-// === impl BeforeAfter ===
-
-impl BeforeAfter {
-    /// Returns the difference, coloured; empty if no object was written.
-    #[must_use]
-    pub fn difference(&self, secrets: Secrets) -> String {
-        print::difference(&self.before, &self.after, secrets)
     }
 }
 
@@ -150,6 +138,4 @@ pub(super) struct Scene {
     pub(super) kubeconfig: String,
     /// The package names of the guests.
     pub(super) guests: Arc<[String]>,
-    /// Tells whether the values of Secrets are shown or masked.
-    pub(super) secrets: Secrets,
 }

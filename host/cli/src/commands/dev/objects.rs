@@ -1,7 +1,7 @@
 //! Loading and saving of objects: `--load` and `--save`.
 //!
-//! All objects are saved except Secrets, unless their values may be shown: a masked Secret would be
-//! wrong when loaded again. Each kind has a file. Loading restores objects as they were stored:
+//! All objects are saved except those with values that are masked where they are printed: a masked
+//! Secret would be wrong when loaded again. Each kind has a file. Loading restores objects as they were stored:
 //! with status, uid, owners and field managers.
 
 #[cfg(test)]
@@ -64,7 +64,8 @@ fn put(api: &EmbeddedApi, objects: Vec<Object>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prepares a folder for saving, before any state can be lost.
+/// Prepares a folder for saving, before any state can be lost. One that is created can be entered
+/// by its owner only.
 ///
 /// # Errors
 ///
@@ -72,7 +73,7 @@ fn put(api: &EmbeddedApi, objects: Vec<Object>) -> anyhow::Result<()> {
 pub(super) fn prepare(folder: &Path) -> anyhow::Result<()> {
     let cannot =
         || format!("cannot save into `{}`: name another folder with --save", folder.display());
-    std::fs::create_dir_all(folder).with_context(cannot)?;
+    files::create_private_folder(folder).with_context(cannot)?;
     for file in objects_in(folder).with_context(cannot)? {
         let text = std::fs::read_to_string(&file).with_context(cannot)?;
         anyhow::ensure!(
@@ -90,15 +91,15 @@ pub(super) fn prepare(folder: &Path) -> anyhow::Result<()> {
 /// # Errors
 ///
 /// Fails if a file cannot be written.
-pub(super) fn save(api: &EmbeddedApi, folder: &Path, secrets: Secrets) -> anyhow::Result<String> {
+pub(super) fn save(api: &EmbeddedApi, folder: &Path, secrets: &Secrets) -> anyhow::Result<String> {
     let cannot = || format!("cannot save into `{}`", folder.display());
     let (mut kinds, mut saved, mut not_saved) = (BTreeMap::<PathBuf, String>::new(), 0, 0);
     for mut object in api.objects() {
-        let kind = local::kind_of(&object);
-        if secrets == Secrets::Masked && kind.group.is_empty() && kind.kind == "Secret" {
+        if print::printable(&object, secrets) != object {
             not_saved += 1;
             continue;
         }
+        let kind = local::kind_of(&object);
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("resourceVersion");
         }
@@ -119,7 +120,7 @@ pub(super) fn save(api: &EmbeddedApi, folder: &Path, secrets: Secrets) -> anyhow
     if not_saved > 0 {
         let _ = write!(
             note,
-            "; {not_saved} Secrets were not: --show-secrets saves them too, with their values"
+            "; {not_saved} with values of Secrets or credentials were not: --show-secrets saves them too"
         );
     }
     Ok(note)

@@ -115,8 +115,7 @@ fn text(scene: &Scene, message: &Message) -> Option<String> {
             let report = print::report(&ran.report);
             let mut text = of_several(&scene.guests, ran.report.key.processor(), report);
             if ran.is_of_new_version() {
-                let difference = ran.written.difference(scene.secrets);
-                for line in difference.lines() {
+                for line in ran.difference().lines() {
                     text.push_str("\n  ");
                     text.push_str(line);
                 }

@@ -9,7 +9,7 @@
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use futures::future::{self, BoxFuture};
-use mortise_core::{contract::Selection, reconcile::Report};
+use mortise_core::reconcile::Report;
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
     cluster::Cluster,
@@ -130,12 +130,12 @@ impl Session {
         worked
     }
 
-    fn ran(&self, report: Report, credentials: &[&Selection]) -> Ran {
+    fn ran(&self, report: Report, secrets: Secrets) -> Ran {
         let api = |cluster: &str| {
             let of = self.remotes.iter().find(|remote| remote.name == cluster);
             of.map_or_else(|| cluster.is_empty().then_some(&*self.api), |of| Some(&of.api))
         };
-        Ran::new(report, api, credentials)
+        Ran::new(report, api, secrets)
     }
 
     fn send(&self, message: Message) {
@@ -249,7 +249,7 @@ impl Work {
                 }
             }
             report = next_report(self.host.as_deref()) => {
-                let ran = self.session.ran(report?, &self.credentials());
+                let ran = self.session.ran(report?, self.secrets());
                 self.session.send(Message::Ran(Box::new(ran)));
             }
             error = next_end(&mut self.companions) => return Err(error),
@@ -264,13 +264,14 @@ impl Work {
         Ok(())
     }
 
-    /// Returns the credentials that the running versions declare; none if their values are shown.
-    fn credentials(&self) -> Vec<&Selection> {
-        if self.session.input.secrets == Secrets::Shown {
-            return Vec::new();
-        }
-        let versions = self.seats.iter().filter_map(|seat| seat.version.as_ref());
-        versions.flat_map(|version| &version.credentials).collect()
+    /// Tells which values are masked: those of Secrets, and of the credentials that the built
+    /// versions declare.
+    fn secrets(&self) -> Secrets {
+        let first = self.seats.iter().filter_map(|seat| seat.first.as_ref());
+        let first = first.flat_map(|(loaded, _)| loaded.description.credentials());
+        let running = self.seats.iter().filter_map(|seat| seat.version.as_ref());
+        let declared = running.flat_map(|version| &version.credentials).chain(first);
+        Secrets::new(self.session.input.show_secrets, declared.cloned())
     }
 
     /// Marks the guests that a save affects, and cancels the build of such a guest.
@@ -464,7 +465,7 @@ impl Work {
         // After the host, whose last runs may call them.
         future::join_all(self.companions.drain(..).map(Companion::end)).await;
         if let Some(folder) = &self.session.input.save {
-            let note = objects::save(&self.session.api, folder, self.session.input.secrets)?;
+            let note = objects::save(&self.session.api, folder, &self.secrets())?;
             self.session.send(Message::Note(note));
         }
         Ok(())

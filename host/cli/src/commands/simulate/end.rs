@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use mortise_core::{
-    contract::{Kind, ObjectRef, Selection, api_version, bounds::text::escaped},
+    contract::{Kind, ObjectRef, api_version, bounds::text::escaped},
     outbound::Made,
     write::{self, Action},
 };
@@ -208,7 +208,7 @@ impl InVersion {
     }
 
     /// Writes the object for people.
-    fn write(&self, text: &mut String, secrets: Secrets) {
+    fn write(&self, text: &mut String, secrets: &Secrets) {
         use std::fmt::Write as _;
         let of = short(&self.of);
         let _ = writeln!(text, "{DIM}={DIM:#} {of}");
@@ -234,9 +234,9 @@ impl Failed {
 // === impl End ===
 
 impl End {
-    /// Returns the result with the values of Secrets masked, unless they are asked for.
+    /// Returns the result with secret values masked, unless they are asked for.
     #[must_use]
-    pub fn printable(&self, secrets: Secrets) -> Self {
+    pub fn printable(&self, secrets: &Secrets) -> Self {
         let mut end = self.clone();
         for object in (end.objects.iter_mut().chain(end.clusters.values_mut().flatten()))
             .chain(end.changes.iter_mut().map(|change| &mut change.object))
@@ -249,19 +249,8 @@ impl End {
         end
     }
 
-    /// Masks the values of declared credentials in all objects.
-    pub fn mask_credentials(&mut self, declared: &[&Selection]) {
-        let there = self.clusters.values_mut().chain(self.before_there.values_mut()).flatten();
-        let objects = self.objects.iter_mut().chain(&mut self.before).chain(there);
-        let changed = self.changes.iter_mut().map(|change| &mut change.object);
-        let shown = self.versions.iter_mut().filter_map(|shown| shown.object.as_mut());
-        for object in objects.chain(changed).chain(shown) {
-            print::mask_credentials(object, declared);
-        }
-    }
-
     /// Returns the changed objects as a difference, followed by events, requeues and failures.
-    pub fn for_people(&self, secrets: Secrets) -> String {
+    pub fn for_people(&self, secrets: &Secrets) -> String {
         use std::fmt::Write as _;
         let before = keyed(&self.before, &self.before_there);
         let mut text = print::difference(&before, &keyed(&self.objects, &self.clusters), secrets);

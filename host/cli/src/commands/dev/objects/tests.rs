@@ -1,3 +1,7 @@
+use std::os::unix::fs::PermissionsExt as _;
+
+use mortise_core::fixture::{all, fields};
+
 use super::*;
 
 fn api() -> EmbeddedApi {
@@ -37,7 +41,7 @@ fn saved_objects_are_restored_by_loading_them() {
     let first = api();
     load(&first, vec![given(secret()), given(config_map("a")), given(config_map("b"))]).unwrap();
     prepare(folder.path()).unwrap();
-    let note = save(&first, folder.path(), Secrets::Shown).unwrap();
+    let note = save(&first, folder.path(), &Secrets::Shown).unwrap();
     assert!(note.contains("objects saved") && !note.contains("Secrets"), "{note}");
 
     let second = api();
@@ -46,13 +50,31 @@ fn saved_objects_are_restored_by_loading_them() {
 }
 
 #[test]
-fn secrets_are_saved_only_if_they_may_be_shown() {
+fn secret_values_are_saved_only_if_they_may_be_shown() {
     let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("new/state");
+    prepare(&place).unwrap();
     let api = api();
-    load(&api, vec![given(secret())]).unwrap();
-    let note = save(&api, folder.path(), Secrets::Masked).unwrap();
-    assert!(note.contains("1 Secrets were not") && note.contains("--show-secrets"), "{note}");
-    assert!(!folder.path().join("secret.yaml").exists());
+    api.serve_untyped("g", "v1", "Auth", "auths", true);
+    let auth = |name: &str, spec: Value| {
+        let metadata = json!({"name": name, "namespace": "shop"});
+        given(json!({"apiVersion": "g/v1", "kind": "Auth", "metadata": metadata, "spec": spec}))
+    };
+    let token = auth("a", json!({"token": "hidden"}));
+    load(&api, vec![given(secret()), token, auth("b", json!({"server": "shown"}))]).unwrap();
+    let declared = fields(all("Auth"), &["spec.token"]);
+
+    let note = save(&api, &place, &Secrets::new(false, [declared.clone()])).unwrap();
+    assert!(note.contains("2 with values of Secrets") && note.contains("--show-secrets"), "{note}");
+    assert!(!place.join("secret.yaml").exists());
+    let saved = std::fs::read_to_string(place.join("auth.g.yaml")).unwrap();
+    assert!(saved.contains("shown") && !saved.contains("hidden"), "{saved}");
+
+    save(&api, &place, &Secrets::new(true, [declared])).unwrap();
+    let saved = std::fs::read_to_string(place.join("auth.g.yaml")).unwrap();
+    assert!(saved.contains("hidden") && place.join("secret.yaml").exists(), "{saved}");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&place), mode(&place.join("secret.yaml"))), (0o700, 0o600));
 }
 
 #[test]
@@ -60,9 +82,9 @@ fn a_folder_is_saved_into_again_and_one_of_others_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let first = api();
     load(&first, vec![given(config_map("a"))]).unwrap();
-    save(&first, folder.path(), Secrets::Masked).unwrap();
+    save(&first, folder.path(), &Secrets::new(false, [])).unwrap();
     prepare(folder.path()).unwrap();
-    save(&api(), folder.path(), Secrets::Masked).unwrap();
+    save(&api(), folder.path(), &Secrets::new(false, [])).unwrap();
     assert!(!folder.path().join("configmap.yaml").exists(), "there is none any more");
 
     std::fs::write(folder.path().join("mine.yaml"), "a: 1\n").unwrap();

@@ -335,7 +335,7 @@ impl Model {
     pub(super) fn open_detail(&mut self) {
         let Some(number) = self.choice() else { return };
         let Some(ran) = self.reconcile(number).cloned() else { return };
-        let difference = ran.written.difference(self.scene.secrets);
+        let difference = ran.difference();
         self.scroll = 0;
         self.detail = Some(Detail { number, ran, difference });
     }

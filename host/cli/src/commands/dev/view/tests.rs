@@ -37,7 +37,6 @@ fn model(guests: &[&str]) -> Model {
         address: "http://127.0.0.1:6443".to_owned(),
         kubeconfig: "/tmp/mortise-a/kubeconfig".to_owned(),
         guests: guests.iter().map(|guest| (*guest).to_owned()).collect(),
-        secrets: Secrets::Masked,
     })
 }
 
@@ -59,7 +58,7 @@ fn ran(name: &str) -> Ran {
     let mut report = Report::new(&run);
     report.kind = Kind::home("", "v1", "Namespace").into();
     report.took = Duration::from_micros(1500);
-    Ran { at: start(), report, written: crate::commands::dev::message::BeforeAfter::default() }
+    Ran { at: start(), ..Ran::new(report, |_| None, Secrets::Shown) }
 }
 
 /// A reconcile that created a ConfigMap.
@@ -77,7 +76,7 @@ fn wrote(name: &str) -> Ran {
         object: Arc::new(object),
     });
     let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
-    Ran { at: start(), ..Ran::new(ran.report, |_| Some(&api), &[]) }
+    Ran { at: start(), ..Ran::new(ran.report, |_| Some(&api), Secrets::Shown) }
 }
 
 fn show(model: &mut Model, messages: impl IntoIterator<Item = Message>) {
