@@ -312,6 +312,7 @@ impl Simulation<'_> {
             unmade = self.calls.unmade() => {
                 // The run is dropped: none of its writes were made.
                 let object = object.map(|object| self.preferred(object));
+                let unmade = unmade.masked(&self.world.visible());
                 self.end.would_call = object.map(|object| WouldCall::new(&object, unmade));
                 return Ok(());
             }

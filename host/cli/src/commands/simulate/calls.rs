@@ -4,9 +4,16 @@
 use std::sync::Arc;
 
 use futures::future::{self, BoxFuture};
-use mortise_core::outbound::{Allowed, Answer, CallError, Method, Outbound};
+use mortise_core::{
+    outbound::{Allowed, Answer, CallError, Method, Outbound},
+    reads::View,
+    reconcile::mask_texts,
+};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::Notify;
+
+use crate::print;
 
 /// The reason why a call that only reads is not sent.
 const REFUSED: &str = "`mortise simulate` sends nothing: --call-safe sends GET and HEAD, --answers FILE answers calls from a file";
@@ -33,6 +40,21 @@ enum By {
     Safe(Arc<dyn Outbound>),
     /// All are answered from a file.
     File(Arc<dyn Outbound>),
+}
+
+// === impl Unmade ===
+
+impl Unmade {
+    /// Masks the values of the Secrets of these objects in the URL, as in those of calls that are
+    /// made.
+    pub(super) fn masked(mut self, objects: &[Value]) -> Self {
+        let mut view = View::default();
+        for object in objects {
+            view.given(&print::kind_of(object).into(), object);
+        }
+        mask_texts(&view.finish(), vec![&mut self.url]);
+        self
+    }
 }
 
 // === impl Calls ===
@@ -142,6 +164,17 @@ mod tests {
                 let url = "https://a.example/items".to_owned();
                 assert_eq!(calls.unmade().now_or_never(), Some(Unmade { method, url }));
             }
+        }
+    }
+
+    #[test]
+    fn the_value_of_a_secret_is_masked_in_the_url_of_a_call_that_is_not_made() {
+        let url = "https://a.example/hidden".to_owned();
+        let unmade = Unmade { method: Method::Post, url };
+        for (kind, expected) in [("Secret", "https://a.example/***"), ("Rule", &*unmade.url)] {
+            let data = serde_json::json!({"k": "aGlkZGVu"});
+            let object = serde_json::json!({"apiVersion": "v1", "kind": kind, "data": data});
+            assert_eq!(unmade.clone().masked(&[object]).url, expected);
         }
     }
 
