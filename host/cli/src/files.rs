@@ -170,15 +170,25 @@ pub fn load_config(path: &Path) -> Result<Map<String, Value>, Error> {
             message: format!("one document is expected, {} are there", documents.len()),
         });
     }
-    let found = match documents.pop() {
-        None | Some(Value::Null) => return Ok(Map::new()),
-        Some(Value::Object(config)) => return Ok(config),
-        Some(Value::Array(_)) => "a list",
-        Some(Value::String(_)) => "a text",
-        Some(Value::Number(_)) => "a number",
-        Some(Value::Bool(_)) => "a truth value",
-    };
-    Err(Error::NotAConfiguration { path: path.to_owned(), found })
+    match documents.pop() {
+        None | Some(Value::Null) => Ok(Map::new()),
+        Some(Value::Object(config)) => Ok(config),
+        Some(other) => {
+            Err(Error::NotAConfiguration { path: path.to_owned(), found: type_of(&other) })
+        }
+    }
+}
+
+/// Returns the type of a value in words, for messages: the value itself may be a secret.
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "nothing",
+        Value::Object(_) => "an object",
+        Value::Array(_) => "a list",
+        Value::String(_) => "a text",
+        Value::Number(_) => "a number",
+        Value::Bool(_) => "a truth value",
+    }
 }
 
 /// Parses the objects of a text. Errors name `path`, and its extension tells JSON from YAML.
@@ -261,6 +271,6 @@ fn collect(document: Value, objects: &mut Vec<Value>) -> Result<(), String> {
             objects.push(object);
             Ok(())
         }
-        other => Err(format!("an object is expected, found {other}")),
+        other => Err(format!("an object is expected, found {}", type_of(&other))),
     }
 }

@@ -47,11 +47,12 @@ fn a_document_that_is_no_object_is_refused_with_the_reason() {
     let cases = [
         ("kind: ConfigMap\nmetadata: {name: a}\n", "needs `apiVersion` and `kind`"),
         ("apiVersion: v1\nkind: ConfigMap\nmetadata: {}\n", "ConfigMap v1 needs `metadata.name`"),
-        ("just text\n", "an object is expected"),
+        ("hidden\n", "an object is expected, found a text"),
     ];
     for (text, message) in cases {
         let error = yaml(text).unwrap_err().to_string();
         assert!(error.contains(message) && error.contains("document 1"), "{text}: {error}");
+        assert!(!error.contains("hidden"), "the document may be a token: {error}");
     }
 }
 
