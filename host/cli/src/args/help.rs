@@ -21,6 +21,9 @@ A guest calls a system outside of the cluster only if its description declares i
 a program that the guest's manifest names (`dev.companion.run`); it starts and ends with `mortise dev`. Its first line is JSON,
 `{\"egress\": […]}`, as in the spec of a Processor.
 
+Values of Secrets, and of the credentials that guests declare, are printed as `(masked)`, with a digest where they change, unless
+--show-secrets is given. Objects of other kinds are printed and saved as they are, also with a value that a guest has copied into them.
+
 Examples:
   mortise dev guests/api-rule                     # builds it, runs it, prints the kubeconfig's path
   mortise dev guests/api-rule --apply objects/    # with other objects than its examples
@@ -33,8 +36,11 @@ Exit codes:
   1  bad input: the message says what would be accepted";
 
 pub(super) const SIMULATE: &str = "\
-The same input with the same --now gives the same output, but for digests of changed values of Secrets, and for answers to calls that
+The same input with the same --now gives the same output, but for digests of changed secret values, and for answers to calls that
 --call-safe sends. The first call that would change something outside of the cluster ends the simulation, and is printed.
+
+Values of Secrets, and of the credentials that the processor declares, are printed as `(masked)`, with a digest where they change, unless
+--show-secrets is given. Objects of other kinds are printed as they are, also with a value that the processor has copied into them.
 
 Examples:
   mortise simulate --module my.wasm --objects objects.yaml --crds crds/       # a difference to read
