@@ -1,6 +1,10 @@
 //! The rights of a kubeconfig's user in its cluster, which the user itself asks for.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use futures::{StreamExt as _, stream};
 use mortise_core::{
@@ -34,6 +38,8 @@ pub(crate) struct Elsewhere {
     /// The answers about writes that are asked for beforehand. They are not renewed: no run waits
     /// for them.
     writes: Mutex<HashMap<Question, Answered>>,
+    /// True if a right is known that earlier runs asked for in vain: they are to be told.
+    is_news: AtomicBool,
 }
 
 /// The cluster did not say whether a right is held.
@@ -52,7 +58,12 @@ enum Unanswered {
 
 impl Elsewhere {
     pub(super) fn new(cluster: &Cluster) -> Self {
-        Self { cluster: cluster.clone(), answers: RwLock::default(), writes: Mutex::default() }
+        Self {
+            cluster: cluster.clone(),
+            answers: RwLock::default(),
+            writes: Mutex::default(),
+            is_news: AtomicBool::default(),
+        }
     }
 
     /// Returns how a read may be answered, if that is known without a request.
@@ -125,7 +136,8 @@ impl Elsewhere {
         answer
     }
 
-    /// Asks again for the rights whose answers are too old. Returns whether an answer has changed.
+    /// Asks again for the rights whose answers are too old. Returns whether an answer has changed
+    /// since the last time.
     pub(super) async fn renew(&self) -> bool {
         let now = Instant::now();
         let old: Vec<Question> = {
@@ -134,7 +146,8 @@ impl Elsewhere {
             old.map(|(question, _)| question.clone()).collect()
         };
         let answered = self.answers_to(old).await;
-        self.answers.write().take(answered, Vec::new(), Vec::new()).changed
+        let has_changed = self.answers.write().take(answered, Vec::new(), Vec::new()).changed;
+        self.is_news.swap(false, Ordering::Relaxed) || has_changed
     }
 
     async fn ask(&self, mut questions: Vec<Question>) {
@@ -146,7 +159,12 @@ impl Elsewhere {
             questions.retain(|question| !is_known(question));
         }
         let answered = self.answers_to(questions).await;
-        self.answers.write().take(answered, Vec::new(), Vec::new());
+        let mut answers = self.answers.write();
+        let was_open =
+            answered.iter().any(|(question, _)| answers.is(question, Answer::Unanswered));
+        if answers.take(answered, Vec::new(), Vec::new()).changed && was_open {
+            self.is_news.store(true, Ordering::Relaxed);
+        }
     }
 
     async fn answers_to(&self, questions: Vec<Question>) -> Vec<(Question, Answered)> {
@@ -169,4 +187,44 @@ impl Elsewhere {
 fn is_old(answered: &Answered, now: Instant) -> bool {
     let most = if answered.answer == Answer::Allowed { MAX_ALLOWED_AGE } else { MAX_DENIED_AGE };
     now.saturating_duration_since(answered.at) >= most
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::Request;
+    use kube::{Client, client::Body};
+    use mortise_core::fixture::v1;
+    use mortise_embedded_api::{EmbeddedApi, Options};
+    use tower::{BoxError, Service as _};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_right_that_only_a_later_run_was_told_of_is_news_once() {
+        let api = EmbeddedApi::new(Options::default());
+        let is_away = Arc::new(AtomicBool::new(true));
+        let (router, fails) = (api.router(), Arc::clone(&is_away));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let fails = request.uri().path() == SELF_REVIEWS && fails.load(Ordering::Relaxed);
+            let mut router = router.clone();
+            async move {
+                if fails {
+                    return Err(BoxError::from("connection refused"));
+                }
+                Ok::<_, BoxError>(router.call(request).await?)
+            }
+        });
+        let elsewhere = Elsewhere::new(&Cluster::new(Client::new(service, "default")));
+        let permit = async || {
+            let place = ReadTarget::object(Some("a"), "c");
+            elsewhere.permit(&v1("", "ConfigMap"), place).await
+        };
+        assert!(matches!(permit().await, Permit::Unreachable(_)));
+        is_away.store(false, Ordering::Relaxed);
+        assert_eq!(permit().await, Permit::Stored);
+        assert!(elsewhere.renew().await, "the first run is told");
+        assert!(!elsewhere.renew().await);
+    }
 }
