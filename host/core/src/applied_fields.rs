@@ -13,7 +13,7 @@ pub mod manager;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::xxh3_128;
@@ -25,6 +25,10 @@ const NAMING: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
 
 /// The buffer size that holds the canonical form of a manager's fields on most objects.
 const INITIAL_CAPACITY_BYTES: usize = 4096;
+
+/// The most sets of names of keys in one list: a schema names one. An element with another set
+/// selects nothing.
+const MAX_KEY_SETS: usize = 8;
 
 /// The prefix of the names of all field managers of this host.
 pub const MANAGER_PREFIX: &str = "mortise/";
@@ -195,20 +199,16 @@ impl Cut {
     /// Cuts a list down, in the order of the list, so that a manifest with the same items in
     /// another order is not taken for the same.
     fn list<'a>(&mut self, list: &'a [Value], children: &'a Map<String, Value>) -> Part<'a> {
-        let elements = children.iter().filter(|(element, _)| *element != ".");
-        let wanted: Vec<_> =
-            elements.map(|(element, below)| (Element::parse(element), below)).collect();
+        let wanted = Wanted::of(children);
         let mut found = 0;
-        let mut result = Vec::with_capacity(wanted.len());
+        let mut result = Vec::with_capacity(wanted.len.min(list.len()));
         for (index, item) in list.iter().enumerate() {
-            if let Some((_, below)) = wanted.iter().find(|(element, _)| {
-                element.as_ref().is_some_and(|element| element.selects(index, item))
-            }) {
+            if let Some(below) = wanted.find(index, item) {
                 found += 1;
                 result.extend(self.at(item, below));
             }
         }
-        self.missing |= found < wanted.len();
+        self.missing |= found < wanted.len;
         Part::List(result)
     }
 }
@@ -222,33 +222,76 @@ fn emptied(value: &Value) -> Part<'_> {
     }
 }
 
-/// An element of a path into a list.
-enum Element {
-    Keys(Map<String, Value>),
-    Value(Value),
-    Index(usize),
+/// The elements of a list that are wanted, by what selects an item. Users choose their number and
+/// that of the items, so each item is looked up, and not compared with each element.
+#[derive(Default)]
+struct Wanted<'a> {
+    /// The number of elements, also of those that select nothing.
+    len: usize,
+    by_index: HashMap<usize, &'a Value>,
+    by_value: HashMap<u128, &'a Value>,
+    /// By the names of keys, and the digest of their values.
+    by_keys: Vec<(Vec<String>, HashMap<u128, &'a Value>)>,
 }
 
-impl Element {
-    fn parse(text: &str) -> Option<Self> {
-        let (kind, rest) = text.split_once(':')?;
-        match kind {
-            "k" => serde_json::from_str(rest).ok().map(Self::Keys),
-            "v" => serde_json::from_str(rest).ok().map(Self::Value),
-            "i" => rest.parse().ok().map(Self::Index),
-            _ => None,
+impl<'a> Wanted<'a> {
+    fn of(children: &'a Map<String, Value>) -> Self {
+        let mut wanted = Self::default();
+        for (element, below) in children.iter().filter(|(element, _)| *element != ".") {
+            wanted.len += 1;
+            // What does not parse selects nothing.
+            let _ = wanted.add(element, below);
         }
+        wanted
     }
 
-    fn selects(&self, index: usize, item: &Value) -> bool {
-        match self {
-            Self::Keys(keys) => keys.iter().all(|(key, value)| {
-                item.get(key).is_some_and(|held| digest(held) == digest(value))
-            }),
-            Self::Value(value) => digest(item) == digest(value),
-            Self::Index(wanted) => index == *wanted,
-        }
+    fn add(&mut self, element: &str, below: &'a Value) -> Option<()> {
+        let (kind, rest) = element.split_once(':')?;
+        match kind {
+            "i" => self.by_index.entry(rest.parse().ok()?).or_insert(below),
+            "v" => {
+                let value: Value = serde_json::from_str(rest).ok()?;
+                self.by_value.entry(digest(&value)).or_insert(below)
+            }
+            "k" => {
+                let keys: Map<String, Value> = serde_json::from_str(rest).ok()?;
+                let names: Vec<String> = keys.keys().cloned().collect();
+                let known = self.by_keys.iter().position(|(of, _)| *of == names);
+                let at = known.unwrap_or(self.by_keys.len());
+                if at == self.by_keys.len() {
+                    if at == MAX_KEY_SETS {
+                        return None;
+                    }
+                    self.by_keys.push((names, HashMap::new()));
+                }
+                let (_, by_digest) = self.by_keys.get_mut(at)?;
+                by_digest.entry(digest_of_all(keys.values())).or_insert(below)
+            }
+            _ => return None,
+        };
+        Some(())
     }
+
+    /// Returns what is wanted of an item of the list.
+    fn find(&self, index: usize, item: &Value) -> Option<&'a Value> {
+        let by_keys = || {
+            self.by_keys.iter().find_map(|(names, by_digest)| {
+                let held: Option<Vec<&Value>> = names.iter().map(|name| item.get(name)).collect();
+                by_digest.get(&digest_of_all(held?.into_iter()))
+            })
+        };
+        let by_value = || {
+            // Most lists have no elements that are selected by their value.
+            if self.by_value.is_empty() { None } else { self.by_value.get(&digest(item)) }
+        };
+        self.by_index.get(&index).or_else(by_keys).or_else(by_value).copied()
+    }
+}
+
+fn digest_of_all<'a>(values: impl Iterator<Item = &'a Value>) -> u128 {
+    let mut bytes = Vec::new();
+    values.for_each(|value| canonical(value, &mut bytes));
+    xxh3_128(&bytes)
 }
 
 // === digests of manifests ===

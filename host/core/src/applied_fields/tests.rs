@@ -54,6 +54,18 @@ fn an_object_that_holds_just_the_manifest_has_its_digest() {
             json!({"f:spec": {"f:of": {"v:\"b\"": {}}}}),
         ),
         (
+            "items by their place",
+            json!({"spec": {"of": ["b"]}}),
+            json!({"spec": {"of": ["a", "b"]}}),
+            json!({"f:spec": {"f:of": {"i:1": {}}}}),
+        ),
+        (
+            "items by keys of several names",
+            json!({"spec": {"of": [{"a": 1, "x": "m"}, {"b": 1, "x": "m"}]}}),
+            json!({"spec": {"of": [{"a": 1, "x": "m"}, {"b": 1, "x": "m"}, {"a": 2, "b": 2, "x": "t"}]}}),
+            json!({"f:spec": {"f:of": {"k:{\"a\":1}": {"f:a": {}, "f:x": {}}, "k:{\"b\":1}": {"f:b": {}, "f:x": {}}}}}),
+        ),
+        (
             "number written otherwise",
             json!({"spec": {"n": 1.0}}),
             json!({"spec": {"n": 1}}),
@@ -93,6 +105,24 @@ fn an_object_that_differs_from_the_manifest_has_another_digest() {
         json!({"f:spec": {"f:of": {"v:\"a\"": {}, "v:\"b\"": {}}}}),
     );
     assert!(!same(&manifest(json!({"spec": {"of": ["a", "b"]}})), &reordered), "another order");
+}
+
+/// Anybody who may write an object chooses its fields and those of a manager with our prefix. To
+/// compare each of these items with each element would take minutes.
+#[test]
+fn the_work_for_a_long_list_is_proportional_to_its_length() {
+    let items: Vec<String> = (0..40_000).map(|number| format!("x.dev/{number}")).collect();
+    let of_value = |item: &String| (format!("v:\"{item}\""), json!({}));
+    let elements: serde_json::Map<String, Value> = items.iter().map(of_value).collect();
+    let held = json!({"metadata": {"finalizers": items}});
+    let fields = json!({"f:metadata": {"f:finalizers": elements}});
+    assert!(same(&manifest(held.clone()), &live(held, fields)));
+    let items: Vec<Value> = (0..40_000).map(|number| json!({format!("k{number}"): 0})).collect();
+    let of_key = |number: usize| (format!("k:{{\"k{number}\":0}}"), json!({}));
+    let elements: serde_json::Map<String, Value> = (0..40_000).map(of_key).collect();
+    let held = json!({"spec": {"of": items}});
+    let fields = json!({"f:spec": {"f:of": elements}});
+    assert!(!same(&manifest(held.clone()), &live(held, fields)), "no schema has so many keys");
 }
 
 #[test]
