@@ -121,15 +121,19 @@ fn came_back(pointer: &str, of: &ObjectRef) -> Stop {
 /// no field that lies within another.
 fn pointers(object: &Value, absent: &[Path]) -> Vec<String> {
     let mut pointers: Vec<String> = absent.iter().flat_map(|path| path.pointers(object)).collect();
-    pointers.sort_by(|one, other| by_segments(other, one));
-    pointers.dedup();
-    let all = pointers.clone();
-    let is_within = |pointer: &String| {
-        all.iter().any(|other| {
-            pointer.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/'))
-        })
-    };
-    pointers.retain(|pointer| !is_within(pointer));
+    pointers.sort_by(|one, other| by_segments(one, other));
+    // What lies within a field follows it.
+    let mut outer: Option<String> = None;
+    pointers.retain(|pointer| {
+        let is_within = outer.as_deref().is_some_and(|outer| {
+            pointer.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        });
+        if !is_within {
+            outer = Some(pointer.clone());
+        }
+        !is_within
+    });
+    pointers.reverse();
     pointers
 }
 
@@ -167,7 +171,11 @@ fn by_segments(one: &str, other: &str) -> Ordering {
         let Some(theirs) = others.next() else { return Ordering::Greater };
         let order = match (mine.parse::<usize>(), theirs.parse::<usize>()) {
             (Ok(mine), Ok(theirs)) => mine.cmp(&theirs),
-            _ => mine.cmp(theirs),
+            // Numbers first: an order in which "2" is below "10", "10" below "1a" and "1a" below "2"
+            // is none.
+            (Ok(_), Err(_)) => Ordering::Less,
+            (Err(_), Ok(_)) => Ordering::Greater,
+            (Err(_), Err(_)) => mine.cmp(theirs),
         };
         if order != Ordering::Equal {
             return order;
@@ -200,6 +208,13 @@ mod tests {
         .unwrap();
         assert_eq!(result["a"], json!([{"x": 2}, 4, 5, 6, 7, 8, 9, 10]));
         assert_eq!(removals(&result, &pointers(&result, &paths)), Vec::<Value>::new());
+    }
+
+    #[test]
+    fn pointers_are_in_one_order_with_numbers_first() {
+        let mut pointers = ["/1a", "/10", "/2", "/a", "", "/10/b", "/a/3/c", "/a/3"];
+        pointers.sort_by(|one, other| by_segments(one, other));
+        assert_eq!(pointers, ["", "/2", "/10", "/10/b", "/1a", "/a", "/a/3", "/a/3/c"]);
     }
 
     #[test]
