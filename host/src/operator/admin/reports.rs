@@ -23,6 +23,8 @@ const MAX_FAILING: usize = 1000;
 /// The maximum number of lines that a report keeps of a guest's log, and of characters in each.
 const MAX_LINES: usize = 20;
 const MAX_LINE_CHARACTERS: usize = 500;
+/// The maximum number of writes that a report keeps.
+const MAX_CHANGES: usize = 100;
 /// The maximum number of characters that a report keeps of a failure and of a note.
 const MAX_TEXT_CHARACTERS: usize = 1024;
 
@@ -54,6 +56,7 @@ pub(super) struct Reported {
     attempt: u32,
     took_seconds: f64,
     reads: usize,
+    /// The first writes.
     changes: Vec<String>,
     unchanged: usize,
     refused: usize,
@@ -109,7 +112,7 @@ impl Reports {
 
 impl Reported {
     fn of(report: &Report, at: Timestamp) -> Self {
-        let changes = report.changes.iter();
+        let changes = report.changes.iter().take(MAX_CHANGES);
         let line = |line: &Line| line.message.chars().take(MAX_LINE_CHARACTERS).collect();
         Self {
             at,
