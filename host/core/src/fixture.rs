@@ -5,6 +5,10 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tracing::{
+    Dispatch, Subscriber,
+    subscriber::{DefaultGuard, NoSubscriber, set_default},
+};
 
 use crate::{
     contract::{
@@ -40,6 +44,15 @@ pub const HOSTILE_TEXTS: [&str; 20] = [
     "- &a *a !!binary | > %YAML @",
     "~",
 ];
+
+/// Sends the events of this thread to a subscriber, until the result is dropped.
+///
+/// A process that has only one dispatcher asks that of the thread which meets an event first whether
+/// anybody wants the event, and remembers the answer for all threads. So there is a second one.
+pub fn listen(to: impl Subscriber + Send + Sync + 'static) -> (DefaultGuard, Dispatch) {
+    let second = Dispatch::new(NoSubscriber::default());
+    (set_default(to), second)
+}
 
 /// A kind in another cluster.
 pub fn elsewhere(kind: Kind, cluster: &str) -> Arc<Kind> {

@@ -291,7 +291,7 @@ mod tests {
     async fn a_report_waits_until_others_are_taken_which_is_logged_once() {
         let (mut log, to) = std::io::pipe().unwrap();
         let lines = tracing_subscriber::fmt().with_writer(std::sync::Mutex::new(to)).finish();
-        let listening = tracing::subscriber::set_default(lines);
+        let listening = mortise_core::fixture::listen(lines);
         let (reports, mut taken) = mpsc::channel(1);
         let report = |name: &str| {
             let key = Key::new(&"p".into(), &"r".into(), None, name);

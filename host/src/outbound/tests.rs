@@ -756,7 +756,7 @@ async fn a_rate_pauses_calls_and_all_is_counted_and_logged_without_a_secret() {
     let to = Arc::clone(&log);
     let lines = tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::TRACE);
     let lines = lines.with_writer(move || Lines(Arc::clone(&to)));
-    let _listening = tracing::subscriber::set_default(lines.finish());
+    let _listening = mortise_core::fixture::listen(lines.finish());
     let names = answering(OK);
     let client = client(&names);
     let rate = Some(Rate { per_second: 1, burst: 2 });

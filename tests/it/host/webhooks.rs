@@ -534,7 +534,7 @@ async fn a_bad_component_is_a_503_and_never_a_wrong_object() {
 async fn the_values_of_a_secret_that_a_hook_has_read_are_masked() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let lines = tracing_subscriber::fmt().with_writer(Arc::new(log.reopen().unwrap())).finish();
-    let listening = tracing::subscriber::set_default(lines);
+    let listening = mortise_core::fixture::listen(lines);
     let port = Port::open_for(hooks_with(r#"{"do": "quote"}"#).await).await;
     let review = admission("CREATE", &rule("a", "v1", &json!({"do": "quote"})), &Value::Null);
     let answer = port.post("/admit/default/hooks/check", &review.to_string()).await;

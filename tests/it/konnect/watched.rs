@@ -10,7 +10,10 @@ use mortise::{
     local,
     print::{self, Secrets},
 };
-use mortise_core::reconcile::{Mode, Report};
+use mortise_core::{
+    fixture,
+    reconcile::{Mode, Report},
+};
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
     cluster::Cluster,
@@ -20,7 +23,7 @@ use mortise_host::{
 use mortise_tests::definitions;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use tracing::subscriber::DefaultGuard;
+use tracing::{Dispatch, subscriber::DefaultGuard};
 
 pub(super) const NAMESPACE: &str = "shop";
 /// More rounds than any of these tests needs.
@@ -44,7 +47,7 @@ pub(super) struct Watched {
     /// The reports in words, by place.
     said: Vec<(&'static str, String)>,
     log: Log,
-    _listening: DefaultGuard,
+    _listening: (DefaultGuard, Dispatch),
 }
 
 /// The lines of all levels of this thread's log.
@@ -62,10 +65,10 @@ impl io::Write for Log {
     }
 }
 
-fn listen(to: &Log) -> DefaultGuard {
+fn listen(to: &Log) -> (DefaultGuard, Dispatch) {
     let to = to.clone();
     let lines = tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::TRACE);
-    tracing::subscriber::set_default(lines.with_writer(move || to.clone()).finish())
+    fixture::listen(lines.with_writer(move || to.clone()).finish())
 }
 
 // === impl Watched ===

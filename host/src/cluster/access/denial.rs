@@ -190,7 +190,7 @@ mod tests {
         let to = log.clone();
         let lines =
             tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || to.clone());
-        let _listening = tracing::subscriber::set_default(lines.finish());
+        let _listening = mortise_core::fixture::listen(lines.finish());
         let denials = Denials::default();
         let account: Account = "shop/painter".parse().unwrap();
         let key =
@@ -228,7 +228,7 @@ mod tests {
         let log = Log::default();
         let to = log.clone();
         let lines = tracing_subscriber::fmt().json().with_writer(move || to.clone());
-        let _listening = tracing::subscriber::set_default(lines.finish());
+        let _listening = mortise_core::fixture::listen(lines.finish());
         let (denials, account) = (Denials::default(), "shop/painter".parse().unwrap());
         let key = |name: &str| Key::new(&"shop/loud".into(), &"r".into(), Some("shop"), name);
         for run in 0..100 {

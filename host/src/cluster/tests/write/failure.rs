@@ -73,7 +73,7 @@ async fn the_log_tells_of_refusals_without_the_values_that_they_quote() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let lines = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
     let lines = lines.with_writer(Arc::new(log.reopen().unwrap())).finish();
-    let listening = tracing::subscriber::set_default(lines);
+    let listening = mortise_core::fixture::listen(lines);
     let refused = Fault::Refused { code: 500, message: "it quotes not a label!".to_owned() };
     bed.api.faults().inject(refused, Filter::resource("events"), 100);
     let written = bed.run(Outcome { events: vec![said("Done", "m")], ..outcome() }).await;
