@@ -201,18 +201,26 @@ impl Run<'_> {
                 })
             }
             Some(Owner::Provider) => {
+                let is_copy = |home: &Content| {
+                    owner(home) == Some(PROVIDER)
+                        && is_copy_of(home, &there.metadata, mark::PROVIDER_UID)
+                };
                 if !self.is_claimed(claimant, &namespace, there)? {
-                    let copy = home.filter(|home| {
-                        owner(home) == Some(PROVIDER)
-                            && is_copy_of(home, &there.metadata, mark::PROVIDER_UID)
-                    });
-                    return Ok(match copy {
+                    return Ok(match home.filter(is_copy) {
                         Some(copy) => {
                             let uid = copy.metadata.uid.unwrap_or_default();
                             outcome.delete(Deletion::new(to).uid(uid))
                         }
                         None => outcome,
                     });
+                }
+                // The provider chooses the labels of its own object, not those of one at home.
+                let is_out = |home: &Content| !is_copy(home) && !self.is_allowed(&namespace, home);
+                if home.as_ref().is_some_and(is_out) {
+                    let message = "the provider's object does not replace it: no rule of `claims` in the configuration has its labels";
+                    return Ok(
+                        outcome.event(Event::warning("PermissionClaimRefused", message).on(to))
+                    );
                 }
                 let is_free = home
                     .as_ref()
@@ -293,6 +301,16 @@ impl Run<'_> {
         Ok(namespace.is_some_and(|namespace| !namespace.metadata.is_deleted()))
     }
 
+    /// Returns whether the configuration lets providers claim an object.
+    fn is_allowed(&self, namespace: &str, object: &Content) -> bool {
+        let labels = &object.metadata.labels;
+        self.config.rules_of(self.resource).any(|rule| {
+            (rule.namespaces.is_empty()
+                || rule.namespaces.iter().any(|allowed| allowed == namespace))
+                && rule.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+        })
+    }
+
     /// Reads whether a claim takes an object, and the configuration allows it.
     fn is_claimed(
         &self,
@@ -300,16 +318,10 @@ impl Run<'_> {
         namespace: &str,
         object: &Content,
     ) -> Result<bool, Error> {
-        let labels = &object.metadata.labels;
-        let mut rules = self.config.rules_of(self.resource);
-        let is_allowed = rules.any(|rule| {
-            (rule.namespaces.is_empty()
-                || rule.namespaces.iter().any(|allowed| allowed == namespace))
-                && rule.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
-        });
-        if !is_allowed {
+        if !self.is_allowed(namespace, object) {
             return Ok(false);
         }
+        let labels = &object.metadata.labels;
         let subject = Subject { namespace, name: &object.metadata.name };
         for export in &claimant.exports {
             for claim in self.claims(export) {

@@ -96,6 +96,28 @@ fn an_object_on_both_sides_waits_for_a_label() {
 }
 
 #[test]
+fn an_object_of_home_without_the_configured_labels_is_not_replaced() {
+    let config = r#"{"groups": ["golden.example.dev"], "claims": [{"resources": ["secrets"], "labels": {"share": "yes"}}]}"#;
+    let world = world(&secrets(&json!({"namedResources": [{"name": "key", "namespace": "team"}]})));
+    let labels = json!({"share": "yes", "kube-bind.io/owner": "provider"});
+    let theirs = with(secret("cn-team", "key", "Mg=="), json!({"metadata": {"labels": labels}}));
+    let home = secret("team", "key", "MQ==");
+    let settle = || assert_eq!(world.failures_under(config), Vec::<String>::new());
+    settle();
+    world.home().apply(&home);
+    world.there().apply(&theirs);
+    settle();
+    assert_eq!(world.at_home(&home).unwrap()["data"], json!({"k": "MQ=="}));
+    assert!(World::events(world.home()).contains(&"PermissionClaimRefused".to_owned()));
+    world.home().patch(&with(
+        core("Secret", "team", "key"),
+        json!({"metadata": {"labels": {"share": "yes"}}}),
+    ));
+    settle();
+    assert_eq!(world.at_home(&home).unwrap()["data"], json!({"k": "Mg=="}));
+}
+
+#[test]
 fn a_shared_object_changes_its_owner_and_back() {
     let selector = json!({"labelSelector": {"matchLabels": {"app": "rocket"}}});
     let world = world(&json!([{"group": "", "resource": "configmaps", "selector": selector}]));
