@@ -1,9 +1,9 @@
 //! Recorded scenarios of the consumer side of kube-bind, compared with `kube-bind`.
 //!
 //! Each scenario runs on two APIs in memory, with the processor as a native function and with
-//! driven time; some of them, and all with `--ignored`, on two real control planes, too. After each step both clusters must be as the original left its own, but for the
-//! intended differences. The state is compared, not the way there: what a step waits for only says
-//! how long to wait.
+//! driven time; with `--ignored`, all of them run on two real control planes, too. After each step
+//! both clusters must be as the original left its own, but for the intended differences. The state is
+//! compared, not the way there: what a step waits for only says how long to wait.
 
 mod backend;
 mod differences;
