@@ -56,10 +56,9 @@ fn is_copy_of(copy: &Content, source: &Metadata, mark: &str) -> bool {
     source.uid.is_some() && mark::value(&copy.metadata, mark) == source.uid.as_deref()
 }
 
-/// Returns whether an object at home is the copy of one that was the provider's so far.
-fn was_provided(home: &Content, there: Option<&Content>) -> bool {
-    let is_copy = |there: &Content| is_copy_of(home, &there.metadata, mark::PROVIDER_UID);
-    owner(home) == Some(PROVIDER) && there.is_some_and(is_copy)
+/// Returns whether an object at home is the copy of one that is, or was so far, the provider's.
+fn is_provided(home: &Content, there: &Content) -> bool {
+    owner(home) == Some(PROVIDER) && is_copy_of(home, &there.metadata, mark::PROVIDER_UID)
 }
 
 struct Run<'a> {
@@ -193,7 +192,7 @@ impl Run<'_> {
                     && mark::value(&there.metadata, mark::CONSUMER_UID).is_some();
                 Ok(match home {
                     None if is_copy => outcome.delete(self.own_deletion(there)),
-                    Some(home) if was_provided(&home, Some(there)) => {
+                    Some(home) if is_provided(&home, there) => {
                         // The copy at home becomes the consumer's, with all that it has.
                         outcome.apply(home.copy(&namespace, CONSUMER, [], None))
                     }
@@ -201,10 +200,7 @@ impl Run<'_> {
                 })
             }
             Some(Owner::Provider) => {
-                let is_copy = |home: &Content| {
-                    owner(home) == Some(PROVIDER)
-                        && is_copy_of(home, &there.metadata, mark::PROVIDER_UID)
-                };
+                let is_copy = |home: &Content| is_provided(home, there);
                 if !self.is_claimed(claimant, &namespace, there)? {
                     return Ok(match home.filter(is_copy) {
                         Some(copy) => {
@@ -409,7 +405,8 @@ fn push(
         return outcome;
     }
     // The owner may have moved. Whoever has made the copy at home changes its label.
-    let outcome = if owner(home) == Some(CONSUMER) || was_provided(home, there) {
+    let is_moved = there.is_some_and(|there| is_provided(home, there));
+    let outcome = if owner(home) == Some(CONSUMER) || is_moved {
         outcome
     } else {
         outcome.patch(home.part(|part| label(part, CONSUMER)))
