@@ -13,7 +13,10 @@ pub mod manager;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::xxh3_128;
@@ -231,7 +234,7 @@ struct Wanted<'a> {
     by_index: HashMap<usize, &'a Value>,
     by_value: HashMap<u128, &'a Value>,
     /// By the names of keys, and the digest of their values.
-    by_keys: Vec<(Vec<String>, HashMap<u128, &'a Value>)>,
+    by_keys: BTreeMap<Vec<String>, HashMap<u128, &'a Value>>,
 }
 
 impl<'a> Wanted<'a> {
@@ -256,16 +259,12 @@ impl<'a> Wanted<'a> {
             "k" => {
                 let keys: Map<String, Value> = serde_json::from_str(rest).ok()?;
                 let names: Vec<String> = keys.keys().cloned().collect();
-                let known = self.by_keys.iter().position(|(of, _)| *of == names);
-                let at = known.unwrap_or(self.by_keys.len());
-                if at == self.by_keys.len() {
-                    if at == MAX_KEY_SETS {
-                        return None;
-                    }
-                    self.by_keys.push((names, HashMap::new()));
+                if self.by_keys.len() == MAX_KEY_SETS && !self.by_keys.contains_key(&names) {
+                    return None;
                 }
-                let (_, by_digest) = self.by_keys.get_mut(at)?;
-                by_digest.entry(digest_of_all(keys.values())).or_insert(below)
+                let values = Part::List(keys.values().map(Part::Whole).collect());
+                let by_digest = self.by_keys.entry(names).or_default();
+                by_digest.entry(digest_of(&values)).or_insert(below)
             }
             _ => return None,
         };
@@ -276,8 +275,8 @@ impl<'a> Wanted<'a> {
     fn find(&self, index: usize, item: &Value) -> Option<&'a Value> {
         let by_keys = || {
             self.by_keys.iter().find_map(|(names, by_digest)| {
-                let held: Option<Vec<&Value>> = names.iter().map(|name| item.get(name)).collect();
-                by_digest.get(&digest_of_all(held?.into_iter()))
+                let held = names.iter().map(|name| item.get(name).map(Part::Whole));
+                by_digest.get(&digest_of(&Part::List(held.collect::<Option<_>>()?)))
             })
         };
         let by_value = || {
@@ -286,12 +285,6 @@ impl<'a> Wanted<'a> {
         };
         self.by_index.get(&index).or_else(by_keys).or_else(by_value).copied()
     }
-}
-
-fn digest_of_all<'a>(values: impl Iterator<Item = &'a Value>) -> u128 {
-    let mut bytes = Vec::new();
-    values.for_each(|value| canonical(value, &mut bytes));
-    xxh3_128(&bytes)
 }
 
 // === digests of manifests ===

@@ -123,15 +123,9 @@ fn pointers(object: &Value, absent: &[Path]) -> Vec<String> {
     let mut pointers: Vec<String> = absent.iter().flat_map(|path| path.pointers(object)).collect();
     pointers.sort_by(|one, other| by_segments(one, other));
     // What lies within a field follows it.
-    let mut outer: Option<String> = None;
-    pointers.retain(|pointer| {
-        let is_within = outer.as_deref().is_some_and(|outer| {
-            pointer.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        });
-        if !is_within {
-            outer = Some(pointer.clone());
-        }
-        !is_within
+    pointers.dedup_by(|pointer, outer| {
+        let within = pointer.strip_prefix(outer.as_str());
+        within.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     });
     pointers.reverse();
     pointers
