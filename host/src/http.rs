@@ -17,7 +17,7 @@ pub(crate) use self::{
     dial::Dial,
     network::{Network, Reach, System},
     resolve::Policy,
-    tls::{Trust, build_with, secure},
+    tls::{Trust, build_with, certificates, secure},
 };
 pub use self::{
     connect::{InvalidOptions, Options, Times},

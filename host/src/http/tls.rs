@@ -45,9 +45,7 @@ pub(crate) fn build_with(trust: &Trust<'_>) -> Result<TlsConnector, String> {
     let Some((chain, key)) = trust.identity else {
         return Ok(connector(trusting.with_no_client_auth()));
     };
-    // The errors of PEM repeat lines, and a line may be a whole key.
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
-    let chain = chain.map_err(|_| "its client certificate: it is no PEM".to_owned())?;
+    let chain = certificates(chain).map_err(|error| format!("its client certificate: {error}"))?;
     let key = PrivateKeyDer::from_pem_slice(key);
     let key = key.map_err(|_| "its client key: it is no private key in PEM".to_owned())?;
     let config = trusting.with_client_auth_cert(chain, key);
@@ -94,17 +92,22 @@ pub(crate) async fn secure(
     Ok(Box::new(secured))
 }
 
+/// Reads certificates in PEM; there may be none. The parser's error is not told: it repeats a line,
+/// which may be a whole key.
+pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    all.map_err(|_| "it is no PEM")
+}
+
 fn add_authorities(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), String> {
-    let mut count = 0;
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|_| "it is no PEM".to_owned())?;
-        roots.add(certificate).map_err(|error| error.to_string())?;
-        count += 1;
-    }
-    if count == 0 {
+    let all = certificates(pem)?;
+    if all.is_empty() {
         return Err(
             "it holds no certificate; PEM is accepted (`-----BEGIN CERTIFICATE-----`)".to_owned()
         );
+    }
+    for certificate in all {
+        roots.add(certificate).map_err(|error| error.to_string())?;
     }
     Ok(())
 }

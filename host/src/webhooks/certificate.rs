@@ -27,6 +27,7 @@ use super::client_config::ClientConfig;
 use crate::{
     cluster::Guarded,
     host::{NotServed, Source},
+    http,
     reason::Reason,
 };
 
@@ -178,9 +179,7 @@ fn load(secret: &Secret) -> Result<Served, String> {
 ///
 /// Fails if there are none, or if one cannot be read.
 pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    // The error repeats a line, which may be that of a key.
-    let all = all.map_err(|_| "cannot be read: it is no PEM".to_owned())?;
+    let all = http::certificates(pem).map_err(|error| format!("cannot be read: {error}"))?;
     if all.is_empty() {
         return Err("holds no certificate in PEM".to_owned());
     }
