@@ -125,6 +125,14 @@ fn cost(before: &Moment, after: &Moment) -> String {
     format!("{}, CPU {}", seconds(after.wall_since(before)), seconds(after.cpu_since(before)))
 }
 
+/// Adds the cost of objects that were brought to the other side.
+fn moved(table: &mut Table, what: String, before: &Moment, after: &Moment) {
+    table.row(what, cost(before, after), "< 1.3 × the bare client");
+    let writes = after.rose_since(before, "mortise_writes_total");
+    let runs = after.rose_since(before, "mortise_reconcile_duration_seconds_count");
+    table.row("  writes; runs", format!("{writes}; {runs}"), "");
+}
+
 // === impl Rocket ===
 
 impl Rocket {
@@ -190,6 +198,43 @@ impl Side {
             count += list["items"].as_array().into_iter().flatten().filter(|of| holds(of)).count();
         }
         Ok(count)
+    }
+
+    /// Makes account, rights and processor, and the kubeconfig of the provider.
+    async fn prepare(&self, kubeconfig: &Value, server: &str) -> anyhow::Result<()> {
+        let examples = objects_in("guests/kube-bind/examples")?;
+        let namespaces = examples.into_iter().filter(|of| of["kind"] == "Namespace").collect();
+        local::apply(&self.cluster, namespaces).await?;
+        let description = mortise_tests::loaded(GUEST, CONFIG).await?.description;
+        let account = Account { namespace: OWN.to_owned(), name: OWN.to_owned() };
+        let mut objects =
+            mortise_tests::rules::rights(&self.cluster, &account, &description).await?;
+        let config: Value = serde_json::from_str(CONFIG)?;
+        objects.extend([
+            json!({
+                "apiVersion": "v1", "kind": "Secret",
+                "metadata": {"name": "provider", "namespace": OWN},
+                "stringData": {"kubeconfig": kubeconfig.to_string()},
+            }),
+            json!({
+                "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
+                "metadata": {"namespace": OWN, "name": OWN},
+                "spec": {
+                    "module": {"path": format!("{OWN}.wasm")}, "serviceAccountName": OWN,
+                    "config": config, "clusters": [{"servers": [server]}],
+                },
+            }),
+        ]);
+        local::apply(&self.cluster, objects).await
+    }
+
+    /// Asks for an object again and again, until a field has a value.
+    async fn until_equal(&self, path: &str, pointer: &str, value: u32) -> anyhow::Result<()> {
+        let wait = async {
+            while self.get(path).await?.pointer(pointer) != Some(&json!(value)) {}
+            anyhow::Ok(())
+        };
+        tokio::time::timeout(DEADLINE, wait).await.context("the change does not arrive")?
     }
 }
 
@@ -327,10 +372,7 @@ impl Setting {
         host.until("all objects are at the provider", all).await?;
         let after = host.moment().await?;
         let what = format!("{OBJECTS} objects up in {BINDINGS} bindings, from the host's start");
-        table.row(what, cost(&before, &after), "< 1.3 × the bare client");
-        let writes = after.rose_since(&before, "mortise_writes_total");
-        let runs = after.rose_since(&before, "mortise_reconcile_duration_seconds_count");
-        table.row("  writes; runs", format!("{writes}; {runs}"), "");
+        moved(table, what, &before, &after);
         Ok(host)
     }
 
@@ -343,10 +385,7 @@ impl Setting {
         host.until("all statuses are at home", all).await?;
         let after = host.moment().await?;
         let what = format!("{OBJECTS} statuses, written at the provider in {}", seconds(written));
-        table.row(what, cost(&before, &after), "< 1.3 × the bare client");
-        let writes = after.rose_since(&before, "mortise_writes_total");
-        let runs = after.rose_since(&before, "mortise_reconcile_duration_seconds_count");
-        table.row("  writes; runs", format!("{writes}; {runs}"), "");
+        moved(table, what, &before, &after);
         Ok(())
     }
 
@@ -409,44 +448,5 @@ impl Setting {
         table.row("  a run, mean", figure, "< 300 µs");
         table.row("  memory", host.memory()?.to_string(), "stores + 20 MiB");
         host.end().await
-    }
-}
-
-impl Side {
-    /// Makes account, rights and processor, and the kubeconfig of the provider.
-    async fn prepare(&self, kubeconfig: &Value, server: &str) -> anyhow::Result<()> {
-        let examples = objects_in("guests/kube-bind/examples")?;
-        let namespaces = examples.into_iter().filter(|of| of["kind"] == "Namespace").collect();
-        local::apply(&self.cluster, namespaces).await?;
-        let description = mortise_tests::loaded(GUEST, CONFIG).await?.description;
-        let account = Account { namespace: OWN.to_owned(), name: OWN.to_owned() };
-        let mut objects =
-            mortise_tests::rules::rights(&self.cluster, &account, &description).await?;
-        let config: Value = serde_json::from_str(CONFIG)?;
-        objects.extend([
-            json!({
-                "apiVersion": "v1", "kind": "Secret",
-                "metadata": {"name": "provider", "namespace": OWN},
-                "stringData": {"kubeconfig": kubeconfig.to_string()},
-            }),
-            json!({
-                "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
-                "metadata": {"namespace": OWN, "name": OWN},
-                "spec": {
-                    "module": {"path": format!("{OWN}.wasm")}, "serviceAccountName": OWN,
-                    "config": config, "clusters": [{"servers": [server]}],
-                },
-            }),
-        ]);
-        local::apply(&self.cluster, objects).await
-    }
-
-    /// Asks for an object again and again, until a field has a value.
-    async fn until_equal(&self, path: &str, pointer: &str, value: u32) -> anyhow::Result<()> {
-        let wait = async {
-            while self.get(path).await?.pointer(pointer) != Some(&json!(value)) {}
-            anyhow::Ok(())
-        };
-        tokio::time::timeout(DEADLINE, wait).await.context("the change does not arrive")?
     }
 }
