@@ -247,6 +247,8 @@ impl Dispatch {
         cause: &Cause,
         swap: impl FnOnce() -> T,
     ) -> T {
+        // For a new processor, the objects in the stores are no changes.
+        self.log.take_from(&self.stores);
         let of = Arc::clone(
             self.processors
                 .write()
@@ -267,11 +269,7 @@ impl Dispatch {
                 keys.extend(triggers.add_reconciler(registration, &self.stores));
             }
             for key in &keys {
-                if *cause == Cause::Start {
-                    self.queue.add(key, Cause::Start, Priority::Change);
-                } else {
-                    self.queue.renew(key, cause.clone(), Priority::Background);
-                }
+                self.queue.renew(key, cause.clone(), Priority::Background);
             }
             swapped
         })
@@ -306,7 +304,7 @@ impl Dispatch {
         let Some(triggers) = self.of(&processor) else { return Vec::new() };
         self.locked(&triggers, |triggers| {
             for key in triggers.change_reconciler(registration, &self.stores) {
-                self.queue.add(&key, Cause::Start, Priority::Change);
+                self.queue.add(&key, Cause::Start, Priority::Background);
             }
             if !has_lost {
                 return Vec::new();
@@ -439,6 +437,20 @@ mod tests {
         // A last run that ends later.
         assert!(!Arc::ptr_eq(&held, &dispatch.started("p")));
         assert!(dispatch.started.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_has_changed_runs_before_the_other_keys_of_a_start() {
+        let dispatch = with_a_rule();
+        dispatch.set("p", registrations(&["r"]), &[], &Cause::Start, || ());
+        let feed = dispatch.stores().feed(&kind("Rule"), &Scope::default()).unwrap();
+        feed.upsert(&object("Rule", "b", 2));
+        dispatch.feed();
+        for name in ["b", "a"] {
+            let run = dispatch.queue().next().await;
+            assert_eq!(run.key.name(), name);
+            dispatch.abandon(&run.key);
+        }
     }
 
     #[test]

@@ -39,7 +39,8 @@ pub enum Priority {
     Change,
     /// The key is due without a change.
     Resync,
-    /// The key runs after changes and resyncs.
+    /// The key is one of all those of a start or of a new version: what has changed, or is due, runs
+    /// before it.
     Background,
 }
 
