@@ -77,6 +77,7 @@ async fn one_call(table: &mut Table) -> anyhow::Result<()> {
             client.send(allowed(&server)?).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
         let took = start.elapsed();
         ensure!(answer.status == 401, "a call without a token is answered {}", answer.status);
+        bare.ready().await?;
         let start = Instant::now();
         let request = http::Request::get(LIST).header("host", HOST).body(Empty::new())?;
         bare.send_request(request).await?.into_body().collect().await?;
