@@ -29,6 +29,14 @@ const NAMING: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
 /// The buffer size that holds the canonical form of a manager's fields on most objects.
 const INITIAL_CAPACITY_BYTES: usize = 4096;
 
+/// The work for the values of one manager's fields, in bytes of their canonical form, and for those
+/// of further ones, of all managers of an object together. Users choose the managers of an object,
+/// and each may own the same large value.
+const MAX_MANAGER_WORK: usize = 4 << 10;
+const MAX_OBJECT_WORK: usize = 16 << 20;
+/// The bytes that can be written in the time in which an item of a list is looked up.
+const ITEM_WORK: usize = 64;
+
 /// The most sets of names of keys in one list: a schema names one. An element with another set
 /// selects nothing.
 const MAX_KEY_SETS: usize = 8;
@@ -95,7 +103,8 @@ impl Digests {
 /// `metadata.managedFields`.
 pub fn of(object: &Value) -> Digests {
     let is_ours = |entry: &&Value| text(entry, "manager").starts_with(MANAGER_PREFIX);
-    let all: Vec<Own> = entries(object).filter(is_ours).map(|entry| own(object, entry)).collect();
+    let (ours, mut left) = (entries(object).filter(is_ours), MAX_OBJECT_WORK);
+    let all: Vec<Own> = ours.map(|entry| own(object, entry, &mut left)).collect();
     Digests((!all.is_empty()).then(|| all.into()))
 }
 
@@ -116,10 +125,11 @@ pub fn applied_fields<'a>(object: &'a Value, manager: &str) -> Option<&'a Value>
         .get("fieldsV1")
 }
 
-fn own(object: &Value, entry: &Value) -> Own {
+/// Returns the digests of an entry. Takes the work of many values off `left`.
+fn own(object: &Value, entry: &Value, left: &mut usize) -> Own {
     let fields = entry.get("fieldsV1").unwrap_or(&Value::Null);
     let applied = is_apply(entry);
-    let values = if applied { values_digest(object, fields) } else { 0 };
+    let values = if applied { values_digest(object, fields, left) } else { 0 };
     Own {
         manager: text(entry, "manager").into(),
         subresource: text(entry, "subresource").into(),
@@ -136,21 +146,39 @@ fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
     entry.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn values_digest(object: &Value, fields: &Value) -> u128 {
-    let mut cut = Cut::default();
-    let digest = digest_of(&cut.object(object, fields));
+fn values_digest(object: &Value, fields: &Value, left: &mut usize) -> u128 {
+    let (few, _) = values_digest_within(object, fields, MAX_MANAGER_WORK);
+    let digest = few.or_else(|| {
+        let (many, work) = values_digest_within(object, fields, *left);
+        *left -= work;
+        many
+    });
+    // Too much is owned to be compared: each version of the object counts as another one.
+    digest.unwrap_or_else(|| {
+        let version = object.get("metadata").and_then(|metadata| metadata.get("resourceVersion"));
+        !self::digest(version.unwrap_or(&Value::Null))
+    })
+}
+
+/// Returns the digest of the object's values in a set of fields, unless that takes more than `most`
+/// of work; and the work that was done.
+fn values_digest_within(object: &Value, fields: &Value, most: usize) -> (Option<u128>, usize) {
+    let mut cut = Cut { missing: false, left: most };
+    let part = cut.object(object, fields);
+    let digest = digest_within(&part, &mut cut.left).filter(|_| cut.left > 0);
     // We own a field that the object does not have: the digest must not equal that of any manifest.
-    if cut.missing { !digest } else { digest }
+    (digest.map(|digest| if cut.missing { !digest } else { digest }), most - cut.left)
 }
 
 /// Cuts an object down to a set of fields.
 pub fn project(object: &Value, fields: &Value) -> Value {
-    Cut::default().object(object, fields).to_value()
+    Cut { missing: false, left: usize::MAX }.object(object, fields).to_value()
 }
 
-#[derive(Default)]
 struct Cut {
     missing: bool,
+    /// The work that may still be done, in bytes; with 0, the part is not whole.
+    left: usize,
 }
 
 impl Cut {
@@ -187,7 +215,8 @@ impl Cut {
     ) -> Part<'a> {
         let mut result = Vec::with_capacity(children.len());
         for (element, below) in children {
-            if element == "." {
+            self.left = self.left.saturating_sub(element.len());
+            if element == "." || self.left == 0 {
                 continue;
             }
             let found = element.strip_prefix("f:").and_then(|key| Some((key, object.get(key)?)));
@@ -206,7 +235,10 @@ impl Cut {
         let mut found = 0;
         let mut result = Vec::with_capacity(wanted.len.min(list.len()));
         for (index, item) in list.iter().enumerate() {
-            if let Some(below) = wanted.find(index, item) {
+            if self.left == 0 {
+                break;
+            }
+            if let Some(below) = wanted.find(index, item, &mut self.left) {
                 found += 1;
                 result.extend(self.at(item, below));
             }
@@ -271,19 +303,24 @@ impl<'a> Wanted<'a> {
         Some(())
     }
 
-    /// Returns what is wanted of an item of the list.
-    fn find(&self, index: usize, item: &Value) -> Option<&'a Value> {
-        let by_keys = || {
-            self.by_keys.iter().find_map(|(names, by_digest)| {
-                let held = names.iter().map(|name| item.get(name).map(Part::Whole));
-                by_digest.get(&digest_of(&Part::List(held.collect::<Option<_>>()?)))
-            })
-        };
-        let by_value = || {
-            // Most lists have no elements that are selected by their value.
-            if self.by_value.is_empty() { None } else { self.by_value.get(&digest(item)) }
-        };
-        self.by_index.get(&index).or_else(by_keys).or_else(by_value).copied()
+    /// Returns what is wanted of an item of the list. Takes the work off `left`.
+    fn find(&self, index: usize, item: &Value, left: &mut usize) -> Option<&'a Value> {
+        *left = left.saturating_sub(ITEM_WORK);
+        if let Some(below) = self.by_index.get(&index) {
+            return Some(below);
+        }
+        for (names, by_digest) in &self.by_keys {
+            let held = names.iter().map(|name| item.get(name).map(Part::Whole));
+            let Some(held) = held.collect::<Option<_>>() else { continue };
+            if let Some(below) = by_digest.get(&digest_within(&Part::List(held), left)?) {
+                return Some(below);
+            }
+        }
+        // Most lists have no elements that are selected by their value.
+        if self.by_value.is_empty() {
+            return None;
+        }
+        self.by_value.get(&digest_within(&Part::Whole(item), left)?).copied()
     }
 }
 
@@ -331,70 +368,107 @@ pub fn digest(value: &Value) -> u128 {
 }
 
 fn digest_of(part: &Part<'_>) -> u128 {
-    let mut bytes = Vec::with_capacity(INITIAL_CAPACITY_BYTES);
-    canonical_part(part, &mut bytes);
-    xxh3_128(&bytes)
+    let mut left = usize::MAX;
+    digest_within(part, &mut left).unwrap_or_default()
 }
 
-/// Writes the canonical form of the value that the part is a copy of.
-fn canonical_part(part: &Part<'_>, bytes: &mut Vec<u8>) {
-    match part {
-        Part::Whole(value) => canonical(value, bytes),
-        Part::Map(entries) => {
-            begin(b'o', entries.len(), bytes);
-            for (key, held) in entries {
-                canonical_text(key, bytes);
-                canonical_part(held, bytes);
+/// Returns the digest of a value, unless its canonical form has more bytes than `left`, off which
+/// they are taken.
+fn digest_within(part: &Part<'_>, left: &mut usize) -> Option<u128> {
+    let mut form = Form::of_at_most(*left);
+    form.part(part);
+    *left = if form.is_cut { 0 } else { form.room() };
+    (!form.is_cut).then(|| xxh3_128(&form.bytes))
+}
+
+/// The canonical form of a value.
+struct Form {
+    bytes: Vec<u8>,
+    most: usize,
+    /// True if the form has more than `most` bytes, and is not whole.
+    is_cut: bool,
+}
+
+// === impl Form ===
+
+impl Form {
+    fn of_at_most(most: usize) -> Self {
+        Self { bytes: Vec::with_capacity(INITIAL_CAPACITY_BYTES), most, is_cut: false }
+    }
+
+    /// Writes the canonical form of the value that the part is a copy of.
+    fn part(&mut self, part: &Part<'_>) {
+        match part {
+            _ if self.is_cut => {}
+            Part::Whole(value) => self.value(value),
+            Part::Map(entries) => {
+                self.begin(b'o', entries.len());
+                for (key, held) in entries {
+                    self.text(key);
+                    self.part(held);
+                }
             }
-        }
-        Part::List(items) => {
-            begin(b'a', items.len(), bytes);
-            for item in items {
-                canonical_part(item, bytes);
+            Part::List(items) => {
+                self.begin(b'a', items.len());
+                for item in items {
+                    self.part(item);
+                }
             }
         }
     }
-}
 
-/// Writes an unambiguous form of a value: each value begins with a letter for its type, each text
-/// and collection with its length.
-fn canonical(value: &Value, bytes: &mut Vec<u8>) {
-    match value {
-        Value::Null => bytes.push(b'n'),
-        Value::Bool(held) => bytes.push(if *held { b't' } else { b'f' }),
-        Value::Number(number) => {
-            bytes.push(b'#');
-            canonical_number(number, bytes);
-        }
-        Value::String(held) => {
-            bytes.push(b's');
-            canonical_text(held, bytes);
-        }
-        Value::Array(items) => {
-            begin(b'a', items.len(), bytes);
-            for item in items {
-                canonical(item, bytes);
+    /// Writes an unambiguous form of a value: each value begins with a letter for its type, each
+    /// text and collection with its length.
+    fn value(&mut self, value: &Value) {
+        match value {
+            _ if self.is_cut => {}
+            Value::Null => self.push(b"n"),
+            Value::Bool(held) => self.push(if *held { b"t" } else { b"f" }),
+            Value::Number(number) => {
+                self.push(b"#");
+                canonical_number(number, &mut self.bytes);
             }
-        }
-        Value::Object(entries) => {
-            begin(b'o', entries.len(), bytes);
-            // The map is ordered by key (a test checks that), so equal maps have equal bytes.
-            for (key, held) in entries {
-                canonical_text(key, bytes);
-                canonical(held, bytes);
+            Value::String(held) => {
+                self.push(b"s");
+                self.text(held);
+            }
+            Value::Array(items) => {
+                self.begin(b'a', items.len());
+                for item in items.iter().take(self.room().saturating_add(1)) {
+                    self.value(item);
+                }
+            }
+            Value::Object(entries) => {
+                self.begin(b'o', entries.len());
+                // The map is ordered by key (a test checks that), so equal maps have equal bytes.
+                for (key, held) in entries.iter().take(self.room().saturating_add(1)) {
+                    self.text(key);
+                    self.value(held);
+                }
             }
         }
     }
-}
 
-fn begin(letter: u8, length: usize, bytes: &mut Vec<u8>) {
-    bytes.push(letter);
-    bytes.extend_from_slice(&length.to_le_bytes());
-}
+    fn begin(&mut self, letter: u8, length: usize) {
+        self.push(&[letter]);
+        self.push(&length.to_le_bytes());
+    }
 
-fn canonical_text(text: &str, bytes: &mut Vec<u8>) {
-    bytes.extend_from_slice(&text.len().to_le_bytes());
-    bytes.extend_from_slice(text.as_bytes());
+    fn text(&mut self, text: &str) {
+        self.push(&text.len().to_le_bytes());
+        self.push(text.as_bytes());
+    }
+
+    fn push(&mut self, more: &[u8]) {
+        self.is_cut |= more.len() > self.room();
+        if !self.is_cut {
+            self.bytes.extend_from_slice(more);
+        }
+    }
+
+    fn room(&self) -> usize {
+        self.most.saturating_sub(self.bytes.len())
+    }
 }
 
 fn canonical_number(number: &serde_json::Number, bytes: &mut Vec<u8>) {

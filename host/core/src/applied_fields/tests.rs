@@ -190,3 +190,43 @@ proptest! {
         }
     }
 }
+
+/// Each of 2,500 managers has a value of 1 MB; one has a small field.
+#[test]
+fn values_that_many_managers_own_together_are_compared_by_the_version_of_the_object() {
+    let big = "x".repeat(1 << 20);
+    let managed = |number: usize, fields: Value| json!({"manager": format!("mortise/a/p/a{number}"), "operation": "Apply", "fieldsV1": fields});
+    let object = |version: &str, small: &str| {
+        let all = |number| managed(number, json!({"f:data": {"f:big": {}}}));
+        let mut managers: Vec<Value> = (0..2500).map(all).collect();
+        managers.push(managed(2500, json!({"f:data": {"f:small": {}}})));
+        json!({
+            "metadata": {"resourceVersion": version, "managedFields": managers},
+            "data": {"big": big, "small": small},
+        })
+    };
+    let values =
+        |object: &Value| -> Vec<u128> { of(object).iter().map(|own| own.pair.values).collect() };
+    let (first, same, next) =
+        (values(&object("1", "a")), values(&object("1", "a")), values(&object("2", "a")));
+    let exact = of_manifest(&manifest(json!({"data": {"big": big}})));
+    let compared = first.iter().filter(|values| **values == exact).count();
+    assert!((1..20).contains(&compared), "{compared}");
+    assert_eq!(first, same);
+    assert_ne!(first[2499], next[2499], "each version is another one");
+    assert_eq!(first[2500], next[2500], "few values are always compared");
+    assert_eq!(first[2500], of_manifest(&manifest(json!({"data": {"small": "a"}}))));
+}
+
+#[test]
+fn elements_of_a_list_are_looked_up_for_a_bounded_number_of_managers() {
+    let items: Vec<Value> = (0..20_000).map(|at| json!({"name": at.to_string()})).collect();
+    let fields = json!({"f:list": {"k:{\"name\":\"7\"}": {".": {}, "f:name": {}}}});
+    let managers: Vec<Value> = (0..1000)
+        .map(|at| json!({"manager": format!("mortise/a/p/a{at}"), "operation": "Apply", "fieldsV1": fields}))
+        .collect();
+    let object = json!({"metadata": {"managedFields": managers}, "list": items});
+    let exact = of_manifest(&manifest(json!({"list": [{"name": "7"}]})));
+    let compared = of(&object).iter().filter(|own| own.pair.values == exact).count();
+    assert!((1..20).contains(&compared), "{compared}");
+}
