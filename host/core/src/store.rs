@@ -181,7 +181,9 @@ impl Stores {
     ) -> usize {
         let store = self.of_kind(kind).find(scope);
         let newest = store.map(|store| store.tables.lock().newest().table.current.clone());
-        newest.map_or(0, |newest| newest.held_with(wanted, user))
+        let wanted =
+            Wanted { fields: wanted.fields.clone().with_few_conditions(), ..wanted.clone() };
+        newest.map_or(0, |newest| newest.held_with(&wanted, user))
     }
 
     /// Gives back the indexes of users that have ended, with the next snapshots and updates of each

@@ -26,6 +26,10 @@ const ALWAYS: [&[&str]; 8] = [
 /// Fields of `metadata` whose change alone does not count as a change.
 pub(crate) const NOT_COUNTED: [&str; 2] = ["generation", "resourceVersion"];
 
+/// The most steps `[key=value]` with which each element of a list is compared when an object is
+/// stored. An object of 1.5 MB has more than 100,000 elements.
+const MAX_CONDITIONS: usize = 64;
+
 /// A set of paths: the fields that a reader asks for, or may ask for. No set selects
 /// `metadata.managedFields`.
 #[derive(Clone, Debug)]
@@ -142,6 +146,24 @@ impl Fields {
             return Self::whole();
         }
         Self::of(sets.into_iter().flat_map(|set| &set.paths).cloned())
+    }
+
+    /// Returns a set that selects at least as much, with few steps `[key=value]`: more than
+    /// [`MAX_CONDITIONS`] become `[]`.
+    #[must_use]
+    pub(crate) fn with_few_conditions(self) -> Self {
+        if self.root.conditions() <= MAX_CONDITIONS {
+            return self;
+        }
+        let each = |path: Path| {
+            Path::from_segments(path.segments().iter().map(|segment| match segment {
+                Segment::Where(_) => Segment::Each,
+                Segment::Key(_) | Segment::Each => segment.clone(),
+            }))
+        };
+        let with_compared =
+            |path: Path| path.compared().collect::<Vec<_>>().into_iter().chain([path]);
+        Self::of(self.paths.into_iter().flat_map(with_compared).filter_map(each))
     }
 
     /// Returns whether everything that the path can find is selected. Any set selects the fields
@@ -271,6 +293,13 @@ impl Node {
                 }
             }
         }
+    }
+
+    /// Returns the number of different steps `[key=value]`.
+    fn conditions(&self) -> usize {
+        let elements = self.elements.iter().map(|(_, node)| node);
+        let below = self.keys.values().chain(self.each.as_deref()).chain(elements);
+        self.elements.len() + below.map(Self::conditions).sum::<usize>()
     }
 
     fn covers(&self, segments: &[Segment]) -> bool {

@@ -213,3 +213,22 @@ fn always_included_fields_surprise_only_if_they_were_requested() {
     let other = json!({"metadata": {"name": "a"}, "spec": {"x": 2}});
     assert!(Fields::parse(&["spec"]).unwrap().surprise(&expected, &other, Extent::Counted));
 }
+
+#[test]
+fn many_conditions_are_stored_as_all_elements_with_what_the_conditions_compare() {
+    let paths = |count: usize| -> Vec<String> {
+        (0..count).map(|at| format!("spec.list[k{at}=v].sub[a=b].x")).collect()
+    };
+    let few = Fields::parse(&paths(8)).unwrap();
+    assert_eq!(few.clone().with_few_conditions(), few);
+    let many = Fields::parse(&paths(100)).unwrap();
+    let stored = many.clone().with_few_conditions();
+    assert!(stored.covers_all(&many) && !stored.is_whole());
+    let object = json!({"spec": {"other": 1, "list": [
+        {"k7": "v", "y": 1, "sub": [{"a": "b", "x": 1}, {"a": "c", "x": 2}]},
+        {"k7": "w", "sub": [{"a": "b", "x": 3}]},
+    ]}});
+    let kept = stored.project(&object);
+    assert_eq!(many.project(&kept), many.project(&object));
+    assert_eq!(kept["spec"]["other"], json!(null));
+}

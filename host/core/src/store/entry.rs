@@ -70,6 +70,7 @@ pub struct Rendered {
 
 impl Shape {
     pub(super) fn new(fields: Fields, matching: BTreeSet<Path>) -> Arc<Self> {
+        let fields = fields.with_few_conditions();
         Arc::new(Self { fields, matching: matching.into_iter().collect() })
     }
 
