@@ -51,7 +51,7 @@ use self::{
     table::{Changes, Update},
 };
 use crate::{
-    contract::{Kind, ObjectRef, Selection},
+    contract::{Kind, ObjectRef, Selection, bounds::account_of},
     key::Key,
     path::Path,
 };
@@ -471,7 +471,9 @@ impl Stores {
         }
         if let Some((place, version)) = update.written().filter(|_| !is_seen) {
             // The watch event arrived before the API server's answer, or the write changed nothing.
-            let claim = Claim { store: store.id, place, version, source: source.clone() };
+            let sent = if let Source::Write { sent, .. } = source { sent.as_deref() } else { None };
+            let (store, bytes) = (store.id, sent.map_or(0, account_of));
+            let claim = Claim { store, place, version, source: source.clone(), bytes };
             self.0.events.lock().waiting.push_back(Event::Claimed(claim));
         }
         let changes = tables.replace();

@@ -67,6 +67,8 @@ pub struct Claim {
     /// The resource version that the write led to; `None` if the object is gone.
     pub(super) version: Option<Box<str>>,
     pub(super) source: Source,
+    /// The account of the object that was sent.
+    pub(super) bytes: usize,
 }
 
 /// The store, the name and the resource version of a written object; without a version, it is gone.
@@ -99,6 +101,22 @@ impl Claim {
     /// Returns the store, the name and the resource version of the written object.
     pub fn claimed(&self) -> Claimed<'_> {
         (self.store, &self.place, self.version.as_deref())
+    }
+
+    /// Returns the account of the object that was sent.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the claim without the object that was sent: it counts as a write whose result the
+    /// run did not expect.
+    #[must_use]
+    pub fn without_sent(&self) -> Self {
+        let source = match &self.source {
+            Source::Write { by, .. } => Source::Write { by: by.clone(), sent: None },
+            Source::Watch => Source::Watch,
+        };
+        Self { source, bytes: 0, ..self.clone() }
     }
 
     /// Returns a change that a watch reported, with this write as its source.

@@ -153,7 +153,11 @@ impl Logged {
     }
 
     fn former_bytes(&self) -> usize {
-        let Event::Object(change) = &self.event else { return 0 };
+        let change = match &self.event {
+            Event::Object(change) => change,
+            Event::Claimed(claim) => return claim.bytes(),
+            _ => return 0,
+        };
         let former = change.old.as_ref().map_or(0, |old| old.bytes());
         // A write holds what was sent, too.
         let sent = change.new.as_ref().filter(|_| matches!(change.source, Source::Write { .. }));
@@ -170,6 +174,7 @@ impl Logged {
                 kind: Arc::clone(&change.kind),
                 ..*change
             }),
+            Event::Claimed(claim) => Event::Claimed(claim.without_sent()),
             other => other.clone(),
         })
     }
@@ -241,7 +246,7 @@ impl Core {
 mod tests {
     use super::*;
     use crate::{
-        fixture::{kind, list, object},
+        fixture::{key, kind, list, object, with},
         path::Fields,
         store::{Scope, Wanted},
     };
@@ -292,5 +297,21 @@ mod tests {
         assert!(first.read(1).is_none() && third.read(1).is_none());
         drop((first, third));
         assert_eq!((log.len(), log.0.lock().former_bytes), (0, 0));
+    }
+
+    #[test]
+    fn objects_that_were_sent_count_until_they_are_dropped() {
+        let (log, stores) = (Log::default(), changed(1));
+        log.take_from(&stores);
+        let reader = log.end();
+        let sent = with(object("Thing", "0", 2), "data", "x".repeat(10_000).into());
+        // The watch has shown the write before.
+        stores.wrote(&kind("Thing"), &object("Thing", "0", 2), &key("a"), &Arc::new(sent));
+        log.take_from(&stores);
+        assert!(log.0.lock().former_bytes > 10_000);
+        log.trim(usize::MAX, 0);
+        assert_eq!(log.0.lock().former_bytes, 0);
+        let claims: Vec<_> = reader.read(usize::MAX).unwrap();
+        assert!(claims.iter().all(|logged| logged.former_bytes() == 0) && !claims.is_empty());
     }
 }

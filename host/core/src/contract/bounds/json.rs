@@ -1,5 +1,7 @@
 //! Counts what a JSON text becomes when it is parsed, while its bytes come in.
 
+use serde_json::Value;
+
 use super::ENTRY;
 
 /// A count of the entries of a JSON text: members of objects and items of lists, down to the depth
@@ -78,10 +80,22 @@ pub fn account(text: &[u8], parsed_depth: usize) -> usize {
     text.len() + ENTRY * Entries::to_depth(parsed_depth).count(text)
 }
 
+/// Returns the account of parsed JSON: the bytes of its keys and texts, and [`ENTRY`] more for each
+/// entry.
+pub fn account_of(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(|item| ENTRY + account_of(item)).sum(),
+        Value::Object(members) => {
+            members.iter().map(|(key, member)| ENTRY + key.len() + account_of(member)).sum()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::Value;
 
     use super::*;
 
