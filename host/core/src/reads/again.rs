@@ -24,6 +24,10 @@ const MAX_UNCACHED_OBJECTS: usize = 16;
 /// The most pauses of all questions about one record, each after about a millisecond of host code.
 const MAX_PAUSES: usize = 64;
 
+/// The most bytes of the objects that are fetched from the API server for all questions about one
+/// record. Those of a run are bounded, but the objects may have grown since.
+const MAX_FETCHED_BYTES: usize = 16 << 20;
+
 /// The cached answers to lists, for all keys of one version of a processor: a list that many keys
 /// read is evaluated once until its store changes.
 #[derive(Debug, Default)]
@@ -70,9 +74,12 @@ impl View {
     /// as in a run.
     ///
     /// Returns `None` if the record holds digests in place of the question's texts, if the read is
-    /// refused and not recorded, or if the questions examine so much that a run, which has a
-    /// deadline, has to repeat them.
+    /// refused and not recorded, or if the questions examine or fetch so much that a run, which has
+    /// bounds, has to repeat them.
     pub async fn ask_again(&mut self, asked: record::Read, answers: &Answers) -> Option<Digest> {
+        if self.fetched > MAX_FETCHED_BYTES {
+            return None;
+        }
         let before = self.reads.records().len();
         match &asked.question {
             Question::Get { of, fields } => {

@@ -115,14 +115,14 @@ type Index<'a> = foldhash::HashMap<(&'a Kind, &'a str, &'a str), &'a Entry>;
 const MAX_UNINDEXED_ANSWERS: usize = 64;
 
 /// The approximate bytes that are kept of a write: its object, the manager and the dependency on
-/// it.
+/// it. So many are kept of a kind that is waited for.
 const WRITE_BYTES: usize = 256;
 
 /// The bytes that a dependency counts beside its texts, like each entry of a list.
 const DEPENDENCY_BYTES: usize = 64;
 
-/// The number of latest dependencies that a new one is compared with: a small run has fewer, and in
-/// a large run the comparisons take a negligible time.
+/// The number of latest dependencies, or waits, that a new one is compared with: a small run has
+/// fewer, and in a large run the comparisons take a negligible time.
 const COMPARED_DEPENDENCIES: usize = 16;
 
 // === impl Credentials ===
@@ -189,8 +189,12 @@ impl Reads {
 
     /// Returns the approximate bytes that are kept of the run until the next one of its key.
     pub fn kept_bytes(&self) -> usize {
-        let writes = self.wrote.len() + self.removed.len() + self.pruned.len();
-        self.asked_bytes + writes * WRITE_BYTES + self.dependencies.len() * DEPENDENCY_BYTES
+        let pruned = self.pruned.iter().map(|pruned| bounds::list_size(&pruned.of, None));
+        let named = self.wrote.len() + self.removed.len() + self.pruned.len() + self.waits.len();
+        self.asked_bytes
+            + pruned.sum::<usize>()
+            + named * WRITE_BYTES
+            + self.dependencies.len() * DEPENDENCY_BYTES
     }
 
     /// Drops all dependencies of the run but the one on its object.
@@ -408,7 +412,8 @@ impl Reads {
 
     pub(super) fn waits_for(&mut self, kind: &Arc<Kind>, for_itself: bool) {
         let wait = Wait { kind: Arc::clone(kind), for_itself };
-        if !self.waits.contains(&wait) {
+        // Of many kinds, some may be kept twice.
+        if !self.waits.iter().rev().take(COMPARED_DEPENDENCIES).any(|held| *held == wait) {
             self.waits.push(wait);
         }
     }

@@ -431,3 +431,12 @@ fn a_run_that_keeps_too_much_drops_all_but_its_object() {
     assert_eq!(left, ["Rule"]);
     assert!(reads.records().is_empty());
 }
+
+#[test]
+fn the_selections_of_prunes_are_counted() {
+    let mut reads = view(vec![all("Thing")]).finish();
+    let long = "x".repeat(10_000);
+    let of = crate::fixture::matching(labelled(all("Thing"), "app=x"), "spec.a", &long);
+    reads.pruned(&of, "manager");
+    assert!(reads.kept_bytes() > 10_000);
+}

@@ -6,7 +6,7 @@
 //! because a processor is a function of its reads: a run that uses another input (the time, random
 //! bytes, the network) makes a record that is not skippable.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use tracing::debug;
 
@@ -18,6 +18,7 @@ use crate::{
     reads::{
         View,
         record::{MustRun, NotSkippable, Own, Pruned, Record, WriteRecord, can_be_asked},
+        yield_now,
     },
     store::{Entry, Known},
 };
@@ -97,7 +98,11 @@ impl Reconciler {
             }
         }
         wrote.iter().try_for_each(|wrote| self.verify_written(wrote, &view))?;
-        pruned.iter().try_for_each(|pruned| self.verify_pruned(pruned, record))?;
+        for pruned in pruned {
+            // Each searches a store.
+            yield_now().await;
+            self.verify_pruned(pruned, record)?;
+        }
         removed.iter().try_for_each(|removed| self.verify_removed(removed))?;
         verify_finalizers(record, &object)
     }
@@ -132,11 +137,14 @@ impl Reconciler {
             return Ok(());
         }
         let left = stores.applied(of, &pruned.manager).ok().flatten().ok_or(MustRun::Pruned)?;
-        if left.iter().all(|entry| is_written(record, pruned, entry)) {
-            Ok(())
-        } else {
-            Err(MustRun::Pruned)
-        }
+        let is_of = |wrote: &&WriteRecord| {
+            wrote.manager == pruned.manager && wrote.of.kind.is_same(&of.kind)
+        };
+        let wrote = record.wrote.iter().filter(is_of).map(|wrote| &wrote.of);
+        let wrote: HashSet<_> =
+            wrote.map(|of| (of.namespace.as_deref(), of.name.as_str())).collect();
+        let is_written = |entry: &Arc<Entry>| wrote.contains(&(entry.namespace(), entry.name()));
+        if left.iter().all(is_written) { Ok(()) } else { Err(MustRun::Pruned) }
     }
 
     fn verify_removed(&self, removed: &ObjectRef) -> Result<(), MustRun> {
@@ -174,16 +182,6 @@ fn is_due(run: &Run) -> bool {
     let is_no_change = |cause: &Cause| matches!(cause, Cause::Start | Cause::Resync);
     let are_all = run.more_causes == 0 && !run.causes.is_empty();
     run.attempt == 0 && are_all && run.causes.iter().all(is_no_change)
-}
-
-/// Returns whether the run has applied the object itself.
-fn is_written(record: &Record, pruned: &Pruned, entry: &Entry) -> bool {
-    record.wrote.iter().any(|wrote| {
-        wrote.manager == pruned.manager
-            && wrote.of.kind.is_same(&pruned.of.kind)
-            && wrote.of.namespace.as_deref() == entry.namespace()
-            && *wrote.of.name == *entry.name()
-    })
 }
 
 async fn verify_object(
