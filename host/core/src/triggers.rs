@@ -453,25 +453,43 @@ impl Triggers {
             .collect()
     }
 
-    fn on_unknown(&self, number: u64, kind: &Arc<Kind>) -> Vec<(Key, Cause)> {
-        let Some(of_kind) = self.kinds.get(kind) else { return Vec::new() };
-        let waiting =
-            of_kind.waiting.iter().filter(|(_, for_itself)| !**for_itself).map(|(key, _)| key);
-        let keys: BTreeSet<&Key> = of_kind.index.keys().chain(waiting).collect();
-        let idle = keys.into_iter().filter(|key| self.idle(key, number).is_some());
-        idle.map(|key| (key.clone(), Cause::KindUnknown(Arc::clone(kind)))).collect()
+    fn on_unknown(&mut self, number: u64, kind: &Arc<Kind>) -> Vec<(Key, Cause)> {
+        let waiting = self.kinds.get(kind).map(|of_kind| &of_kind.waiting);
+        let waiting = waiting.into_iter().flatten().filter(|(_, for_itself)| !**for_itself);
+        let waiting = waiting.map(|(key, _)| key).filter(|key| self.idle(key, number).is_some());
+        let mut keys: BTreeSet<Key> = waiting.cloned().collect();
+        keys.extend(self.depending(number, kind, |of| of.kind == *kind));
+        keys.into_iter().map(|key| (key, Cause::KindUnknown(Arc::clone(kind)))).collect()
     }
 
     /// Returns the keys that have read from a closed store: a new run makes them depend on the
     /// store that now reports the changes.
-    fn on_closed(&self, number: u64, kind: &Arc<Kind>, store: StoreId) -> Vec<(Key, Cause)> {
-        let Some(of_kind) = self.kinds.get(kind) else { return Vec::new() };
-        let of_store = |state: &KeyState| {
-            state.dependencies.iter().any(|dependency| dependency.store == Some(store))
-        };
-        let keys: BTreeSet<&Key> = of_kind.index.keys().collect();
-        let idle = keys.into_iter().filter(|key| self.idle(key, number).is_some_and(of_store));
-        idle.map(|key| (key.clone(), Cause::Moved(Arc::clone(kind)))).collect()
+    fn on_closed(&mut self, number: u64, kind: &Arc<Kind>, store: StoreId) -> Vec<(Key, Cause)> {
+        let keys = self.depending(number, kind, |of| of.store == Some(store));
+        keys.into_iter().map(|key| (key, Cause::Moved(Arc::clone(kind)))).collect()
+    }
+
+    /// Returns the keys that an event with this number may queue, and that have such a dependency
+    /// on a kind, sorted. Looks at each dependency once: an index has a key many times.
+    fn depending(
+        &mut self,
+        number: u64,
+        kind: &Arc<Kind>,
+        is_it: impl Fn(&Dependency) -> bool,
+    ) -> Vec<Key> {
+        if !self.kinds.contains_key(kind) {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for (key, state) in &self.keys {
+            self.spent.steps += 1 + state.dependencies.len();
+            let is_idle = state.since.is_some_and(|since| since <= number);
+            if is_idle && state.dependencies.iter().any(&is_it) {
+                found.push(key.clone());
+            }
+        }
+        found.sort();
+        found
     }
 
     /// Returns the state of a key that an event with this number may queue.
@@ -497,14 +515,10 @@ impl Triggers {
         let Some(state) = self.keys.get_mut(key) else { return };
         state.follows_object = false;
         for Dependency { kind, index_term, .. } in std::mem::take(&mut state.dependencies) {
-            if let Some(of_kind) = self.kinds.get_mut(&kind) {
-                of_kind.index.remove(index_term, key);
-            }
+            leave(&mut self.kinds, &kind, |of_kind| of_kind.index.remove(index_term, key));
         }
         for kind in std::mem::take(&mut state.waits) {
-            if let Some(of_kind) = self.kinds.get_mut(&kind) {
-                of_kind.waiting.remove(key);
-            }
+            leave(&mut self.kinds, &kind, |of_kind| _ = of_kind.waiting.remove(key));
         }
     }
 }
@@ -520,6 +534,20 @@ impl KeyState {
                 && compare.is_open(of)
                 && compare.affects(of, &self.dependencies, key)
         })
+    }
+}
+
+/// Takes a key out of a kind, which is forgotten if nothing is left: processors name any number of
+/// kinds.
+fn leave(
+    kinds: &mut HashMap<Arc<Kind>, OfKind>,
+    kind: &Arc<Kind>,
+    take_out: impl FnOnce(&mut OfKind),
+) {
+    let Some(of_kind) = kinds.get_mut(kind) else { return };
+    take_out(of_kind);
+    if of_kind.index.is_empty() && of_kind.waiting.is_empty() {
+        kinds.remove(kind);
     }
 }
 

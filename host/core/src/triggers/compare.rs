@@ -198,6 +198,17 @@ impl Compare {
         if let Some((_, selects)) = self.selects.get(&by) {
             return *selects;
         }
+        let is_exhausted = self.is_exhausted();
+        let selects = self.selects_once(query);
+        if !is_exhausted {
+            self.selects.insert(by, (Arc::clone(query), selects));
+        }
+        selects
+    }
+
+    /// Returns the same as [`Compare::selects`] for a query that is compared with no other
+    /// dependency, and keeps no answer.
+    pub(super) fn selects_once(&mut self, query: &Query) -> (bool, bool) {
         if self.is_exhausted() {
             // As if the object came into the selection.
             return (false, true);
@@ -205,13 +216,10 @@ impl Compare {
         let change = &self.change;
         let cost = change.old.iter().chain(&change.new).map(|entry| query.cost(entry)).sum();
         self.count(cost);
-        let selects = self.compare(query);
-        self.selects.insert(by, (Arc::clone(query), selects));
-        selects
+        self.compare(query)
     }
 
-    /// Returns the same as [`Compare::selects`], and keeps no answer.
-    pub(super) fn compare(&mut self, query: &Query) -> (bool, bool) {
+    fn compare(&mut self, query: &Query) -> (bool, bool) {
         let Self { change, old, new, spent, .. } = self;
         spent.compared += 1;
         let mut selects = |entry: &Option<Arc<Entry>>, parsed: &mut Parsed| {

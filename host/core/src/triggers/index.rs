@@ -30,6 +30,10 @@ impl Index {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     /// Returns the keys that a change of an object with these sorted index terms may affect, each
     /// with the index term of the dependency, in order; only those after a given one. A key may
     /// come with several index terms. The cost grows with the number of these keys.

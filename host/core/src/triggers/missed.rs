@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 
 use super::{
     Registrations, cause,
@@ -55,7 +55,7 @@ impl Run<'_> {
                 causes.extend(self.missed_of_kind(&logged.event));
                 continue;
             };
-            if !kinds.contains(&&change.kind) && !self.reconcilers.contains_key(&change.kind) {
+            if !kinds.contains(&change.kind) && !self.reconcilers.contains_key(&change.kind) {
                 continue;
             }
             let claim = change.claimed().and_then(|claimed| claims.get(&claimed));
@@ -72,14 +72,8 @@ impl Run<'_> {
     }
 
     /// Returns the kinds of the dependencies.
-    fn kinds(&self) -> Vec<&Arc<Kind>> {
-        let mut kinds: Vec<&Arc<Kind>> = Vec::new();
-        for of in self.dependencies {
-            if !kinds.contains(&&of.kind) {
-                kinds.push(&of.kind);
-            }
-        }
-        kinds
+    fn kinds(&self) -> HashSet<&Arc<Kind>> {
+        self.dependencies.iter().map(|of| &of.kind).collect()
     }
 
     /// Returns the writes of the run that a watch reported before their answers arrived.
@@ -113,14 +107,7 @@ impl Run<'_> {
             let (first, of_term) = of_term(all, *term);
             compare.spent.steps += 1;
             for (of, hit) in of_term.iter().zip(hits.iter_mut().skip(first)) {
-                let mut spent = before;
-                spent += compare.spent;
-                if compare.is_exhausted()
-                    || spent.steps > MAX_STEPS
-                    || spent.parsed_bytes > MAX_PARSED_BYTES
-                {
-                    return Err(TooMuch);
-                }
+                check(before, compare)?;
                 let is_final = hit.is_some() && !is_state(of);
                 let is_asked = !self.reads.is_last() || is_own_object(of);
                 if is_asked && !is_final && compare.is_about(of) {
@@ -132,6 +119,7 @@ impl Run<'_> {
         if self.follows_object {
             return Ok(None);
         }
+        check(before, compare)?;
         let mut reconcilers = self.reconcilers.get(&compare.change.kind).into_iter().flatten();
         let is_key = reconcilers.any(|of| of.key_of(compare).as_ref() == Some(self.key));
         Ok(is_key.then(|| cause(&compare.change, Role::Reconciled)))
@@ -155,6 +143,15 @@ impl Run<'_> {
             }
         }
     }
+}
+
+/// Fails if the work before a change and that of comparing it are too much.
+fn check(before: Spent, compare: &Compare) -> Result<(), TooMuch> {
+    let mut spent = before;
+    spent += compare.spent;
+    let is_too_much =
+        compare.is_exhausted() || spent.steps > MAX_STEPS || spent.parsed_bytes > MAX_PARSED_BYTES;
+    if is_too_much { Err(TooMuch) } else { Ok(()) }
 }
 
 /// Returns whether only the last state of an object counts, not each change on the way to it.

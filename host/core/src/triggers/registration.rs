@@ -138,7 +138,7 @@ impl Registration {
         let new = compare.change.new.clone()?;
         let (mut was, mut is) = (false, false);
         for of in self.of.selections() {
-            let (saw, sees) = compare.compare(&of.query);
+            let (saw, sees) = compare.selects_once(&of.query);
             (was, is) = (was || saw, is || sees);
             if was && is {
                 break;

@@ -801,6 +801,45 @@ fn a_change_that_would_be_compared_too_often_queues_every_key_that_it_may_affect
 }
 
 #[test]
+fn a_change_that_many_selections_of_a_reconciler_would_be_compared_with_takes_bounded_work() {
+    let mut world = World::new();
+    let value = |at: usize| matching(all("Thing"), "spec.list[].x", &at.to_string());
+    let selected = (0..4000).map(value).map(|of| {
+        let query = crate::store::Query::new(&of).unwrap();
+        Arc::new(crate::grant::Selected::new("r".into(), of, query))
+    });
+    let reconciler = contract::Reconciler { on_demand: true, ..reconciler(all("Thing")) };
+    let grant = Grant::new(&contract::Description {
+        reconcilers: vec![reconciler],
+        ..description(all("Rule"), Vec::new())
+    })
+    .unwrap();
+    let id = ReconcilerId::on_demand("r", &kind("Thing"));
+    let started = grant.started(&id, selected.collect(), Box::default()).unwrap();
+    let registration = Registration::new(&"p".into(), &Arc::new(started));
+    world.triggers.add_reconciler(registration, &world.stores);
+    let list: Vec<Value> = (0..2000).map(|at| json!({"x": format!("v{at}")})).collect();
+    let before = world.triggers.work();
+    world.upsert(with(thing("a"), "spec/list", json!(list)));
+    assert_eq!(world.queued().len(), 1, "the run finds out that it has nothing to do");
+    let work = world.triggers.work() - before;
+    assert!(work < 1 << 19, "{work} steps");
+}
+
+#[test]
+fn nothing_is_kept_of_kinds_that_no_run_names_any_more() {
+    let mut world = World::new();
+    for at in 0..10 {
+        let began = world.triggers.begin(&key("a"));
+        let mut reads = world.view().finish();
+        (0..100).for_each(|of| reads.not_written(&kind(&format!("K{at}x{of}"))));
+        assert!(reads.kept_bytes() > 100 * 100);
+        world.triggers.end(began, &mut reads);
+        assert_eq!(world.triggers.kinds.len(), 100);
+    }
+}
+
+#[test]
 fn a_run_that_would_be_compared_too_often_at_its_end_runs_again_and_no_other_does() {
     let mut world = World::new();
     world.upsert(with_many_labels(thing("a"), &[]));
