@@ -30,6 +30,9 @@ const MAX_QUICK_RETRIES: u32 = 8;
 /// The number of causes that are kept of one run; further causes are counted.
 const MAX_CAUSES: usize = 8;
 
+/// The number of timers below which stale ones are not looked for.
+const MIN_SWEPT_TIMERS: usize = 1024;
+
 #[derive(Debug, Default)]
 pub(super) struct Core {
     slots: ByProcessor<Slot>,
@@ -38,6 +41,8 @@ pub(super) struct Core {
     turn: usize,
     /// The timers, by due time. A timer that does not match its key's slot is stale.
     timers: BinaryHeap<Reverse<(Instant, Key)>>,
+    /// The number of timers at which stale ones are removed: each run may leave one, for years.
+    sweep_at: usize,
     intervals: HashMap<(Arc<str>, ReconcilerId), Duration>,
     tickets: Ticket,
     notes: Notes,
@@ -242,13 +247,14 @@ impl Core {
             lane.ended(ran_from.is_some_and(|(_, place)| place.failing));
         }
         let interval = self.intervals.get(&(Arc::clone(key.processor()), key.reconciler().clone()));
-        slot.rests_until =
+        let rests_until =
             interval.and_then(|interval| now.checked_add(*interval)).filter(|rest| *rest > now);
-        if let Some(rest) = slot.rests_until {
-            self.timers.push(Reverse((rest, key.clone())));
-        }
+        slot.rests_until = rests_until;
         let again = slot.again.take();
         let requeue = if mem::take(&mut slot.dropped) { None } else { slot.end(done) };
+        if let Some(rest) = rests_until {
+            self.set_timer(rest, key);
+        }
         if let Some((after, cause, priority)) = requeue {
             // A due time out of the range of `Instant` never comes.
             if let Some(due) = now.checked_add(after) {
@@ -419,9 +425,21 @@ impl Core {
     fn delay(&mut self, key: &Key, delay: Delay) {
         let Some(slot) = self.slots.get_mut(key) else { return };
         if slot.delay.as_ref().is_none_or(|held| delay.due < held.due) {
-            self.timers.push(Reverse((delay.due, key.clone())));
+            let due = delay.due;
             slot.delay = Some(delay);
+            self.set_timer(due, key);
         }
+    }
+
+    fn set_timer(&mut self, due: Instant, key: &Key) {
+        if self.timers.len() >= self.sweep_at.max(MIN_SWEPT_TIMERS) {
+            let is_set = |Reverse((due, key)): &Reverse<(Instant, Key)>| {
+                self.slots.get(key).is_some_and(|slot| slot.waits_for(*due))
+            };
+            self.timers.retain(is_set);
+            self.sweep_at = 2 * self.timers.len();
+        }
+        self.timers.push(Reverse((due, key.clone())));
     }
 }
 
@@ -473,6 +491,11 @@ impl Slot {
         self.delay.is_some() && self.ready.is_none() && !self.running
     }
 
+    /// Returns whether a timer that is due at this time is not stale.
+    fn waits_for(&self, due: Instant) -> bool {
+        self.rests_until == Some(due) || self.delay.as_ref().is_some_and(|delay| delay.due == due)
+    }
+
     /// Returns whether the slot holds no state, and so can be dropped.
     fn is_blank(&self) -> bool {
         let waits = self.ready.is_some() || self.delay.is_some() || self.running;
@@ -487,4 +510,24 @@ fn back_off(failures: u32) -> Duration {
         .and_then(|times| FIRST_BACK_OFF.checked_mul(times))
         .unwrap_or(MAX_BACK_OFF)
         .min(MAX_BACK_OFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::key;
+
+    #[test]
+    fn runs_that_each_ask_for_a_distant_one_leave_few_timers() {
+        let (mut core, now) = (Core::default(), Instant::now());
+        for at in 0..10_000_u32 {
+            core.add(&key("a"), Cause::Start, Priority::Change, now);
+            assert!(matches!(core.next(now), Next::Run(_)));
+            let after = Duration::from_hours(8760) + Duration::from_secs(1) * at;
+            core.done(&key("a"), Done::Success { requeue: Some((after, Cause::Requeue)) }, now);
+        }
+        assert!(core.timers.len() <= MIN_SWEPT_TIMERS, "{}", core.timers.len());
+        let due = core.delayed(now)[0].due_in;
+        assert_eq!(due, Duration::from_hours(8760) + Duration::from_secs(9_999), "the last one");
+    }
 }
