@@ -9,7 +9,7 @@ use futures::{
 use serde_json::Value;
 
 use crate::{
-    contract::{Kind, ObjectRef, display_kind},
+    contract::{Kind, ObjectRef, bounds::text::shortened, display_kind},
     resource::Resource,
 };
 
@@ -27,12 +27,16 @@ const LASTING: [&str; 3] = [
     "trying to send message larger than max",
 ];
 
-/// The number of characters that are kept of a refusal's message; fewer of a body that is not the
-/// API server's own.
-const MAX_MESSAGE_CHARACTERS: usize = 8192;
+/// The bytes that are kept of a refusal's message; fewer characters of a body that is not the API
+/// server's own.
+const MAX_MESSAGE_BYTES: usize = 8192;
 const MAX_FOREIGN_MESSAGE_CHARACTERS: usize = 1000;
 /// The number of causes that are kept of a refusal.
 const MAX_CAUSES: usize = 64;
+/// The bytes that are kept of a reason, and of each other text of a cause. Kubernetes' own have
+/// fewer: a webhook, or another cluster, sends any.
+const MAX_REASON_BYTES: usize = 128;
+const MAX_CAUSE_BYTES: usize = 1024;
 
 /// The HTTP method of a request, and the content type of its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,8 +225,9 @@ impl Outgoing {
 impl Refusal {
     /// Parses a refused answer. `body` is the `Status` in it, if there is one.
     pub fn read(code: u16, retry_after: Option<u64>, body: Option<&Value>, bytes: &[u8]) -> Self {
-        let text = |value: Option<&Value>, key: &str| {
-            value.and_then(|value| value.get(key)?.as_str()).unwrap_or_default().to_owned()
+        let text = |value: Option<&'_ Value>, key: &str, longest: usize| {
+            let text = value.and_then(|value| value.get(key)?.as_str()).unwrap_or_default();
+            shortened(text, longest)
         };
         let body = body.filter(|body| body.get("kind").and_then(Value::as_str) == Some("Status"));
         let causes =
@@ -230,24 +235,24 @@ impl Refusal {
         let in_body = body
             .and_then(|body| body.pointer("/details/retryAfterSeconds")?.as_u64())
             .filter(|seconds| *seconds > 0);
-        let message = match text(body, "message") {
+        let message = match text(body, "message", MAX_MESSAGE_BYTES) {
             empty if empty.is_empty() => String::from_utf8_lossy(bytes)
                 .trim()
                 .chars()
                 .take(MAX_FOREIGN_MESSAGE_CHARACTERS)
                 .collect(),
-            message => message.chars().take(MAX_MESSAGE_CHARACTERS).collect(),
+            message => message,
         };
         Self {
             code,
-            reason: text(body, "reason"),
+            reason: text(body, "reason", MAX_REASON_BYTES),
             message,
             causes: causes
                 .take(MAX_CAUSES)
                 .map(|cause| Cause {
-                    reason: text(Some(cause), "reason"),
-                    field: text(Some(cause), "field"),
-                    message: text(Some(cause), "message"),
+                    reason: text(Some(cause), "reason", MAX_REASON_BYTES),
+                    field: text(Some(cause), "field", MAX_CAUSE_BYTES),
+                    message: text(Some(cause), "message", MAX_CAUSE_BYTES),
                 })
                 .collect(),
             retry_after: retry_after.or(in_body).map(Duration::from_secs),

@@ -28,6 +28,8 @@ mod prune;
 mod removal;
 mod status;
 mod take_over;
+#[cfg(test)]
+mod tests;
 
 pub use conflict::{MAX_TAKINGS, TAKINGS_PERIOD};
 
@@ -54,13 +56,32 @@ use crate::{
         Pair,
         manager::{self, FieldManagers, Home, Owner},
     },
-    contract::{self, Kind, ObjectRef, SameObject, WriteFailure, display_ref},
+    contract::{
+        self, Kind, ObjectRef, SameObject, WriteFailure,
+        bounds::{ENTRY, account_of},
+        display_ref,
+    },
     grant::rights::Rights,
     outcome::{Class, Manifest, Plan, Reconciled},
     queue::Key,
     resource::Resource,
     store::Stores,
 };
+
+/// The account of the answers of one run that are kept whole: four times the largest outcome.
+/// Patches are small, and the objects that are answered large.
+const MAX_ANSWER_BYTES: usize = 32 << 20;
+/// The bytes of the texts of all failures of a run, which its processor is called with: an API
+/// server elsewhere, or a webhook, chooses them.
+const MAX_FAILURE_BYTES: usize = 1 << 20;
+/// The message of a failure whose texts are beyond that bound.
+const UNTOLD: &str = "refused; the run has too many failures to tell the reason of each";
+/// The most warnings of one run.
+const MAX_WARNINGS: usize = 100;
+/// The most requests answered with 403 that are kept of a run, and the bytes of the message of
+/// each: the rights that are checked again name kinds, so that few are different.
+const MAX_FORBIDDEN: usize = 256;
+const MAX_FORBIDDEN_BYTES: usize = 1024;
 
 /// The source of the current time, for events.
 pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
@@ -125,7 +146,7 @@ pub struct Written {
     pub refused_events: Vec<Arc<str>>,
     /// Warnings for a person.
     pub warnings: Vec<String>,
-    /// The requests that were answered with 403: the kind, and the message.
+    /// The first requests that were answered with 403: the kind, and the message.
     pub forbidden: Vec<(Kind, String)>,
     /// The longest time that the API server asked to wait before a refused write is sent again, if
     /// any.
@@ -146,6 +167,7 @@ pub struct Change {
     pub action: Action,
     pub of: ObjectRef,
     /// The object as the API server answered; for a deletion its last state, as far as it is known.
+    /// Only its name, if the answers of the run take too much memory.
     pub object: Arc<Value>,
 }
 
@@ -220,6 +242,11 @@ struct Run<'a> {
     gone: HashMap<String, bool>,
     /// The reconciled object as the API server answered last.
     latest: Option<Value>,
+    /// The account of the answers that are kept, and the number of those that are not.
+    answer_bytes: usize,
+    more_answers: usize,
+    /// The bytes of the texts of the failures.
+    failure_bytes: usize,
     forbidden: Mutex<Vec<(Kind, String)>>,
     /// True if a write has failed, other than a refused eviction.
     failed: bool,
@@ -277,6 +304,9 @@ impl Writer {
             touched: HashSet::new(),
             gone: HashMap::new(),
             latest: context.reconciled.object.clone(),
+            answer_bytes: 0,
+            more_answers: 0,
+            failure_bytes: 0,
             forbidden: Mutex::default(),
             failed: false,
         };
@@ -287,8 +317,11 @@ impl Writer {
         }
         run.all(plan).await;
         run.written.forbidden = std::mem::take(run.forbidden.get_mut());
-        for managers in [Some(&run.managers), run.elsewhere.get()].into_iter().flatten() {
-            run.written.warnings.extend(self.key_conflicts.warnings_for(managers.identity()));
+        let managers = [Some(&run.managers), run.elsewhere.get()].into_iter().flatten();
+        let told = managers.flat_map(|of| self.key_conflicts.warnings_for(of.identity()));
+        told.collect::<Vec<_>>().into_iter().for_each(|warning| run.warn(warning));
+        if run.more_answers > 0 {
+            run.warn(format!("{} written objects are shown by name only", run.more_answers));
         }
         run.written
     }
@@ -455,12 +488,38 @@ impl Run<'_> {
                 if refusal.is_passing() {
                     self.written.retry_after = self.written.retry_after.max(refusal.retry_after);
                 }
-                self.written.failures.push(failure(action, of, refusal, managers));
+                self.failed_with(failure(action, of, refusal, managers));
             }
         }
     }
 
-    fn changed(&mut self, action: Action, of: &ObjectRef, object: Value) {
+    fn failed_with(&mut self, mut failure: WriteFailure) {
+        let managers = failure.conflicting_managers.iter().map(|manager| ENTRY + manager.len());
+        let bytes = failure.message.len() + managers.sum::<usize>();
+        if self.failure_bytes + bytes > MAX_FAILURE_BYTES {
+            UNTOLD.clone_into(&mut failure.message);
+            failure.conflicting_managers = Vec::new();
+        } else {
+            self.failure_bytes += bytes;
+        }
+        self.written.failures.push(failure);
+    }
+
+    /// Adds a warning, of which a report shows the first few.
+    fn warn(&mut self, warning: String) {
+        if self.written.warnings.len() < MAX_WARNINGS {
+            self.written.warnings.push(warning);
+        }
+    }
+
+    fn changed(&mut self, action: Action, of: &ObjectRef, mut object: Value) {
+        let bytes = account_of(&object);
+        if self.answer_bytes + bytes > MAX_ANSWER_BYTES {
+            self.more_answers += 1;
+            object = live::named(of, None);
+        } else {
+            self.answer_bytes += bytes;
+        }
         self.written.changes.push(Change { action, of: of.clone(), object: Arc::new(object) });
     }
 

@@ -56,7 +56,7 @@ impl Run<'_> {
             }
             NotEstablished::Unwatched { message, forbidden } => {
                 if let Some(forbidden) = forbidden {
-                    self.forbidden.lock().push(((*definition.to.kind).clone(), forbidden));
+                    self.note_forbidden(&definition.to.kind, &forbidden);
                 }
                 fail(0, "", format!("could not be watched: {message}"))
             }

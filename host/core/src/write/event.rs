@@ -24,7 +24,11 @@ use super::{
 use crate::{
     api::{Answer, Method, Outgoing, Refusal},
     applied_fields::digest,
-    contract::{EventType, Kind, ObjectRef, bounds::text::escaped_lines, display_ref},
+    contract::{
+        EventType, Kind, ObjectRef,
+        bounds::text::{escaped_lines, is_name},
+        display_ref,
+    },
     outcome::{Event, Plan},
     resource::encoded,
     store::Known,
@@ -134,8 +138,8 @@ impl Run<'_> {
         };
         match sent {
             Ok(Some(answer)) => {
-                let name =
-                    answer.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+                let name = answer.pointer("/metadata/name").and_then(Value::as_str);
+                let name = name.filter(|name| is_name(name)).unwrap_or_default();
                 let of = ObjectRef {
                     kind: kind.into(),
                     namespace: Some(namespace_of(&involved)),

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{Run, Stop};
+use super::{MAX_FORBIDDEN, MAX_FORBIDDEN_BYTES, Run, Stop};
 use crate::{
     api::{Answer, Method, Outgoing, Refusal},
-    contract::{self, Kind, ObjectRef, Selection, Verbs, display_ref},
+    contract::{self, Kind, ObjectRef, Selection, Verbs, bounds::text::shortened, display_ref},
     grant::{
         Writable,
         rights::{Permit, ReadTarget},
@@ -15,6 +15,9 @@ use crate::{
     resource::Resource,
     store::Known,
 };
+
+/// The bytes of the longest uid and version that are kept. Other clusters answer with any.
+pub(super) const MAX_IDENTITY_BYTES: usize = 256;
 
 impl Run<'_> {
     /// Returns the resource of a kind: from this plan's own definitions, or from discovery. Fails
@@ -68,9 +71,17 @@ impl Run<'_> {
         if let Err(refusal) = &answer
             && refusal.code == 403
         {
-            self.forbidden.lock().push((kind.clone(), refusal.message.clone()));
+            self.note_forbidden(kind, &refusal.message);
         }
         answer
+    }
+
+    /// Keeps one of the first requests that are answered with 403.
+    pub(super) fn note_forbidden(&self, kind: &Kind, message: &str) {
+        let mut forbidden = self.forbidden.lock();
+        if forbidden.len() < MAX_FORBIDDEN {
+            forbidden.push((kind.clone(), shortened(message, MAX_FORBIDDEN_BYTES)));
+        }
     }
 
     /// Gets the whole object from the API server; `None` if it does not exist.
@@ -181,10 +192,16 @@ pub(super) fn is_of(answer: &Value, of: &ObjectRef) -> bool {
         && text("/metadata/namespace") == of.namespace.as_deref().unwrap_or_default()
 }
 
+/// Returns the uid of an object; `None` if it is longer than any of an API server.
 pub(super) fn uid(object: &Value) -> Option<&str> {
-    object.pointer("/metadata/uid")?.as_str()
+    identity(object, "/metadata/uid")
 }
 
+/// Returns the version of an object; `None` if it is longer than any of an API server.
 pub(super) fn resource_version(object: &Value) -> Option<&str> {
-    object.pointer("/metadata/resourceVersion")?.as_str()
+    identity(object, "/metadata/resourceVersion")
+}
+
+fn identity<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+    object.pointer(pointer)?.as_str().filter(|text| text.len() <= MAX_IDENTITY_BYTES)
 }

@@ -1,8 +1,9 @@
 //! Deletes objects that were applied for this reconciled object before and are not in the plan.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{
     Run, Stop,
@@ -14,11 +15,25 @@ use super::{
 use crate::{
     api::Outgoing,
     applied_fields::{self, Digests, manager::FieldManagers},
-    contract::{self, Kind, ObjectRef, SameObject},
+    contract::{
+        self, Kind, ObjectRef, SameObject,
+        bounds::{
+            ENTRY,
+            text::{is_label, is_name},
+        },
+    },
     outcome::{Plan, Prune},
     reads::yield_now,
     resource::{Resource, encoded},
 };
+
+/// The page size of client-go's pager.
+const PAGE_SIZE: usize = 500;
+/// The account of the objects that one prune deletes without a store, some 20,000; and the time
+/// after which their list is given up, as that of a watch is. The list of another cluster need not
+/// end.
+const MAX_CANDIDATE_BYTES: usize = 8 << 20;
+const MAX_LIST_AGE: Duration = Duration::from_mins(15);
 
 /// An object that may have to be deleted.
 struct Candidate {
@@ -38,18 +53,21 @@ impl Run<'_> {
         };
         // Each searches a store.
         yield_now().await;
-        let candidates = match self.candidates(prune).await {
+        let kept: HashSet<SameObject<&ObjectRef>> =
+            plan.apply.iter().map(|manifest| SameObject(&manifest.to)).collect();
+        let (candidates, are_all) = match self.candidates(prune, &kept).await {
             Ok(candidates) => candidates,
             Err(stop) => return self.stopped(contract::Action::Prune, &named, stop),
         };
-        let kept: HashSet<SameObject<&ObjectRef>> =
-            plan.apply.iter().map(|manifest| SameObject(&manifest.to)).collect();
+        if !are_all {
+            let message = format!(
+                "only the first {} objects are pruned at once: the next run prunes further ones",
+                candidates.len()
+            );
+            let stop = Stop::unsent(413, "TooManyObjects", message);
+            self.stopped(contract::Action::Prune, &named, stop);
+        }
         for candidate in candidates {
-            if kept.contains(&SameObject(&candidate.of))
-                || !candidate.own.holds(&self.managers_in(&candidate.of.kind.cluster).apply)
-            {
-                continue;
-            }
             let of = candidate.of.clone();
             if let Err(stop) = self.prune_one(prune, candidate).await {
                 self.stopped(contract::Action::Prune, &of, stop);
@@ -57,28 +75,44 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the objects that match the selection: from the store if it is complete, else from a
-    /// list request.
-    async fn candidates(&self, prune: &Prune) -> Result<Vec<Candidate>, Stop> {
-        let Some(resource) = self.resource_of(&prune.of.kind).await? else { return Ok(Vec::new()) };
+    /// Returns the objects that match the selection, were applied before and are not `kept`, and
+    /// whether these are all: from the store if it is complete, else from a list request, which
+    /// ends when they are too many.
+    async fn candidates(
+        &self,
+        prune: &Prune,
+        kept: &HashSet<SameObject<&ObjectRef>>,
+    ) -> Result<(Vec<Candidate>, bool), Stop> {
+        let Some(resource) = self.resource_of(&prune.of.kind).await? else {
+            return Ok((Vec::new(), true));
+        };
+        let manager = &self.managers_in(&prune.of.kind.cluster).apply;
+        let is_one = |candidate: &Candidate| {
+            !kept.contains(&SameObject(&candidate.of)) && candidate.own.holds(manager)
+        };
         let stored = self
             .writer
             .stores
-            .applied(&prune.of, &self.managers_in(&prune.of.kind.cluster).apply)
+            .applied(&prune.of, manager)
             .map_err(|error| Stop::unsent(400, "BadRequest", error))?;
         if let Some(entries) = stored.filter(|_| self.may_list(&prune.of)) {
-            return Ok(entries
+            let found = entries
                 .iter()
                 .filter_map(|entry| candidate(&prune.of.kind, &entry.value(), entry.own().clone()))
-                .collect());
+                .filter(is_one);
+            return Ok((found.collect(), true));
         }
-        self.list(&resource, prune).await
+        self.list(&resource, prune, is_one).await
     }
 
-    async fn list(&self, resource: &Resource, prune: &Prune) -> Result<Vec<Candidate>, Stop> {
-        /// The page size of client-go's pager.
-        const PAGE_SIZE: usize = 500;
-        let mut found = Vec::new();
+    async fn list(
+        &self,
+        resource: &Resource,
+        prune: &Prune,
+        is_one: impl Fn(&Candidate) -> bool,
+    ) -> Result<(Vec<Candidate>, bool), Stop> {
+        let begun = Instant::now();
+        let (mut found, mut bytes) = (Vec::new(), 0);
         let mut token = String::new();
         let named = ObjectRef {
             kind: prune.of.kind.clone(),
@@ -104,19 +138,28 @@ impl Run<'_> {
             let list = match self.send(outgoing, &named).await {
                 Ok(answer) => answer.body,
                 // The kind is not served any more.
-                Err(refusal) if refusal.code == 404 => return Ok(Vec::new()),
+                Err(refusal) if refusal.code == 404 => return Ok((Vec::new(), true)),
                 Err(refusal) => return Err(Stop::of(refusal, &named)),
             };
             let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
-            found.extend(
-                items
-                    .filter(|item| matches(prune, item))
-                    .filter_map(|item| candidate(&prune.of.kind, item, applied_fields::of(item))),
-            );
+            let items = items
+                .filter(|item| matches(prune, item))
+                .filter_map(|item| candidate(&prune.of.kind, item, applied_fields::of(item)));
+            for item in items.filter(&is_one) {
+                bytes += item.bytes();
+                if bytes > MAX_CANDIDATE_BYTES {
+                    return Ok((found, false));
+                }
+                found.push(item);
+            }
             let next = list.pointer("/metadata/continue").and_then(Value::as_str);
             next.unwrap_or_default().clone_into(&mut token);
             if token.is_empty() {
-                return Ok(found);
+                return Ok((found, true));
+            }
+            if begun.elapsed() > MAX_LIST_AGE {
+                let message = format!("the list has not ended within {MAX_LIST_AGE:?}");
+                return Err(Stop::unsent(0, "", message));
             }
         }
     }
@@ -210,13 +253,23 @@ impl Run<'_> {
     }
 }
 
+// === impl Candidate ===
+
+impl Candidate {
+    /// Returns the approximate bytes in memory.
+    fn bytes(&self) -> usize {
+        let managers = self.own.iter().map(|own| ENTRY + own.manager.len() + own.subresource.len());
+        size_of::<Self>() + ENTRY + managers.sum::<usize>()
+    }
+}
+
 fn candidate(kind: &Arc<Kind>, object: &Value, own: Digests) -> Option<Candidate> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     Some(Candidate {
         of: ObjectRef {
             kind: Arc::clone(kind),
-            namespace: text("/metadata/namespace"),
-            name: text("/metadata/name")?,
+            namespace: text("/metadata/namespace").filter(|namespace| is_label(namespace)),
+            name: text("/metadata/name").filter(|name| is_name(name))?,
         },
         uid: uid(object)?.to_owned(),
         resource_version: resource_version(object)?.to_owned(),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Action, Run, Stop,
-    live::{addressed, named, uid},
+    live::{MAX_IDENTITY_BYTES, addressed, named, uid},
 };
 use crate::{
     api::{Method, Outgoing, Refusal},
@@ -117,15 +117,16 @@ impl Run<'_> {
         let answer = self.send(Outgoing::new(Method::Delete, path, Some(options)), of).await?.body;
         // An object in the answer is still being deleted; a `Status` says that it is gone.
         if answer.get("kind").and_then(Value::as_str) == Some("Status") {
-            let uid = answer
+            let gone = answer
                 .pointer("/details/uid")
                 .and_then(Value::as_str)
-                .or_else(|| known.pointer("/metadata/uid")?.as_str());
+                .filter(|uid| uid.len() <= MAX_IDENTITY_BYTES)
+                .or_else(|| uid(&known));
             self.writer.stores.deleted(
                 &of.kind,
                 of.namespace.as_deref(),
                 &of.name,
-                uid,
+                gone,
                 self.context.key,
             );
         }

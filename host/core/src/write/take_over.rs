@@ -47,7 +47,7 @@ impl Run<'_> {
                 Err(refusal) if refusal.code == 403 && !target.subresource.is_empty() => {
                     let object = display_ref(target.to);
                     let warning = format!("the status of {object} is not taken over: {refusal}");
-                    self.written.warnings.push(warning);
+                    self.warn(warning);
                     return Ok(());
                 }
                 Err(refusal) => return Err(Stop::of(refusal, target.to)),
