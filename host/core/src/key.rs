@@ -119,6 +119,12 @@ impl Key {
         &self.0.processor
     }
 
+    /// Returns the namespace of the processor, which shares places with others; empty if it has
+    /// none.
+    pub(crate) fn tenant(&self) -> &str {
+        self.0.processor.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
     /// Returns the identity of the processor's reconciler.
     pub fn reconciler(&self) -> &ReconcilerId {
         &self.0.reconciler

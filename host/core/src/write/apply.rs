@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     Action, Run, Stop,
-    conflict::{Conflict, MAX_TAKINGS, TAKINGS_PERIOD, conflicts},
+    conflict::{Conflict, MAX_TAKINGS, NotTaken, TAKINGS_PERIOD, conflicts},
     live::{addressed, resource_version, uid},
 };
 use crate::{
@@ -198,8 +198,8 @@ impl Run<'_> {
                 return Err(self.key_conflict(&target, refusal, &conflicts));
             }
         }
-        if let Err(taken) = self.writer.takings.take(target.to, &conflicts) {
-            return Err(self.taken_too_often(&target, &taken, refusal, &conflicts));
+        if let Err(why) = self.writer.takings.take(self.context.namespace, target.to, &conflicts) {
+            return Err(self.not_taken(&target, &why, refusal, &conflicts));
         }
         let answer = self.send_apply(target, object, true).await;
         let answer = answer.map_err(|refusal| Stop::of(refusal, target.to))?;
@@ -223,23 +223,28 @@ impl Run<'_> {
         Stop::Failed { refusal: Refusal { message, ..refusal }, managers: managers(conflicts) }
     }
 
-    fn taken_too_often(
+    fn not_taken(
         &mut self,
         target: &Target<'_>,
-        taken: &Conflict,
+        why: &NotTaken,
         refusal: Refusal,
         conflicts: &[Conflict],
     ) -> Stop {
-        let message = format!(
-            "`{}` of {} was taken from `{}` by `{}` {MAX_TAKINGS} times within {} minutes, and is not taken again for now",
-            taken.field,
-            display_ref(target.to),
-            taken.manager,
-            target.manager,
-            TAKINGS_PERIOD.as_secs() / 60,
-        );
-        tracing::warn!(key = %self.context.key, object = display_ref(target.to), field = taken.field, theirs = taken.manager, ours = target.manager, "two managers take a field from each other");
-        self.written.warnings.push(message.clone());
+        let (object, minutes) = (display_ref(target.to), TAKINGS_PERIOD.as_secs() / 60);
+        let message = match why {
+            NotTaken::TooOften(Conflict { field, manager }) => {
+                tracing::warn!(key = %self.context.key, object, field, theirs = manager, ours = target.manager, "two managers take a field from each other");
+                format!(
+                    "`{field}` of {object} was taken from `{manager}` by `{}` {MAX_TAKINGS} times within {minutes} minutes, and is not taken again for now",
+                    target.manager,
+                )
+            }
+            NotTaken::TooMany => format!(
+                "fields of {object} are held by others, and not taken for now: the processors of namespace `{}` have taken too many fields within {minutes} minutes",
+                self.context.namespace,
+            ),
+        };
+        self.warn(message.clone());
         Stop::Failed { refusal: Refusal { message, ..refusal }, managers: managers(conflicts) }
     }
 

@@ -1,15 +1,17 @@
 //! Conflicts with other field managers: the fields that are taken from them, and how often.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     time::Duration,
 };
 
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
     api::Refusal,
+    applied_fields::digest,
     contract::{ObjectRef, display_ref},
 };
 
@@ -18,6 +20,8 @@ use crate::{
 pub const MAX_TAKINGS: usize = 5;
 /// The period in which takings are counted.
 pub const TAKINGS_PERIOD: Duration = Duration::from_mins(10);
+/// The fields that are counted for the processors of one namespace: a real conflict is about few.
+const MAX_TAKEN_FIELDS: usize = 1 << 14;
 
 /// A field that another manager holds with another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,42 +30,49 @@ pub(super) struct Conflict {
     pub(super) manager: String,
 }
 
-/// The forced takings within [`TAKINGS_PERIOD`].
+/// The forced takings within [`TAKINGS_PERIOD`], by namespace of the Processor: others neither fill
+/// its part nor are locked for longer by it.
 #[derive(Debug, Default)]
-pub(super) struct Takings(Mutex<HashMap<Taking, VecDeque<Instant>>>);
+pub(super) struct Takings(Mutex<BTreeMap<String, HashMap<u128, VecDeque<Instant>>>>);
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Taking {
-    object: String,
-    field: String,
-    manager: String,
+/// The reason why fields are not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotTaken {
+    /// This one was taken too often.
+    TooOften(Conflict),
+    /// The processors of the namespace have taken as many fields as are counted.
+    TooMany,
 }
 
 impl Takings {
-    /// Counts a forced taking of these fields. Fails with the first field that was taken too often,
-    /// and then counts none.
-    pub(super) fn take(&self, object: &ObjectRef, conflicts: &[Conflict]) -> Result<(), Conflict> {
-        /// The number of entries above which outdated ones are removed; in between, the map grows
-        /// by real conflicts only.
-        const MAX_ENTRIES_BEFORE_CLEANUP: usize = 1024;
+    /// Counts a forced taking of these fields for a Processor's namespace. Fails if one of them was
+    /// taken too often, or if too many fields would be counted, and then counts none.
+    pub(super) fn take(
+        &self,
+        namespace: &str,
+        object: &ObjectRef,
+        conflicts: &[Conflict],
+    ) -> Result<(), NotTaken> {
         let now = Instant::now();
         let is_over = |taken: &Instant| now.duration_since(*taken) >= TAKINGS_PERIOD;
-        let taking = |conflict: &Conflict| Taking {
-            object: display_ref(object),
-            field: conflict.field.clone(),
-            manager: conflict.manager.clone(),
-        };
-        let mut takings = self.0.lock();
-        if takings.len() > MAX_ENTRIES_BEFORE_CLEANUP {
+        let object = display_ref(object);
+        let taking =
+            |Conflict { field, manager }: &Conflict| digest(&json!([object, field, manager]));
+        let mut all = self.0.lock();
+        let takings = all.entry(namespace.to_owned()).or_default();
+        if takings.len() + conflicts.len() > MAX_TAKEN_FIELDS {
             takings.retain(|_, times| times.back().is_some_and(|last| !is_over(last)));
         }
         for conflict in conflicts {
             if let Some(times) = takings.get_mut(&taking(conflict)) {
                 times.retain(|time| !is_over(time));
                 if times.len() >= MAX_TAKINGS {
-                    return Err(conflict.clone());
+                    return Err(NotTaken::TooOften(conflict.clone()));
                 }
             }
+        }
+        if takings.len() + conflicts.len() > MAX_TAKEN_FIELDS {
+            return Err(NotTaken::TooMany);
         }
         for conflict in conflicts {
             takings.entry(taking(conflict)).or_default().push_back(now);
@@ -104,6 +115,11 @@ mod tests {
         Conflict { field: field.into(), manager: "kubectl-edit".into() }
     }
 
+    fn take(takings: &Takings, namespace: &str, fields: &[&str]) -> Result<(), NotTaken> {
+        let conflicts: Vec<Conflict> = fields.iter().map(|field| conflict(field)).collect();
+        takings.take(namespace, &object(), &conflicts)
+    }
+
     #[test]
     fn the_causes_of_a_conflict_name_field_and_manager() {
         let cause = |message: &str| Cause {
@@ -129,16 +145,29 @@ mod tests {
     async fn a_field_is_taken_five_times_in_ten_minutes_and_again_when_they_are_over() {
         let takings = Takings::default();
         for _ in 0..MAX_TAKINGS {
-            takings.take(&object(), &[conflict(".data.a")]).unwrap();
+            take(&takings, "a", &[".data.a"]).unwrap();
             tokio::time::advance(Duration::from_mins(1)).await;
         }
         assert_eq!(
-            takings.take(&object(), &[conflict(".data.b"), conflict(".data.a")]),
-            Err(conflict(".data.a"))
+            take(&takings, "a", &[".data.b", ".data.a"]),
+            Err(NotTaken::TooOften(conflict(".data.a")))
         );
-        takings.take(&object(), &[conflict(".data.b")]).unwrap();
+        take(&takings, "a", &[".data.b"]).unwrap();
         tokio::time::advance(Duration::from_mins(5)).await;
-        takings.take(&object(), &[conflict(".data.a")]).unwrap();
-        takings.take(&object(), &[conflict(".data.a")]).unwrap_err();
+        take(&takings, "a", &[".data.a"]).unwrap();
+        take(&takings, "a", &[".data.a"]).unwrap_err();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_that_takes_many_fields_takes_none_of_the_places_of_others() {
+        let takings = Takings::default();
+        let fields: Vec<String> = (0..MAX_TAKEN_FIELDS).map(|at| format!(".data.{at}")).collect();
+        let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+        take(&takings, "a", &fields).unwrap();
+        assert_eq!(take(&takings, "a", &[".data.more"]), Err(NotTaken::TooMany));
+        take(&takings, "b", &[".data.more"]).unwrap();
+        tokio::time::advance(TAKINGS_PERIOD).await;
+        take(&takings, "a", &[".data.more"]).unwrap();
+        assert_eq!(takings.0.lock()["a"].len(), 1, "outdated ones are dropped");
     }
 }

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -42,7 +42,8 @@ const MAX_SIMILAR_EVENTS: usize = 10;
 const MAX_BURST: u32 = 25;
 /// The interval at which an object may have one more event.
 const REFILL_INTERVAL: Duration = Duration::from_mins(5);
-/// The number of events, groups of similar events and objects that are remembered.
+/// The number of events, groups of similar events and objects that are remembered for the
+/// processors of one namespace.
 const MAX_ENTRIES: usize = 4096;
 /// The API server's limit for a message.
 const MAX_MESSAGE_BYTES: usize = 1024;
@@ -50,7 +51,8 @@ const MAX_MESSAGE_BYTES: usize = 1024;
 /// The events that were written lately.
 pub(super) struct Recorder {
     clock: Clock,
-    recorded: Mutex<Recorded>,
+    /// By namespace of the Processor: others push nothing out of its part.
+    recorded: Mutex<HashMap<String, Recorded>>,
 }
 
 #[derive(Default)]
@@ -102,6 +104,11 @@ impl Recorder {
     fn now(&self) -> jiff::Timestamp {
         (self.clock)()
     }
+
+    /// Returns what is remembered for the processors of a namespace, locked.
+    fn of(&self, namespace: &str) -> MappedMutexGuard<'_, Recorded> {
+        MutexGuard::map(self.recorded.lock(), |all| all.entry(namespace.to_owned()).or_default())
+    }
 }
 
 impl Run<'_> {
@@ -117,7 +124,7 @@ impl Run<'_> {
         let (involved, kind) = (self.involved(&on), kind(&on.kind.cluster));
         let source =
             format!("{}/{}/{}", self.context.namespace, self.context.processor, kind.cluster);
-        let decision = self.writer.recorder.recorded.lock().record(&source, &involved, event);
+        let decision = self.recorded().record(&source, &involved, event);
         let sent = match decision {
             Decision::Dropped => {
                 tracing::debug!(key = %self.context.key, object = display_ref(&on), reason = event.reason, "too many events, dropped");
@@ -153,6 +160,10 @@ impl Run<'_> {
                 tracing::warn!(key = %self.context.key, object = display_ref(&on), reason = event.reason, refusal = refusal.outline(), "an event was refused");
             }
         }
+    }
+
+    fn recorded(&self) -> MappedMutexGuard<'_, Recorded> {
+        self.writer.recorder.of(self.context.namespace)
     }
 
     /// Returns an `ObjectReference` to the object of an event.
@@ -219,12 +230,12 @@ impl Run<'_> {
         let sent = self.send_event(outgoing, kind, ("create", &namespace)).await;
         match sent {
             Ok(answer) => {
-                recorder.recorded.lock().remember(key, name);
+                self.recorded().remember(key, name);
                 Ok(Some(answer.body))
             }
             // Created by a request whose answer was lost.
             Err(refusal) if refusal.code == 409 => {
-                recorder.recorded.lock().remember(key, name);
+                self.recorded().remember(key, name);
                 Ok(None)
             }
             Err(refusal) => Err(refusal),
@@ -253,7 +264,7 @@ impl Run<'_> {
         let outgoing = Outgoing::new(Method::MergePatch, path, Some(counted));
         let answer = self.send_event(outgoing, kind, ("patch", &namespace)).await;
         if answer.is_err() {
-            recorder.recorded.lock().events.remove(&key);
+            self.recorded().events.remove(&key);
         }
         Ok(Some(answer?.body))
     }
@@ -423,4 +434,34 @@ fn shortened(mut message: String) -> String {
         message.push_str(MORE);
     }
     message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_with_many_events_pushes_out_none_of_others() {
+        let recorder = Recorder::new(std::sync::Arc::new(|| jiff::Timestamp::UNIX_EPOCH));
+        let (object, event) = (
+            |name: usize| json!({"name": name.to_string()}),
+            Event {
+                on: None,
+                event_type: EventType::Normal,
+                reason: "Done".to_owned(),
+                message: "done".to_owned(),
+            },
+        );
+        let record = |of: &str, name: usize| {
+            let mut of = recorder.of(of);
+            let decision = of.record("", &object(name), &event);
+            if let Decision::New { key, .. } = decision {
+                of.remember(key, name.to_string());
+            }
+            matches!(decision, Decision::Again { .. })
+        };
+        assert!(!record("good", 0));
+        (0..MAX_ENTRIES).for_each(|name| _ = record("evil", name));
+        assert!(record("good", 0) && !record("evil", 0));
+    }
 }

@@ -3,7 +3,7 @@
 //! A field manager's name holds only a hash of its key: a message can name the keys that have run
 //! since the host started.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use parking_lot::Mutex;
 
@@ -14,6 +14,12 @@ use crate::{
     queue::Key,
 };
 
+/// The open conflicts that are known of the processors of one namespace. A further write is refused
+/// as well, but the other key gets no message.
+const MAX_OF_NAMESPACE: usize = 256;
+/// The fields and the keys that a message names.
+const MAX_NAMED: usize = 8;
+
 /// The open conflicts between keys.
 #[derive(Debug, Default)]
 pub(super) struct KeyConflicts(Mutex<State>);
@@ -22,8 +28,9 @@ pub(super) struct KeyConflicts(Mutex<State>);
 struct State {
     /// The keys, by the identity of their field managers.
     keys: HashMap<String, Key>,
-    /// The open conflicts, by the manager and the object of the refused write.
-    open: HashMap<ManagedObject, KeyConflict>,
+    /// The open conflicts, by the namespace of the Processor that was refused, and by the manager
+    /// and the object of the refused write.
+    open: BTreeMap<Box<str>, HashMap<ManagedObject, KeyConflict>>,
 }
 
 #[derive(Debug)]
@@ -45,8 +52,7 @@ impl KeyConflicts {
     /// conflicts in which the key was refused.
     pub(super) fn begin(&self, identity: &str, key: &Key) {
         self.know(identity, key);
-        let mut state = self.0.lock();
-        state.open.retain(|_, conflict| conflict.by != *key);
+        self.0.lock().close(key);
     }
 
     /// Records a key under the identity of its managers, before it writes.
@@ -66,7 +72,7 @@ impl KeyConflicts {
     pub(super) fn forget(&self, hash: &str) {
         let mut state = self.0.lock();
         if let Some(key) = state.keys.remove(hash) {
-            state.open.retain(|_, conflict| conflict.by != key);
+            state.close(&key);
         }
     }
 
@@ -92,10 +98,11 @@ impl KeyConflicts {
         let message = format!(
             "field conflict: {names} has set other values in {fields} of {object}, which are kept"
         );
-        state.open.insert(
-            wanted,
-            KeyConflict { by: by.clone(), with, object, fields, message: message.clone() },
-        );
+        let open = state.open.entry(by.tenant().into()).or_default();
+        if open.len() < MAX_OF_NAMESPACE || open.contains_key(&wanted) {
+            let (by, message) = (by.clone(), message.clone());
+            open.insert(wanted, KeyConflict { by, with, object, fields, message });
+        }
         message
     }
 
@@ -105,7 +112,7 @@ impl KeyConflicts {
         let state = self.0.lock();
         let is_its = |key: &Key| &**key.processor() == processor;
         let has = |hash: &String| state.keys.get(hash).is_some_and(is_its);
-        let messages = state.open.values().filter_map(|conflict| {
+        let messages = state.open().filter_map(|conflict| {
             if is_its(&conflict.by) {
                 return Some(conflict.message.clone());
             }
@@ -121,7 +128,7 @@ impl KeyConflicts {
         let state = self.0.lock();
         let with_digest = |conflict: &&KeyConflict| conflict.with.iter().any(|with| with == hash);
         let mut messages: Vec<String> =
-            state.open.values().filter(with_digest).map(KeyConflict::warning).collect();
+            state.open().filter(with_digest).map(KeyConflict::warning).collect();
         messages.sort();
         messages
     }
@@ -135,10 +142,69 @@ impl KeyConflict {
         let Self { by, object, fields, .. } = self;
         format!("field conflict: `{by}` wants other values in {fields} of {object}, and is refused")
     }
+// === impl State ===
+
+impl State {
+    fn open(&self) -> impl Iterator<Item = &KeyConflict> {
+        self.open.values().flat_map(HashMap::values)
+    }
+
+    /// Closes the conflicts in which a key was refused.
+    fn close(&mut self, key: &Key) {
+        if let Some(open) = self.open.get_mut(key.tenant()) {
+            open.retain(|_, conflict| conflict.by != *key);
+            if open.is_empty() {
+                self.open.remove(key.tenant());
+            }
+        }
+    }
+}
+
 }
 
 fn listed(mut texts: Vec<String>) -> String {
     texts.sort();
     texts.dedup();
     texts.join(", ")
+}
+    let more = texts.len().saturating_sub(MAX_NAMED);
+    texts.truncate(MAX_NAMED);
+    if more > 0 {
+        texts.push(format!("{more} more"));
+    }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        applied_fields::manager::{FieldManagers, Owner},
+        contract::SameObject,
+        fixture::{kind, object_ref, reference},
+    };
+
+    #[test]
+    fn a_namespace_with_many_conflicts_hides_none_of_others() {
+        let (conflicts, mine) = (KeyConflicts::default(), reference("Thing", "mine"));
+        let key = |of: &str| Key::new(&format!("{of}/p").into(), &"r".into(), None, "k");
+        let owner =
+            Owner { namespace: "shop", processor: "p", reconciler: "r", object: &mine, home: "" };
+        let held = FieldManagers::new(&owner);
+        conflicts.begin(held.identity(), &key("shop"));
+        let between = |of: &str, name: &str, fields: usize| {
+            let of_object = object_ref(kind("Thing"), None, name);
+            let wanted = ManagedObject { manager: of.into(), of: SameObject(of_object.clone()) };
+            let field = |at| Conflict { field: format!(".f{at}"), manager: held.apply.clone() };
+            let all: Vec<Conflict> = (0..fields).map(field).collect();
+            conflicts.between(&key(of), wanted, &of_object, all.iter())
+        };
+        for name in 0..2 * MAX_OF_NAMESPACE {
+            between("evil", &name.to_string(), 1);
+        }
+        let told = between("good", "one", 64);
+        assert!(told.contains("`.f15`, 56 more"), "{told}");
+        let known = || conflicts.warnings_for(held.identity()).len();
+        assert_eq!(known(), MAX_OF_NAMESPACE + 1);
+        conflicts.begin("of-evil", &key("evil"));
+        assert_eq!(known(), 1);
+    }
 }
