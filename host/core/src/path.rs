@@ -92,6 +92,19 @@ impl Path {
         })
     }
 
+    /// Returns the bytes of the texts in the path, and of its steps.
+    pub(crate) fn bytes(&self) -> usize {
+        let of = |segment: &Segment| match segment {
+            Segment::Key(key) => key.len(),
+            Segment::Each => 0,
+            Segment::Where(wanted) => {
+                let pairs = wanted.iter().map(|(key, value)| key.len() + value.len());
+                pairs.sum::<usize>() + size_of_val(&**wanted)
+            }
+        };
+        self.0.iter().map(of).sum::<usize>() + size_of_val(&*self.0)
+    }
+
     /// Returns the values that the path finds, in the order of the lists.
     pub fn values<'a>(&self, of: &'a Value) -> Vec<&'a Value> {
         let mut found = Vec::new();
@@ -112,6 +125,12 @@ impl Path {
         let mut holds = false;
         find(&self.0, of, &mut |value| holds |= text(value).is_some_and(|text| text == wanted));
         holds
+    }
+
+    /// Returns whether the path finds a value. Takes the work off `steps`; once there are none
+    /// left, the answer is true.
+    pub(crate) fn finds(&self, of: &Value, steps: &mut usize) -> bool {
+        finds(&self.0, of, steps)
     }
 
     /// Returns a JSON pointer (RFC 6901) for each value that the path finds.
@@ -225,6 +244,30 @@ fn find<'a>(segments: &[Segment], value: &'a Value, found: &mut impl FnMut(&'a V
             for element in elements.filter(|element| first.selects(element)) {
                 find(rest, element, found);
             }
+        }
+    }
+}
+
+fn finds(segments: &[Segment], value: &Value, steps: &mut usize) -> bool {
+    let Some((first, rest)) = segments.split_first() else { return true };
+    let cost = match first {
+        Segment::Key(_) | Segment::Each => 1,
+        Segment::Where(wanted) => 1 + wanted.len(),
+    };
+    let is_over = |steps: &mut usize| {
+        *steps = steps.saturating_sub(cost);
+        *steps == 0
+    };
+    match first {
+        Segment::Key(key) => {
+            let child = value.get(&**key);
+            is_over(steps) || child.is_some_and(|child| finds(rest, child, steps))
+        }
+        Segment::Each | Segment::Where(_) => {
+            let mut elements = value.as_array().into_iter().flatten();
+            elements.any(|element| {
+                is_over(steps) || first.selects(element) && finds(rest, element, steps)
+            })
         }
     }
 }

@@ -262,6 +262,9 @@ impl Reconciler {
                 for gone in &gone {
                     self.parts.records.forget_reconciler(processor, gone);
                 }
+                let is_gone =
+                    |key: &Key| key.processor() == processor && gone.contains(key.reconciler());
+                self.parts.writer.forget_keys(is_gone);
                 swapped
             });
         for gone in &gone {
@@ -340,10 +343,13 @@ impl Reconciler {
             self.dependencies.forget(key);
             return course;
         }
-        if self.dependencies.keep(key, reads.kept_bytes() + course.call_bytes()) {
+        let writes = self.of_writes(key, |context| self.parts.writer.kept_bytes(context));
+        let bytes = reads.kept_bytes() + course.call_bytes() + writes.unwrap_or_default();
+        if self.dependencies.keep(key, bytes) {
             return course;
         }
         reads.drop_all_but_object();
+        self.of_writes(key, |context| self.parts.writer.forget_writes(context));
         if course.is_cancelled() {
             return course;
         }
@@ -370,7 +376,7 @@ impl Reconciler {
     fn keep_record(&self, record: &Arc<Record>, is_last: bool) {
         if is_last {
             self.parts.records.forget(&record.key);
-            self.forget_writes(&record.key);
+            self.of_writes(&record.key, |context| self.parts.writer.forget(context));
         } else {
             self.parts.records.keep(record);
         }
@@ -384,10 +390,10 @@ impl Reconciler {
         }
     }
 
-    fn forget_writes(&self, key: &Key) {
-        let Some(reference) = self.object_of(key) else { return };
-        let reconciled = Reconciled { reference, object: None };
-        self.parts.writer.forget(&self.context(key, &reconciled));
+    /// Calls `act` for the writes of a key, whatever its object is now.
+    fn of_writes<T>(&self, key: &Key, act: impl FnOnce(&write::Context<'_>) -> T) -> Option<T> {
+        let reconciled = Reconciled { reference: self.object_of(key)?, object: None };
+        Some(act(&self.context(key, &reconciled)))
     }
 
     fn context<'a>(&'a self, key: &'a Key, reconciled: &'a Reconciled) -> write::Context<'a> {

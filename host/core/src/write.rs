@@ -337,12 +337,34 @@ impl Writer {
         self.key_conflicts.key_behind(identity)
     }
 
-    /// Forgets the writes and conflicts of a reconciled object that is gone.
-    pub fn forget(&self, context: &Context<'_>) {
-        let identity = manager::identity(&context.owner(""));
-        for (of, manager) in self.memory.forget(&identity) {
+    /// Returns the approximate bytes that are kept of the writes of a reconciled object.
+    pub fn kept_bytes(&self, context: &Context<'_>) -> usize {
+        self.memory.bytes(&manager::identity(&context.owner("")))
+    }
+
+    /// Forgets the writes of a reconciled object: they are compared with the API server's answers
+    /// again, and no field counts as one that must be absent.
+    pub fn forget_writes(&self, context: &Context<'_>) {
+        self.forget_identity(&manager::identity(&context.owner("")));
+    }
+
+    /// Forgets the writes and conflicts of keys that are dropped without a last run.
+    pub fn forget_keys(&self, which: impl Fn(&Key) -> bool) {
+        for identity in self.key_conflicts.forget_all(which) {
+            self.forget_identity(&identity);
+        }
+    }
+
+    fn forget_identity(&self, identity: &str) {
+        for (of, manager) in self.memory.forget(identity) {
             self.stores.must_be_absent(&of, &manager, &[]);
         }
+    }
+
+    /// Forgets the writes and conflicts of a reconciled object that is gone.
+    pub fn forget(&self, context: &Context<'_>) {
+        self.forget_writes(context);
+        let identity = manager::identity(&context.owner(""));
         self.key_conflicts.forget(&identity);
         if let Some(home) = self.home.get() {
             self.key_conflicts.forget(&manager::identity(&context.owner(home)));

@@ -110,6 +110,7 @@ impl Host {
         };
         self.shared.parts.dispatch.remove(name);
         self.shared.parts.records.forget_processor(name);
+        self.shared.parts.writer.forget_keys(|key| &**key.processor() == name);
         self.shared.hooks.remove(name);
         self.shared.denials.forget_processor(name);
         self.shared.metrics.forget_processor(name);

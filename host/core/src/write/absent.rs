@@ -17,6 +17,12 @@ use crate::{
     store::Known,
 };
 
+/// The most fields that are removed at once: the API server accepts 10,000 operations of a JSON
+/// patch, and each field takes two.
+const MAX_REMOVED: usize = 4_999;
+/// The most fields that are found, with those that lie within others.
+const MAX_FOUND: usize = 4 * MAX_REMOVED;
+
 impl Run<'_> {
     /// Removes the fields that must be absent, by JSON patch with a test of their values. `answer`:
     /// the object, if it was just written. If a field comes back later, that counts as a change of
@@ -38,12 +44,8 @@ impl Run<'_> {
     /// Makes the store check from now on whether these fields come back. With an empty list, also
     /// after a failed write, the store checks nothing.
     pub(super) fn watch_absence(&self, to: &ObjectRef, manager: &str, absent: &[Path]) {
-        let of = (!absent.is_empty()).then_some(to);
-        if self.writer.memory.absent_from(
-            self.managers.identity(),
-            &super::managed(manager, to),
-            of,
-        ) {
+        let key = super::managed(manager, to);
+        if self.writer.memory.absent_from(self.managers.identity(), &key, to, absent) {
             self.writer.stores.must_be_absent(to, manager, absent);
         }
     }
@@ -76,6 +78,9 @@ impl Run<'_> {
                 },
             };
             let pointers = pointers(&object, absent);
+            if pointers.len() > MAX_REMOVED {
+                return Err(too_many(target.to));
+            }
             let operations = removals(&object, &pointers);
             if operations.is_empty() {
                 self.writer.memory.nothing_present(
@@ -117,10 +122,21 @@ fn came_back(pointer: &str, of: &ObjectRef) -> Stop {
     Stop::unsent(422, "Invalid", message)
 }
 
+fn too_many(of: &ObjectRef) -> Stop {
+    let message = format!("more than {MAX_REMOVED} fields of {} must be absent", display_ref(of));
+    Stop::unsent(422, "Invalid", message)
+}
+
 /// Returns JSON pointers to the fields that the paths select, later elements of a list first, and
-/// no field that lies within another.
+/// no field that lies within another; more than [`MAX_REMOVED`] if they are too many.
 fn pointers(object: &Value, absent: &[Path]) -> Vec<String> {
-    let mut pointers: Vec<String> = absent.iter().flat_map(|path| path.pointers(object)).collect();
+    let mut pointers = Vec::new();
+    for path in absent {
+        pointers.extend(path.pointers(object));
+        if pointers.len() > MAX_FOUND {
+            return pointers;
+        }
+    }
     pointers.sort_by(|one, other| by_segments(one, other));
     // What lies within a field follows it.
     pointers.dedup_by(|pointer, outer| {
@@ -202,6 +218,14 @@ mod tests {
         .unwrap();
         assert_eq!(result["a"], json!([{"x": 2}, 4, 5, 6, 7, 8, 9, 10]));
         assert_eq!(removals(&result, &pointers(&result, &paths)), Vec::<Value>::new());
+    }
+
+    #[test]
+    fn no_more_fields_are_looked_for_than_can_be_removed() {
+        let items: Vec<Value> = (0..6000).map(|_| json!({"x": 1})).collect();
+        let paths: Vec<Path> = vec!["a[].x".parse().unwrap(); 128];
+        let found = pointers(&json!({"a": items}), &paths).len();
+        assert!((MAX_FOUND..MAX_FOUND + 6000).contains(&found), "{found}");
     }
 
     #[test]

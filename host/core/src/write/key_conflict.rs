@@ -76,6 +76,16 @@ impl KeyConflicts {
         }
     }
 
+    /// Forgets these keys. Returns their identities.
+    pub(super) fn forget_all(&self, which: impl Fn(&Key) -> bool) -> Vec<String> {
+        let mut state = self.0.lock();
+        let gone: HashMap<String, Key> = state.keys.extract_if(|_, key| which(key)).collect();
+        for key in gone.values() {
+            state.close(key);
+        }
+        gone.into_keys().collect()
+    }
+
     /// Records that a key's write conflicts with fields of other keys. Returns the message for that
     /// key.
     pub(super) fn between<'a>(
@@ -134,14 +144,6 @@ impl KeyConflicts {
     }
 }
 
-// === impl KeyConflict ===
-
-impl KeyConflict {
-    /// Returns the message for the keys that hold the fields.
-    fn warning(&self) -> String {
-        let Self { by, object, fields, .. } = self;
-        format!("field conflict: `{by}` wants other values in {fields} of {object}, and is refused")
-    }
 // === impl State ===
 
 impl State {
@@ -160,18 +162,26 @@ impl State {
     }
 }
 
+// === impl KeyConflict ===
+
+impl KeyConflict {
+    /// Returns the message for the keys that hold the fields.
+    fn warning(&self) -> String {
+        let Self { by, object, fields, .. } = self;
+        format!("field conflict: `{by}` wants other values in {fields} of {object}, and is refused")
+    }
 }
 
 fn listed(mut texts: Vec<String>) -> String {
     texts.sort();
     texts.dedup();
-    texts.join(", ")
-}
     let more = texts.len().saturating_sub(MAX_NAMED);
     texts.truncate(MAX_NAMED);
     if more > 0 {
         texts.push(format!("{more} more"));
     }
+    texts.join(", ")
+}
 
 #[cfg(test)]
 mod tests {
@@ -201,7 +211,7 @@ mod tests {
             between("evil", &name.to_string(), 1);
         }
         let told = between("good", "one", 64);
-        assert!(told.contains("`.f15`, 56 more"), "{told}");
+        assert!(told.contains("`.f16`, 56 more"), "{told}");
         let known = || conflicts.warnings_for(held.identity()).len();
         assert_eq!(known(), MAX_OF_NAMESPACE + 1);
         conflicts.begin("of-evil", &key("evil"));

@@ -12,6 +12,7 @@ use crate::{
     fixture::{elsewhere, kind, labelled, object_ref, reference, whole},
     labels::LabelSelector,
     outcome::Prune,
+    path::Path,
 };
 
 type Respond = fn(&Outgoing, usize) -> Result<Value, Refusal>;
@@ -48,8 +49,7 @@ impl Api for Hostile {
         kind: &'a Kind,
     ) -> BoxFuture<'a, Result<Option<Arc<Resource>>, Unavailable>> {
         let plural = format!("{}s", kind.kind.to_lowercase());
-        let (kind, verbs) = (kind.clone(), Vec::new());
-        let resource = Resource { kind, plural, namespaced: true, status: true, verbs };
+        let resource = Resource { kind: kind.clone(), plural, namespaced: true, status: true };
         async move { Ok(Some(Arc::new(resource))) }.boxed()
     }
 
@@ -71,9 +71,14 @@ fn manager() -> String {
     FieldManagers::new(&owner).apply
 }
 
-/// Carries out a plan. Returns the result, and the number of requests.
-async fn carried_out(plan: &Plan, respond: Respond) -> (Written, usize) {
-    let writer = Writer::new(Stores::new(), Arc::new(|| jiff::Timestamp::UNIX_EPOCH));
+/// Carries out a plan with a writer. Calls `then` with its key's context, and returns the result,
+/// and the number of requests.
+async fn carried_out_by<T>(
+    writer: &Writer,
+    plan: &Plan,
+    respond: Respond,
+    then: impl FnOnce(&Context<'_>) -> T,
+) -> (Written, usize, T) {
     writer.home().set("home");
     let api = Hostile { respond, requests: AtomicUsize::new(0) };
     let key = Key::new(&"shop/p".into(), &"r".into(), Some("default"), "a");
@@ -87,7 +92,17 @@ async fn carried_out(plan: &Plan, respond: Respond) -> (Written, usize) {
         rights: None,
         whole_status: false,
     };
-    (writer.carry_out(plan, &api, &context).await, api.requests.into_inner())
+    let written = writer.carry_out(plan, &api, &context).await;
+    (written, api.requests.into_inner(), then(&context))
+}
+
+async fn carried_out(plan: &Plan, respond: Respond) -> (Written, usize) {
+    let (written, requests, ()) = carried_out_by(&writer(), plan, respond, |_| ()).await;
+    (written, requests)
+}
+
+fn writer() -> Writer {
+    Writer::new(Stores::new(), Arc::new(|| jiff::Timestamp::UNIX_EPOCH))
 }
 
 fn prune() -> Plan {
@@ -114,10 +129,6 @@ fn name_in(outgoing: &Outgoing) -> &str {
     outgoing.path.split('?').next().unwrap().rsplit('/').next().unwrap()
 }
 
-fn gone() -> Result<Value, Refusal> {
-    Ok(json!({"kind": "Status"}))
-}
-
 fn applied(to: ObjectRef) -> Manifest {
     Manifest {
         object: live::named(&to, None),
@@ -141,7 +152,7 @@ fn things(count: usize) -> Plan {
 async fn a_prune_of_a_list_without_an_end_deletes_some_and_fails() {
     let (written, requests) = carried_out(&prune(), |outgoing, number| match outgoing.method {
         crate::api::Method::Get => Ok(page(number, &manager())),
-        _ => gone(),
+        _ => Ok(json!({"kind": "Status"})),
     })
     .await;
     let [failure] = &written.failures[..] else { panic!("{}", written.failures.len()) };
@@ -177,11 +188,11 @@ async fn the_answers_that_a_run_keeps_are_bounded_together() {
 #[tokio::test(start_paused = true)]
 async fn the_texts_of_the_failures_of_a_run_are_bounded_together() {
     let (written, _) = carried_out(&things(1000), |_, _| {
-        let long = "x".repeat(1 << 16);
-        let cause = json!({"reason": "FieldManagerConflict", "field": long, "message": long});
+        let (long, text) = ("x".repeat(1 << 14), "x".repeat(1 << 11));
+        let cause = json!({"reason": "FieldManagerConflict", "field": text, "message": text});
         let status = json!({
             "kind": "Status", "reason": long, "message": long,
-            "details": {"causes": vec![cause; 200]},
+            "details": {"causes": vec![cause; 80]},
         });
         Err(Refusal::read(403, None, Some(&status), b""))
     })
@@ -194,6 +205,46 @@ async fn the_texts_of_the_failures_of_a_run_are_bounded_together() {
     assert_eq!(written.failures[999].message, UNTOLD);
     assert_eq!(written.forbidden.len(), MAX_FORBIDDEN);
     assert!(written.forbidden.iter().all(|(_, message)| message.len() <= MAX_FORBIDDEN_BYTES + 3));
+}
+
+/// Each run writes other objects, and fails at last.
+#[tokio::test(start_paused = true)]
+async fn fields_that_must_be_absent_count_for_the_key_until_they_are_forgotten() {
+    let writer = writer();
+    let respond: Respond = |outgoing, number| {
+        let name = name_in(outgoing);
+        let version = number.to_string();
+        match name {
+            "fails" => Err(Refusal { code: 403, ..Refusal::default() }),
+            _ => Ok(
+                json!({"metadata": {"name": name, "namespace": "default", "resourceVersion": version}}),
+            ),
+        }
+    };
+    let paths: Vec<Path> = (0..100).map(|at| format!("data.f{at}").parse().unwrap()).collect();
+    let mut kept = Vec::new();
+    for run in 0..3 {
+        let absent_from = |name: String| {
+            let to = object_ref(kind("Thing"), Some("default"), &name);
+            Manifest { absent: paths.clone(), ..applied(to) }
+        };
+        let names = (0..10).map(|at| format!("t{run}-{at}")).chain(["fails".to_owned()]);
+        let plan = Plan { apply: names.map(absent_from).collect(), ..Plan::default() };
+        let (written, _, bytes) =
+            carried_out_by(&writer, &plan, respond, |context| writer.kept_bytes(context)).await;
+        assert_eq!(written.failures.len(), 1);
+        kept.push(bytes);
+    }
+    assert!(kept[0] > 10 * 100 * 64 && kept[2] > 2 * kept[0], "{kept:?}");
+    writer.forget_keys(|key| &**key.processor() == "shop/other");
+    let last = Plan { apply: vec![applied(reference("Thing", "fails"))], ..Plan::default() };
+    let forget = |context: &Context<'_>| {
+        let before = writer.kept_bytes(context);
+        writer.forget_keys(|key| &**key.processor() == "shop/p");
+        (before, writer.kept_bytes(context))
+    };
+    let (_, _, (before, after)) = carried_out_by(&writer, &last, respond, forget).await;
+    assert!(before > 0 && after == 0, "{before} {after}");
 }
 
 #[test]
