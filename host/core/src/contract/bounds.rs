@@ -114,7 +114,7 @@ pub const RECORDED_URL: usize = 256;
 
 /// Bytes of a note.
 pub const NOTE: usize = KIB;
-/// Bytes of all notes of a host together; the oldest are dropped.
+/// Bytes of all notes of a host together; of the namespace that has most, the oldest are dropped.
 pub const NOTES: usize = 64 * MIB;
 
 /// Reconcilers of a description: each has its own keys and watch.

@@ -1,4 +1,4 @@
-//! The notes of the keys: in memory only, the oldest dropped when they are too many.
+//! The notes of the keys: in memory only, some dropped when they are too many.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,11 +15,20 @@ const NOTE_BYTES: usize = 512;
 #[derive(Debug)]
 pub(super) struct Notes {
     held: HashMap<Key, Held>,
-    /// The keys by the age of their notes.
-    ages: BTreeMap<u64, Key>,
+    /// By namespace of the Processor. Of too many, the oldest one of the namespace with most is
+    /// dropped.
+    of: HashMap<Box<str>, OfNamespace>,
     next_age: u64,
     bytes: usize,
     most_bytes: usize,
+}
+
+/// The notes of the keys of one namespace's processors.
+#[derive(Debug, Default)]
+struct OfNamespace {
+    /// The keys by the age of their notes.
+    ages: BTreeMap<u64, Key>,
+    bytes: usize,
 }
 
 /// The note of a key.
@@ -41,8 +50,8 @@ impl Default for Notes {
 
 impl Notes {
     fn of_at_most(most_bytes: usize) -> Self {
-        let (held, ages) = (HashMap::new(), BTreeMap::new());
-        Self { held, ages, next_age: 0, bytes: 0, most_bytes }
+        let (held, of) = (HashMap::new(), HashMap::new());
+        Self { held, of, next_age: 0, bytes: 0, most_bytes }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -61,20 +70,30 @@ impl Notes {
         let Some(note) = note else { return };
         let (age, module) = (self.next_age, Arc::clone(module));
         self.next_age += 1;
-        self.bytes += note.bytes() + NOTE_BYTES;
-        self.ages.insert(age, key.clone());
+        let bytes = note.bytes() + NOTE_BYTES;
+        self.bytes += bytes;
+        let of = self.of.entry(key.tenant().into()).or_default();
+        of.bytes += bytes;
+        of.ages.insert(age, key.clone());
         self.held.insert(key.clone(), Held { age, module, note });
         while self.bytes > self.most_bytes {
-            let Some((_, oldest)) = self.ages.first_key_value() else { break };
-            let oldest = oldest.clone();
+            let most = self.of.values().max_by_key(|of| of.bytes);
+            let oldest = most.and_then(|of| of.ages.first_key_value());
+            let Some(oldest) = oldest.map(|(_, key)| key.clone()) else { break };
             self.forget(&oldest);
         }
     }
 
     pub(super) fn forget(&mut self, key: &Key) {
         let Some(held) = self.held.remove(key) else { return };
-        self.ages.remove(&held.age);
-        self.bytes -= held.note.bytes() + NOTE_BYTES;
+        let bytes = held.note.bytes() + NOTE_BYTES;
+        self.bytes -= bytes;
+        let Some(of) = self.of.get_mut(key.tenant()) else { return };
+        of.ages.remove(&held.age);
+        of.bytes -= bytes;
+        if of.ages.is_empty() {
+            self.of.remove(key.tenant());
+        }
     }
 
     /// Drops the notes of these keys.
@@ -105,7 +124,26 @@ mod tests {
         notes.set(&key("a"), &module, None);
         assert_eq!(held(&notes), [false, false, true]);
         notes.forget_all(|_| true);
-        assert_eq!((notes.bytes, notes.ages.len(), notes.held.len()), (0, 0, 0));
+        assert_eq!((notes.bytes, notes.of.len(), notes.held.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_namespace_with_many_notes_drops_none_of_others() {
+        let mut notes = Notes::of_at_most(8 * (1 + NOTE_BYTES));
+        let key = |of: &str, name: usize| {
+            Key::new(&format!("{of}/p").into(), &"r".into(), None, &name.to_string())
+        };
+        let module: Arc<str> = "m".into();
+        for name in 0..3 {
+            notes.set(&key("good", name), &module, Some("x".into()));
+        }
+        for name in 0..100 {
+            notes.set(&key("evil", name), &module, Some("x".into()));
+        }
+        let held = |of: &str| -> Vec<usize> {
+            (0..100).filter(|name| notes.get(&key(of, *name), "m").is_some()).collect()
+        };
+        assert_eq!((held("good"), held("evil")), (vec![0, 1, 2], vec![95, 96, 97, 98, 99]));
     }
 
     #[test]
