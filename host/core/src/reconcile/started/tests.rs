@@ -1,15 +1,18 @@
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::Duration,
 };
 
 use futures::{FutureExt as _, future::BoxFuture};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::{Instant, advance, sleep};
 
 use super::*;
 use crate::{
     api::{Answer, Api, Method, NotEstablished, Outgoing, Refusal, Unavailable},
+    applied_fields::manager::{self, FieldManagers, Owner},
     contract::{
         self, Description, Failure, Manifest, ObjectRef, Outcome, Request, Requeue, Retry,
         Selection, Start, bounds::STARTED,
@@ -34,6 +37,8 @@ struct Fake {
     revision: AtomicU64,
     /// The calls: reconciler, name, and `gone` if there is no object.
     calls: Mutex<Vec<String>>,
+    /// True if lists have pages without an end, one a second.
+    endless: AtomicBool,
 }
 
 fn path_of(object: &Value) -> String {
@@ -101,6 +106,11 @@ impl Api for Fake {
     }
 
     fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>> {
+        if outgoing.method == Method::Get && self.endless.load(Ordering::Relaxed) {
+            let body = json!({"items": [], "metadata": {"continue": "more"}});
+            let page = Ok(Answer { created: false, body });
+            return sleep(Duration::from_secs(1)).map(|()| page).boxed();
+        }
         let answer = self.answer(outgoing);
         async move { answer }.boxed()
     }
@@ -568,4 +578,29 @@ fn a_reconciler_with_finalizers_waits_until_they_are_claimed_and_its_permit_ends
     assert_eq!(world.settle(), ["objects a gone", "rules r"]);
     world.start("r", &["Thing:n1"]);
     assert_eq!(world.settle(), ["rules r"], "it waits again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_processor_waits_for_lists_without_an_end_a_tenth_of_the_time() {
+    let world = World::new(description(all("Thing"), &[]));
+    let object = crate::fixture::reference("Rule", "gone");
+    let owner = Owner {
+        namespace: "default",
+        processor: "p",
+        reconciler: "rules",
+        object: &object,
+        home: "",
+    };
+    let managers = FieldManagers::new(&owner);
+    let parts = manager::parts(&managers.apply).unwrap();
+    world.fake.endless.store(true, Ordering::Relaxed);
+    let mut waited = Vec::new();
+    for _ in 0..35 {
+        let asked = Instant::now();
+        assert!(world.version.may_own(&parts).await);
+        waited.push(asked.elapsed().as_secs());
+        advance(Duration::from_secs(10)).await;
+    }
+    let all: u64 = waited.iter().sum();
+    assert_eq!((waited[0], waited[1], all), (30, 0, 60));
 }
