@@ -235,7 +235,7 @@ impl State {
         let reach = Reach { policy, never: self.home.clone() };
         let connected = async {
             let stream = reach.open(&*self.network, &to).await.map_err(|error| whole(&error))?;
-            let tls = self.pool.connector(peer.authorities())?;
+            let tls = self.pool.connector(peer)?;
             Link::open(stream, host, &tls).await
         };
         let late = |_| Err(format!("no connection to `{}` within the time of the call", to.host));

@@ -1,6 +1,9 @@
 //! Connections that are kept for the next call, and the settings of TLS.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use mortise_core::outbound::{Allowed, Target};
 use parking_lot::Mutex;
@@ -14,17 +17,26 @@ use crate::http::{Trust, build_with};
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// The interval between checks for idle connections.
 const IDLE_INTERVAL: Duration = Duration::from_secs(15);
-/// The idle connections of a host, as many as calls at once; of more, the one that is idle for
-/// longest is closed.
+/// The idle connections of a host, as many as calls at once; of more, that of the namespace with
+/// most is closed that is idle for longest.
 pub(crate) const MAX_IDLE: usize = 64;
-/// The settings of TLS that are kept, one for each text of authorities.
+/// The settings of TLS that are kept, one for each text of authorities of a namespace; of more, the
+/// first of the namespace with most are dropped.
 const MAX_CONNECTORS: usize = 64;
 
 /// The kept connections, the longest idle first.
 #[derive(Default)]
 pub(super) struct Pool {
     idle: Mutex<Vec<Idle>>,
-    connectors: Mutex<Vec<(Option<Arc<str>>, TlsConnector)>>,
+    connectors: Mutex<Vec<Connector>>,
+    /// The settings with the compiled-in authorities.
+    public: OnceLock<TlsConnector>,
+}
+
+struct Connector {
+    namespace: String,
+    authorities: Arc<str>,
+    settings: TlsConnector,
 }
 
 struct Idle {
@@ -62,10 +74,6 @@ impl Peer {
             connect: egress.connect.clone(),
         }
     }
-
-    pub(super) fn authorities(&self) -> Option<&Arc<str>> {
-        self.authorities.as_ref()
-    }
 }
 
 // === impl Pool ===
@@ -86,7 +94,7 @@ impl Pool {
     pub(super) fn keep(&self, peer: &Peer, link: Link, now: Instant) {
         let mut all = self.idle.lock();
         if all.len() >= MAX_IDLE {
-            all.remove(0);
+            remove_of_most(&mut all, |idle| &idle.peer.namespace);
         }
         all.push(Idle { peer: peer.clone(), link, since: now });
     }
@@ -105,18 +113,56 @@ impl Pool {
         self.idle.lock().len()
     }
 
-    /// Returns the settings of TLS with these authorities (PEM), or with the compiled-in ones.
-    pub(super) fn connector(&self, authorities: Option<&Arc<str>>) -> Result<TlsConnector, String> {
+    /// Returns the settings of TLS with the authorities (PEM) of a peer, or with the compiled-in
+    /// ones.
+    pub(super) fn connector(&self, peer: &Peer) -> Result<TlsConnector, String> {
+        let Some(authorities) = &peer.authorities else {
+            if let Some(known) = self.public.get() {
+                return Ok(known.clone());
+            }
+            let new = build_with(&Trust { authorities: None, identity: None })?;
+            return Ok(self.public.get_or_init(|| new).clone());
+        };
+        let is_it =
+            |of: &&Connector| of.namespace == peer.namespace && of.authorities == *authorities;
+        if let Some(known) = self.connectors.lock().iter().find(is_it) {
+            return Ok(known.settings.clone());
+        }
+        let settings =
+            build_with(&Trust { authorities: Some(authorities.as_bytes()), identity: None })?;
         let mut all = self.connectors.lock();
-        if let Some((_, known)) = all.iter().find(|(of, _)| of.as_ref() == authorities) {
-            return Ok(known.clone());
-        }
-        let pem = authorities.map(|pem| pem.as_bytes());
-        let new = build_with(&Trust { authorities: pem, identity: None })?;
         if all.len() >= MAX_CONNECTORS {
-            all.remove(0);
+            remove_of_most(&mut all, |of| &of.namespace);
         }
-        all.push((authorities.cloned(), new.clone()));
-        Ok(new)
+        let (namespace, authorities) = (peer.namespace.clone(), Arc::clone(authorities));
+        all.push(Connector { namespace, authorities, settings: settings.clone() });
+        Ok(settings)
+    }
+}
+
+/// Removes the first item of the namespace that has most.
+fn remove_of_most<T>(all: &mut Vec<T>, namespace: impl Fn(&T) -> &String) {
+    let count = |of: &T| all.iter().filter(|other| namespace(other) == namespace(of)).count();
+    let most = all.iter().map(count).max();
+    if let Some(first) = all.iter().position(|of| Some(count(of)) == most) {
+        all.remove(first);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_with_many_places_takes_none_of_others() {
+        let namespaces = ["good", "evil", "evil", "good", "evil"];
+        let mut all: Vec<(String, usize)> =
+            namespaces.iter().zip(0..).map(|(of, at)| ((*of).to_owned(), at)).collect();
+        for more in 5..50 {
+            remove_of_most(&mut all, |(namespace, _)| namespace);
+            all.push(("evil".to_owned(), more));
+        }
+        let left: Vec<usize> = all.iter().map(|(_, at)| *at).collect();
+        assert_eq!(left, [0, 3, 47, 48, 49]);
     }
 }
