@@ -276,12 +276,18 @@ impl Watches {
     /// Returns the permitted wants without a watch, wide scopes first: then no later want covers a
     /// watch that was opened before, unless the scopes are equal.
     fn unmet(&self) -> Vec<(User, Want)> {
+        // The watches of each version: those of all are many, and all versions are planned for.
+        let mut open: BTreeMap<User, Vec<&Watch>> = BTreeMap::new();
+        for Open { started, users, .. } in &self.open {
+            for user in users {
+                open.entry(*user).or_default().push(&started.watch);
+            }
+        }
         let of_user = |(user, needs): (&User, &Needs)| {
+            let open = open.get(user).map_or(&[][..], Vec::as_slice);
             let is_unmet = |(kind, scope, _): &&Want| {
-                let is_met = self.open.iter().any(|open| {
-                    open.users.contains(user) && open.started.watch.covers(kind, scope)
-                });
-                needs.may(kind, scope) && !is_met
+                let is_met = open.iter().any(|watch| watch.covers(kind, scope));
+                !is_met && needs.may(kind, scope)
             };
             let unmet: Vec<Want> = needs.wants().filter(is_unmet).cloned().collect();
             unmet.into_iter().map(|want| (*user, want)).collect::<Vec<_>>()
