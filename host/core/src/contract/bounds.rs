@@ -16,7 +16,7 @@ pub mod text;
 
 pub use description::check as check_description;
 pub use hooks::{check as check_hooks, shorten_answer};
-pub use json::{Entries, account, account_of, is_deeper_than};
+pub use json::{Entries, MAX_LEVELS, account, account_of, is_deeper_than};
 pub use read::{check_get, check_list, get_size, list_size};
 pub use returned::shorten_failure;
 

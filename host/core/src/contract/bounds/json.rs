@@ -4,6 +4,9 @@ use serde_json::Value;
 
 use super::ENTRY;
 
+/// The depth of JSON that is parsed at all, as that of the parser. The API server accepts 10,000.
+pub const MAX_LEVELS: usize = 127;
+
 /// A count of the entries of a JSON text: members of objects and items of lists, down to the depth
 /// to which the text will be parsed. What is deeper stays text, whose bytes count.
 ///

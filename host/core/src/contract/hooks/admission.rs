@@ -30,7 +30,8 @@ const OF_COMPONENT: [&str; 4] = ["labels", "annotations", "finalizers", "ownerRe
 /// # Errors
 ///
 /// Fails for a request that the hook's configuration must not send to it: of another kind, another
-/// version or another operation.
+/// version or another operation. Fails for an object that cannot be read, such as one that is nested
+/// too deep: its labels are not known.
 pub fn matches(hook: &Hook, review: &Review) -> Result<bool, String> {
     let (wanted, found) = (&hook.of.kind, &review.ref_.kind);
     if wanted != found {
@@ -54,15 +55,20 @@ pub fn matches(hook: &Hook, review: &Review) -> Result<bool, String> {
     if labels.is_empty() && !hook.changes {
         return Ok(true);
     }
-    let parse = |text: &String| serde_json::from_str::<Value>(text).unwrap_or_default();
-    let object = review.object.as_ref().map(parse);
+    // An object that cannot be read is not taken for one that is not selected.
+    let parse = |text: &String| {
+        let no_object = |error| format!("an object cannot be read: {error}");
+        serde_json::from_str::<Value>(text).map_err(no_object)
+    };
+    let object = review.object.as_ref().map(parse).transpose()?;
     if hook.changes && object.as_ref().is_some_and(is_deleted) {
         return Ok(false);
     }
     let is_selected = |object: Value| labels.matches_object(&object);
-    Ok(labels.is_empty()
-        || object.is_some_and(is_selected)
-        || review.old.as_ref().map(parse).is_some_and(is_selected))
+    if labels.is_empty() || object.is_some_and(is_selected) {
+        return Ok(true);
+    }
+    Ok(review.old.as_ref().map(parse).transpose()?.is_some_and(is_selected))
 }
 
 /// Returns whether an object is being deleted.
@@ -236,6 +242,12 @@ mod tests {
         old["metadata"]["labels"] = json!({"a": "b"});
         let replaced = Review { old: Some(old.to_string()), ..review };
         assert_eq!(matches(&labelled, &replaced), Ok(true), "its labels were taken away");
+        let mut deep = rule();
+        deep["metadata"]["labels"] = json!({"a": "b"});
+        deep["spec"] = (0..200).fold(json!(0), |inner, _| json!([inner]));
+        let deep = Review { object: Some(deep.to_string()), ..replaced };
+        let error = matches(&labelled, &deep).unwrap_err();
+        assert!(error.contains("an object cannot be read"), "not past the hook: {error}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::{Converted, Hooks};
 use crate::contract::{
     Kind, api_version,
-    bounds::{CONVERTED_BYTES, CONVERTED_OBJECTS, text::quoted},
+    bounds::{CONVERTED_BYTES, CONVERTED_OBJECTS, MAX_LEVELS, is_deeper_than, text::quoted},
     display_kind_in_any_version,
 };
 
@@ -147,6 +147,10 @@ impl<'a> Given<'a> {
             }
         };
         target.known(version).map_err(|error| format!("`{name}`: {error}"))?;
+        // Parsers of components refuse it, or end with their call.
+        if version != target.version && is_deeper_than(text.as_bytes(), MAX_LEVELS) {
+            return Err(format!("`{name}`: an object has at most {MAX_LEVELS} levels here"));
+        }
         Ok(Self { version: version.to_owned(), fields, metadata, name })
     }
 
@@ -367,7 +371,17 @@ mod tests {
         }
         let target = Target::new(&hooks, "Rule", "example.com/v2").unwrap();
         let pod = json!({"apiVersion": "v1", "kind": "Pod"});
+        let deep = |levels: usize, version: &str| {
+            let mut rule = rule(version);
+            // The rule itself and its spec are two levels.
+            rule["spec"] = (0..levels - 1).fold(json!(0), |inner, _| json!([inner]));
+            rule
+        };
+        let parse = |object: Value| Given::parse(&target, &object.to_string()).map(|_| ());
+        assert_eq!(parse(deep(MAX_LEVELS, "v1")), Ok(()));
+        assert_eq!(parse(deep(1_000, "v2")), Ok(()), "it stays as it is");
         for (object, expected) in [
+            (deep(1_000, "v1"), "`shop/a`: an object has at most 127 levels here"),
             (pod, "an object of apiVersion `v1` and kind `Pod`"),
             (rule("v3"), "`shop/a`: version `v3` of Rule example.com/* is unknown"),
             (json!("a"), "an object cannot be read"),
