@@ -66,8 +66,9 @@ pub const UNKNOWN_KIND_TTL: Duration = Duration::from_secs(5);
 /// answer, as changes of its `CustomResourceDefinition`s are not watched.
 pub(crate) const MAX_UNKNOWN_KIND_TTL: Duration = Duration::from_mins(5);
 
-/// The number of groups and versions of another cluster whose kinds are kept, and of kinds in each:
-/// more than any processor uses.
+/// The number of groups and versions that another cluster may list, and of those whose kinds are
+/// kept, and the number of kinds in all of them: more than any processor uses.
+const MAX_LISTED_ELSEWHERE: usize = 2048;
 const MAX_VERSIONS_ELSEWHERE: usize = 256;
 const MAX_KINDS_ELSEWHERE: usize = 2048;
 
@@ -98,6 +99,8 @@ struct Served {
     /// The time for which the kinds that are not among them count as not served.
     ttl: Duration,
     kinds: HashMap<String, Arc<Resource>>,
+    /// Why the last request for them has failed, if it has: no other kind is asked for meanwhile.
+    failed: Option<String>,
 }
 
 /// The groups and versions that the server lists.
@@ -120,9 +123,6 @@ struct Versions {
     /// The length of the period.
     ttl: Duration,
 }
-
-/// The cache holds no valid answer: the cluster has to be asked.
-struct Unasked;
 
 // === impl Cluster ===
 
@@ -184,30 +184,25 @@ impl Cluster {
             return Ok(None);
         }
         let of = GroupVersion { group: kind.group.clone(), version: kind.version.clone() };
-        if let Ok(known) = self.remembered(&of, &kind.kind) {
-            return Ok(known);
+        let unavailable = |message: String| Unavailable { kind: kind.clone(), message };
+        if let Some(known) = self.remembered(&of, &kind.kind) {
+            return known.map_err(unavailable);
         }
-        let unavailable =
-            |refusal: Refusal| Unavailable { kind: kind.clone(), message: refusal.to_string() };
-        if !self.lists(&of).await.map_err(unavailable)? {
+        if !self.lists(&of).await.map_err(|refusal| unavailable(refusal.to_string()))? {
             return Ok(None);
         }
-        let served = self.discover(&of).await.map_err(unavailable)?;
-        let found = served.get(&kind.kind).cloned();
-        let mut all = self.served.lock();
-        if !self.is_home() && all.len() >= MAX_VERSIONS_ELSEWHERE {
-            all.clear();
-        }
-        let ttl = self.next_ttl(all.get(&of).map(|former| former.ttl));
-        all.insert(of, Served { since: Instant::now(), ttl, kinds: served });
-        Ok(found)
+        let served = self.discover(&of).await.map_err(|refusal| refusal.to_string());
+        let found = served.as_ref().map(|kinds| kinds.get(&kind.kind).cloned());
+        let found = found.map_err(|why| unavailable(why.clone()));
+        self.remember(of, served);
+        found
     }
 
     /// Returns how the cluster serves a kind, if that is cached. Sends no request.
     pub(crate) fn known(&self, kind: &Kind) -> Option<Arc<Resource>> {
         self.check(&kind.cluster).ok()?;
         let of = GroupVersion { group: kind.group.clone(), version: kind.version.clone() };
-        self.remembered(&of, &kind.kind).ok().flatten()
+        self.remembered(&of, &kind.kind)?.ok().flatten()
     }
 
     /// Looks up several kinds. The answer lacks the kinds that are not served.
@@ -255,7 +250,13 @@ impl Cluster {
         let forgotten = std::mem::take(&mut *self.listed.forgotten.lock());
         let answer = self.send(&Outgoing::get("/apis".to_owned()).to(&self.name)).await;
         let answer = answer.inspect_err(|_| self.listed.forgotten.lock().extend(forgotten))?;
-        versions.all = group_versions(&answer.body);
+        let listed = group_versions(&answer.body);
+        if !self.is_home() && listed.len() > MAX_LISTED_ELSEWHERE {
+            versions.missing.insert(of.clone());
+            let message = format!("it lists more than {MAX_LISTED_ELSEWHERE} groups and versions");
+            return Err(Refusal { message, ..Refusal::default() });
+        }
+        versions.all = listed;
         let is_listed = versions.all.contains(of);
         if !is_listed && is_new {
             versions.missing.insert(of.clone());
@@ -263,11 +264,39 @@ impl Cluster {
         Ok(is_listed)
     }
 
-    fn remembered(&self, of: &GroupVersion, kind: &str) -> Result<Option<Arc<Resource>>, Unasked> {
+    /// Returns the cached answer, which may be a failure; `None` if the cluster has to be asked.
+    fn remembered(
+        &self,
+        of: &GroupVersion,
+        kind: &str,
+    ) -> Option<Result<Option<Arc<Resource>>, String>> {
         let served = self.served.lock();
-        let known = served.get(of).ok_or(Unasked)?;
-        let found = known.kinds.get(kind).cloned();
-        if found.is_some() || known.since.elapsed() < known.ttl { Ok(found) } else { Err(Unasked) }
+        let known = served.get(of)?;
+        if let Some(found) = known.kinds.get(kind) {
+            return Some(Ok(Some(Arc::clone(found))));
+        }
+        let is_fresh = known.since.elapsed() < known.ttl;
+        is_fresh.then(|| known.failed.clone().map_or(Ok(None), Err))
+    }
+
+    /// Caches the answer to a request for the kinds of a group and version. The kinds of the last
+    /// answer stay after a failure.
+    fn remember(&self, of: GroupVersion, served: Result<HashMap<String, Arc<Resource>>, String>) {
+        let mut all = self.served.lock();
+        let former = all.remove(&of);
+        let (kinds, ttl, failed) = match served {
+            Ok(kinds) => (kinds, self.next_ttl(former.map(|former| former.ttl)), None),
+            Err(why) => {
+                let kinds = former.map(|former| former.kinds).unwrap_or_default();
+                (kinds, UNKNOWN_KIND_TTL, Some(why))
+            }
+        };
+        let count = kinds.len() + all.values().map(|of| of.kinds.len()).sum::<usize>();
+        let is_full = all.len() >= MAX_VERSIONS_ELSEWHERE || count > MAX_KINDS_ELSEWHERE;
+        if !self.is_home() && is_full {
+            all.clear();
+        }
+        all.insert(of, Served { since: Instant::now(), ttl, kinds, failed });
     }
 
     /// Returns the time for which a kind counts as not served, after another one of `former`.
@@ -362,46 +391,43 @@ pub(crate) fn cause_of(error: &kube::Error) -> String {
 
 /// Reads an `APIGroupList`.
 fn group_versions(list: &Value) -> HashSet<GroupVersion> {
-    fn text<'a>(of: &'a Value, key: &str) -> Option<&'a str> {
-        of.get(key)?.as_str()
-    }
-    fn entries<'a>(of: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
-        of.get(key).and_then(Value::as_array).into_iter().flatten()
-    }
     let of_group = |group: &'_ Value| {
-        let name = text(group, "name").unwrap_or_default().to_owned();
-        let versions = entries(group, "versions").filter_map(|version| text(version, "version"));
+        let name = text_of(group, "name").to_owned();
+        let versions = entries(group, "versions").map(|version| text_of(version, "version"));
         let of = |version: &str| GroupVersion { group: name.clone(), version: version.to_owned() };
-        versions.map(of).collect::<Vec<_>>()
+        let is_served = |version: &&str| text::is_group(&name) && text::is_version(version);
+        versions.filter(is_served).map(of).collect::<Vec<_>>()
     };
     entries(list, "groups").flat_map(of_group).collect()
 }
 
 /// Reads an `APIResourceList` of a cluster.
 fn parse(of: &GroupVersion, cluster: &Arc<str>, list: &Value) -> HashMap<String, Arc<Resource>> {
-    let entries = || list.get("resources").and_then(Value::as_array).into_iter().flatten();
-    let text = |entry: &Value, key: &str| {
-        entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let name_of = |entry: &Value| text(entry, "name");
-    let has =
-        |name: &str| entries().any(|entry| entry.get("name").and_then(Value::as_str) == Some(name));
-    let resources = entries().filter(|entry| text::is_label(&name_of(entry))).map(|entry| {
-        let plural = text(entry, "name");
-        let verbs = entry.get("verbs").and_then(Value::as_array).into_iter().flatten();
-        let resource = Resource {
+    let entries = || entries(list, "resources");
+    let names: HashSet<&str> = entries().map(|entry| text_of(entry, "name")).collect();
+    let resource = |entry: &Value| {
+        let (plural, kind) = (text_of(entry, "name"), text_of(entry, "kind"));
+        let is_one = text::is_label(plural) && text::is_kind_name(kind);
+        is_one.then(|| Resource {
             kind: Kind {
                 cluster: Arc::clone(cluster),
-                ..Kind::home(of.group.clone(), of.version.clone(), text(entry, "kind"))
+                ..Kind::home(of.group.clone(), of.version.clone(), kind)
             },
             namespaced: entry.get("namespaced").and_then(Value::as_bool).unwrap_or_default(),
-            status: has(&format!("{plural}/status")),
-            verbs: verbs.filter_map(Value::as_str).map(ToOwned::to_owned).collect(),
-            plural,
-        };
-        (resource.kind.kind.clone(), Arc::new(resource))
-    });
-    resources.collect()
+            status: names.contains(&*format!("{plural}/status")),
+            plural: plural.to_owned(),
+        })
+    };
+    let resources = entries().filter_map(resource);
+    resources.map(|resource| (resource.kind.kind.clone(), Arc::new(resource))).collect()
+}
+
+fn entries<'a>(of: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    of.get(key).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn text_of<'a>(of: &'a Value, key: &str) -> &'a str {
+    of.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns a resource as kube's type, for watches.

@@ -91,7 +91,6 @@ fn outcome(input: &[u8]) {
             status: true,
             namespaced: kind.group != "apiextensions.k8s.io",
             kind,
-            verbs: Vec::new(),
         }));
     }
     let grant = Grant::new(&description).expect("a well-formed description");

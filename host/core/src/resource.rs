@@ -17,8 +17,6 @@ pub struct Resource {
     pub namespaced: bool,
     /// True if the kind has the subresource `status`.
     pub status: bool,
-    /// The verbs that the kind supports: `get`, `list`, `watch`, `create`, …
-    pub verbs: Vec<String>,
 }
 
 /// The resources of known kinds: one lookup for all kinds of an outcome.
@@ -67,18 +65,6 @@ impl Resource {
                 plural: text("/spec/names/plural"),
                 namespaced: text("/spec/scope") == "Namespaced",
                 status: version.pointer("/subresources/status").is_some(),
-                verbs: [
-                    "create",
-                    "delete",
-                    "deletecollection",
-                    "get",
-                    "list",
-                    "patch",
-                    "update",
-                    "watch",
-                ]
-                .map(str::to_owned)
-                .to_vec(),
             })
             .collect()
     }

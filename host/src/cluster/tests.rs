@@ -28,11 +28,7 @@ async fn a_kind_is_resolved_to_its_resource_and_an_unknown_one_to_none() {
     let config_map = cluster.resolve(&kind("", "ConfigMap")).await.unwrap().unwrap();
     assert_eq!(config_map.path_of(Some("a"), "b"), "/api/v1/namespaces/a/configmaps/b");
     assert_eq!(config_map.path(None), "/api/v1/configmaps");
-    assert!(
-        config_map.namespaced
-            && !config_map.status
-            && config_map.verbs.contains(&"watch".to_owned())
-    );
+    assert!(config_map.namespaced && !config_map.status);
     let deployment = cluster.resolve(&kind("apps", "Deployment")).await.unwrap().unwrap();
     assert!(deployment.status);
     assert_eq!(deployment.path(Some("a")), "/apis/apps/v1/namespaces/a/deployments");
@@ -338,15 +334,16 @@ async fn a_cluster_that_serves_a_million_kinds_is_told_and_none_is_kept() {
         let all: Vec<Value> = (0..count).map(of).collect();
         json!({"kind": "APIResourceList", "resources": all}).to_string()
     };
-    let groups = || {
+    let groups = |count: usize| {
         let version = json!({"version": "v1"});
         let of = |at: usize| json!({"name": format!("g{at}"), "versions": [&version]});
-        json!({"groups": (0..100_000).map(of).collect::<Vec<_>>()}).to_string()
+        json!({"groups": (0..count).map(of).collect::<Vec<_>>()}).to_string()
     };
     let cases = [
         ("many kinds", kinds(3_000), "more than 2048 kinds"),
         ("very many kinds", kinds(100_000), "more than 16 MiB at once"),
-        ("very many groups", groups(), "more than 16 MiB at once"),
+        ("many groups", groups(3_000), "more than 2048 groups and versions"),
+        ("very many groups", groups(100_000), "more than 16 MiB at once"),
     ];
     for (case, body, expected) in cases {
         let service = tower::service_fn(move |_: http::Request<Body>| {
@@ -363,6 +360,54 @@ async fn a_cluster_that_serves_a_million_kinds_is_told_and_none_is_kept() {
         assert!(error.contains(expected), "{case}: {error}");
         assert!(cluster.known(&of).is_none(), "{case}");
     }
+}
+
+#[test]
+fn a_list_of_kinds_is_read_once_whatever_its_entries_are() {
+    let of = GroupVersion { group: "x.dev".into(), version: "v1".into() };
+    let entry = |name: &str, kind: &str| json!({"name": name, "kind": kind, "verbs": [name]});
+    let mut all: Vec<Value> = (0..100_000).map(|at| entry("a/b", &format!("K{at}"))).collect();
+    all.extend([entry("rules", "Rule"), entry("rules/status", "Rule")]);
+    all.extend([entry("things", "Thing"), entry("../x", "Path"), entry("long", &"K".repeat(64))]);
+    let found = parse(&of, &Arc::default(), &json!({ "resources": all }));
+    let mut found: Vec<_> = found.values().map(|of| (&*of.plural, of.status)).collect();
+    found.sort_unstable();
+    assert_eq!(found, [("rules", true), ("things", false)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_gives_no_answer_is_asked_once_for_all_of_its_kinds() {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+    let (is_away, requests) = (Arc::new(AtomicBool::new(true)), Arc::<AtomicUsize>::default());
+    let (state, router) =
+        ((is_away.clone(), requests.clone()), EmbeddedApi::new(Options::default()));
+    let router = router.router();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        state.1.fetch_add(1, Relaxed);
+        let fails = request.uri().path() == "/apis/apps/v1" && state.0.load(Relaxed);
+        let mut router = router.clone();
+        async move {
+            if fails {
+                return Ok(http::Response::builder().status(503).body("{}".into()).unwrap());
+            }
+            tower::Service::call(&mut router, request).await
+        }
+    });
+    let cluster = Cluster::new(Client::new(service, "default"));
+    let ask = async |of: &str| cluster.resolve(&kind("apps", of)).await;
+    ask("Deployment").await.unwrap_err();
+    let before = requests.load(Relaxed);
+    for of in ["Deployment", "StatefulSet", "DaemonSet"] {
+        let error = ask(of).await.unwrap_err().to_string();
+        assert!(error.contains(of) && error.contains("503"), "{error}");
+    }
+    assert_eq!(requests.load(Relaxed), before);
+    is_away.store(false, Relaxed);
+    tokio::time::advance(UNKNOWN_KIND_TTL).await;
+    ask("DaemonSet").await.unwrap().unwrap();
+    is_away.store(true, Relaxed);
+    ask("Deployment").await.unwrap().unwrap();
 }
 
 #[tokio::test]

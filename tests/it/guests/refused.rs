@@ -18,8 +18,8 @@ fn known_kinds() -> Kinds {
     for name in ["ConfigMap", "Secret"] {
         let kind = Kind::home("", "v1", name);
         let plural = format!("{}s", name.to_lowercase());
-        let (namespaced, status, verbs) = (true, false, Vec::new());
-        kinds.insert(Arc::new(Resource { kind, plural, namespaced, status, verbs }));
+        let (namespaced, status) = (true, false);
+        kinds.insert(Arc::new(Resource { kind, plural, namespaced, status }));
     }
     kinds
 }

@@ -119,7 +119,6 @@ impl Api for Guest {
             plural: format!("{}s", kind.kind.to_lowercase()),
             namespaced: true,
             status: true,
-            verbs: Vec::new(),
         };
         async move { Ok(Some(Arc::new(resource))) }.boxed()
     }

@@ -93,7 +93,6 @@ fn known_kinds() -> Kinds {
             status: kind.kind != "ConfigMap",
             kind,
             namespaced,
-            verbs: vec![],
         }));
     }
     kinds

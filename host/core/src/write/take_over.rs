@@ -153,7 +153,6 @@ mod tests {
             plural: "configmaps".to_owned(),
             namespaced: true,
             status: false,
-            verbs: Vec::new(),
         };
         let entry = |manager: &str| json!({"manager": manager, "operation": "Apply", "apiVersion": "v1", "fieldsV1": {"f:data": {}}});
         let object = json!({"metadata": {"managedFields": [

@@ -63,7 +63,6 @@ impl Cluster {
         let whole = all.iter().filter(|resource| !name(resource).contains('/'));
         whole
             .map(|resource| {
-                let verbs = resource.get("verbs").and_then(Value::as_array).into_iter().flatten();
                 Arc::new(Resource {
                     kind: Kind {
                         cluster: Arc::clone(&self.name),
@@ -72,7 +71,6 @@ impl Cluster {
                     plural: name(resource),
                     namespaced: resource.get("namespaced") == Some(&Value::Bool(true)),
                     status: names.contains(&format!("{}/status", name(resource))),
-                    verbs: verbs.filter_map(Value::as_str).map(str::to_owned).collect(),
                 })
             })
             .collect()

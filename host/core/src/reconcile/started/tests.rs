@@ -124,7 +124,6 @@ impl Api for Fake {
             plural: format!("{}s", kind.kind.to_lowercase()),
             namespaced: true,
             status: true,
-            verbs: Vec::new(),
         };
         async move { Ok(Some(Arc::new(resource))) }.boxed()
     }
