@@ -377,7 +377,7 @@ impl All {
         );
         of.metric(
             "objects_too_large",
-            "Objects that counted as absent, since they are too large for the host; the log names them",
+            "Objects that counted as absent, since they are too large for the host or cannot be read; the log names them",
             OBJECTS_TOO_LARGE.clone(),
         );
         Self {

@@ -4,10 +4,12 @@
 //! for each entry of what will be parsed. Tenants decide how large and how many their objects are.
 //! So a page that is too large is requested in smaller ones, down to one object; an object that is
 //! too large by itself counts as absent, which is logged and counted, and the rest is read on. So
-//! does one that is nested too deep: a parser refuses the whole page or watch for it.
+//! does one that the parser refuses although it is JSON, with the whole page or watch: one that is
+//! nested too deep, is no Unicode, or has a number out of range.
 
 use std::{
     borrow::Cow,
+    fmt,
     sync::atomic::{AtomicU32, Ordering},
 };
 
@@ -17,8 +19,9 @@ use futures::StreamExt as _;
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::{Client, api::ListMeta, client::Body};
-use mortise_core::contract::bounds::{ENTRY, Entries, is_deeper_than};
+use mortise_core::contract::bounds::{ENTRY, Entries, MAX_LEVELS, is_deeper_than};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tower::BoxError;
 
 use crate::metrics::OBJECTS_TOO_LARGE;
@@ -34,8 +37,8 @@ const MAX_READ_BYTES: usize = 32 << 20;
 const MAX_REFUSAL_BYTES: usize = 1 << 20;
 /// A text of so few bytes is within its account, whatever its entries are.
 const UNCOUNTED_BYTES: usize = MAX_ACCOUNT_BYTES / (1 + ENTRY);
-/// The depth of JSON that is parsed at all, as that of the parser. The API server accepts 10,000.
-const MAX_LEVELS: usize = 127;
+/// A number of so many digits without an exponent is in the range of the parser.
+const MAX_DIGITS: usize = 300;
 /// The factor by which pages get smaller, and the one by which they grow again.
 const SMALLER: u32 = 8;
 const LARGER: u32 = 2;
@@ -52,26 +55,31 @@ pub(crate) enum TooMuch {
     /// It is nested too deep.
     #[error("the API server sends JSON of more than {MAX_LEVELS} levels")]
     Levels,
+
+    /// The parser refuses it.
+    #[error("the API server sends JSON that is no Unicode, or has a number out of range")]
+    Unreadable,
 }
 
 /// What a text takes when it is parsed.
 #[derive(Clone, Copy, Debug)]
 struct Account {
     bytes: usize,
-    is_too_deep: bool,
+    /// Why it is not parsed at all, whatever it takes.
+    refused: Option<TooMuch>,
 }
 
 /// A list of which only the names of the objects are read.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Names {
+struct Names<I> {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
     kind: String,
     #[serde(default)]
     metadata: ListMeta,
-    items: Vec<Name>,
+    items: I,
 }
 
 /// An event of a watch, of whose object only the name is read.
@@ -168,14 +176,14 @@ pub(super) async fn answer(status: StatusCode, body: Body) -> Result<Bytes, BoxE
     let text = read(body, MAX_ACCOUNT_BYTES).await?;
     match Account::of(&text, usize::MAX) {
         account if account.is_within(MAX_ACCOUNT_BYTES) => Ok(text),
-        account => Err(account.too_much(MAX_ACCOUNT_BYTES)),
+        account => Err(account.too_much(MAX_ACCOUNT_BYTES).into()),
     }
 }
 
 async fn read(body: Body, most: usize) -> Result<Bytes, BoxError> {
     match Limited::new(body, most).collect().await {
         Ok(text) => Ok(text.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(TooMuch::of(most)),
+        Err(error) if error.is::<LengthLimitError>() => Err(TooMuch::of(most).into()),
         Err(error) => Err(error),
     }
 }
@@ -192,15 +200,17 @@ fn with_size(uri: &Uri, size: u32) -> Result<Uri, BoxError> {
 
 /// Returns the page of one object without that object.
 fn without_object(text: Bytes, account: Account, resource: &str) -> Result<Bytes, BoxError> {
-    let mut list: Names = serde_json::from_slice(&text)?;
-    match &list.items[..] {
-        [object] => object.count_as_absent(account, resource),
+    let Ok(list) = serde_json::from_slice::<Names<(Name,)>>(&text) else {
         // The server sends no pages.
-        _ if account.is_within(MAX_UNPAGED_ACCOUNT_BYTES) => return Ok(text),
-        _ => return Err(account.too_much(MAX_UNPAGED_ACCOUNT_BYTES)),
-    }
-    list.items.clear();
-    Ok(serde_json::to_vec(&list)?.into())
+        return match account {
+            of if of.is_within(MAX_UNPAGED_ACCOUNT_BYTES) => Ok(text),
+            of => Err(of.too_much(MAX_UNPAGED_ACCOUNT_BYTES).into()),
+        };
+    };
+    let Names { api_version, kind, metadata, items: (object,) } = list;
+    object.count_as_absent(account.too_much(MAX_ACCOUNT_BYTES), resource);
+    let items: [Name; 0] = [];
+    Ok(serde_json::to_vec(&Names { api_version, kind, metadata, items })?.into())
 }
 
 /// Returns the resource that a path is of, as `kubectl` names it: `roles.rbac.authorization.k8s.io`.
@@ -216,30 +226,60 @@ impl Account {
     /// Counts a text that will be parsed to a depth.
     fn of(text: &[u8], parsed_depth: usize) -> Self {
         let is_parsed_deep = parsed_depth > MAX_LEVELS;
-        if text.len() <= UNCOUNTED_BYTES {
+        let (bytes, is_too_deep) = if text.len() <= UNCOUNTED_BYTES {
             // Its entries do not matter.
-            let is_too_deep = is_parsed_deep && is_deeper_than(text, MAX_LEVELS);
-            return Self { bytes: text.len(), is_too_deep };
-        }
-        let mut entries = Entries::to_depth(parsed_depth);
-        let bytes = text.len() + ENTRY * entries.count(text);
-        Self { bytes, is_too_deep: is_parsed_deep && entries.reached() > MAX_LEVELS }
+            (text.len(), is_parsed_deep && is_deeper_than(text, MAX_LEVELS))
+        } else {
+            let mut entries = Entries::to_depth(parsed_depth);
+            let bytes = text.len() + ENTRY * entries.count(text);
+            (bytes, is_parsed_deep && entries.reached() > MAX_LEVELS)
+        };
+        let refused = if is_too_deep {
+            Some(TooMuch::Levels)
+        } else {
+            let is_small = bytes <= MAX_ACCOUNT_BYTES;
+            (is_small && !is_readable(text, is_parsed_deep)).then_some(TooMuch::Unreadable)
+        };
+        Self { bytes, refused }
     }
 
     fn is_within(self, bytes: usize) -> bool {
-        self.bytes <= bytes && !self.is_too_deep
+        self.bytes <= bytes && self.refused.is_none()
     }
 
     /// Returns the error of an answer that is not within a bound.
-    fn too_much(self, bytes: usize) -> BoxError {
-        if self.is_too_deep { TooMuch::Levels.into() } else { TooMuch::of(bytes) }
+    fn too_much(self, bytes: usize) -> TooMuch {
+        self.refused.unwrap_or_else(|| TooMuch::of(bytes))
     }
+}
+
+/// Returns whether the parser accepts a text, if it is JSON. What is not parsed deep holds only
+/// texts of the API server's own fields, and is skipped otherwise.
+fn is_readable(text: &[u8], is_parsed_deep: bool) -> bool {
+    let Ok(text) = str::from_utf8(text) else { return false };
+    !is_parsed_deep || !is_doubtful(text) || serde_json::from_str::<Value>(text).is_ok()
+}
+
+/// Returns whether a text may hold half of a surrogate pair, or a number out of range. Few texts
+/// do, and this takes a twentieth of the time of a parser.
+fn is_doubtful(text: &str) -> bool {
+    let is_out_of_range = |word: &[u8]| {
+        let is_number = matches!(word, [b'0'..=b'9' | b'-', .., b'0'..=b'9']);
+        is_number
+            && (word.len() > MAX_DIGITS || word.iter().any(|byte| matches!(byte, b'e' | b'E')))
+    };
+    let is_between = |byte: &u8| {
+        matches!(byte, b':' | b',' | b'[' | b']' | b'{' | b'}' | b' ' | b'\t' | b'\r' | b'\n')
+    };
+    text.contains("\\ud")
+        || text.contains("\\uD")
+        || text.as_bytes().split(is_between).any(is_out_of_range)
 }
 
 // === impl Lines ===
 
 impl Lines {
-    /// Returns the body of a watch, in which events of objects that are too large are replaced.
+    /// Returns the body of a watch, in which events of objects that are not read are replaced.
     pub(super) fn bounded(uri: &Uri, parsed_depth: usize, body: Body) -> Answered {
         let mut lines = Self { resource: resource_of(uri), parsed_depth, begun: Vec::new() };
         let chunks = Answered::new(body).into_data_stream();
@@ -258,7 +298,7 @@ impl Lines {
         };
         self.begun.extend_from_slice(&rest);
         if self.begun.len() > MAX_READ_BYTES {
-            return Err(TooMuch::of(MAX_READ_BYTES));
+            return Err(TooMuch::of(MAX_READ_BYTES).into());
         }
         let parsed_depth = self.parsed_depth.saturating_add(1);
         if whole.len() <= UNCOUNTED_BYTES
@@ -279,11 +319,11 @@ impl Lines {
         Ok(bounded.into())
     }
 
-    /// Writes the event that replaces one of an object that is too large: its deletion, unless it
+    /// Writes the event that replaces one of an object that is not read: its deletion, unless it
     /// was not there before.
     fn replace(&self, line: &[u8], account: Account, to: &mut Vec<u8>) -> Result<(), BoxError> {
         let mut event: Event = serde_json::from_slice(line)?;
-        event.object.count_as_absent(account, &self.resource);
+        event.object.count_as_absent(account.too_much(MAX_ACCOUNT_BYTES), &self.resource);
         if event.r#type != "ADDED" {
             event.r#type = "DELETED".into();
             serde_json::to_writer(&mut *to, &event)?;
@@ -296,26 +336,28 @@ impl Lines {
 // === impl Name ===
 
 impl Name {
-    /// Logs and counts an object that counts as absent.
-    fn count_as_absent(&self, account: Account, resource: &str) {
-        OBJECTS_TOO_LARGE.inc();
+    fn count_as_absent(&self, why: TooMuch, resource: &str) {
         let NameMeta { name, namespace, .. } = &self.metadata;
-        tracing::warn!(
-            resource,
-            namespace,
-            name,
-            bytes = account.bytes,
-            limit = MAX_ACCOUNT_BYTES,
-            "an object counts as absent: it is too large, where each entry counts {ENTRY} bytes more, or has more than {MAX_LEVELS} levels; make it smaller, or delete it"
-        );
+        count_as_absent(resource, namespace.as_deref(), name, &why);
     }
+}
+
+/// Logs and counts an object that counts as absent.
+pub(super) fn count_as_absent(
+    resource: &str,
+    namespace: Option<&str>,
+    name: &str,
+    why: &dyn fmt::Display,
+) {
+    OBJECTS_TOO_LARGE.inc();
+    tracing::warn!(resource, namespace, name, %why, "an object counts as absent: change it, or delete it");
 }
 
 // === impl TooMuch ===
 
 impl TooMuch {
-    fn of(bytes: usize) -> BoxError {
-        Self::Mebibytes(bytes >> 20).into()
+    fn of(bytes: usize) -> Self {
+        Self::Mebibytes(bytes >> 20)
     }
 }
 

@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Duration};
 use futures::{StreamExt as _, stream::BoxStream};
 use kube::{
     Api, Client, Resource,
-    api::{ApiResource, PartialObjectMeta},
+    api::ApiResource,
     core::{DynamicResourceScope, GroupVersionKind},
     runtime::watcher::{self, Event},
 };
@@ -30,7 +30,7 @@ use self::raw::Raw;
 use crate::{
     cluster::{
         Cluster, Guarded, MAX_UNKNOWN_KIND_TTL, UNKNOWN_KIND_TTL, access::Access,
-        clusters::Clusters, guarded::refusal, lean,
+        bounded::count_as_absent, clusters::Clusters, guarded::refusal, lean,
     },
     metrics::Metrics,
 };
@@ -167,16 +167,13 @@ impl Watch {
     ) -> End {
         context.stores.set_known(&self.kind);
         let config = self.config(lists);
-        let events = if feed.is_metadata_only() {
-            let events =
-                client.watch(|client| self.api::<PartialObjectMeta<Raw>>(client, resource), config);
-            events
-                .map(|event| event.map(|event| map(event, |object| Raw::from_metadata(&object))))
-                .boxed()
+        if feed.is_metadata_only() {
+            let events = client.watch(|client| self.api::<Raw<false>>(client, resource), config);
+            self.fill(feed, context, events).await
         } else {
-            client.watch(|client| self.api::<Raw>(client, resource), config)
-        };
-        self.fill(feed, context, events).await
+            let events = client.watch(|client| self.api::<Raw<true>>(client, resource), config);
+            self.fill(feed, context, events).await
+        }
     }
 
     fn api<K>(&self, client: Client, resource: &ApiResource) -> Api<K>
@@ -204,40 +201,15 @@ impl Watch {
         config
     }
 
-    async fn fill(
+    async fn fill<const WHOLE: bool>(
         &self,
         feed: &Feed,
         context: &Context,
-        mut events: BoxStream<'_, watcher::Result<Event<Raw>>>,
+        mut events: BoxStream<'_, watcher::Result<Event<Raw<WHOLE>>>>,
     ) -> End {
-        let (kind, stores) = (&self.kind, &context.stores);
         while let Some(event) = events.next().await {
-            if let Some(foreign) = event.as_ref().ok().and_then(|event| foreign(event, kind)) {
-                // The list that held the object is incomplete: objects that it lacks do not count
-                // as deleted.
-                context.metrics.watch_restarted(kind);
-                warn!(kind = display_kind(kind), error = foreign, "watch failed, trying again");
-                stores.set_unavailable(kind, &foreign);
-                return End::Foreign;
-            }
-            match event {
-                Ok(Event::Init) => feed.begin_list(),
-                Ok(Event::InitApply(object)) => feed.list_item(object.object()),
-                Ok(Event::InitDone) => feed.end_list(),
-                Ok(Event::Apply(object)) => feed.upsert(object.object()),
-                Ok(Event::Delete(object)) => feed.delete(object.object()),
-                Err(error) => {
-                    if let Some(end) = end(&error) {
-                        return end;
-                    }
-                    if is_forbidden(&error) {
-                        // The watch of another account takes over if this account lost the right.
-                        context.access.renew_soon();
-                    }
-                    context.metrics.watch_restarted(kind);
-                    debug!(kind = display_kind(kind), %error, "watch failed, trying again");
-                    stores.set_unavailable(kind, &error.to_string());
-                }
+            if let Some(end) = self.take(feed, context, event) {
+                return end;
             }
             if feed.has_grown() {
                 (context.grown)(self);
@@ -247,18 +219,61 @@ impl Watch {
         }
         End::NotServed
     }
+
+    /// Takes an event. Returns the end of the watch, if it has to end.
+    fn take<const WHOLE: bool>(
+        &self,
+        feed: &Feed,
+        context: &Context,
+        event: watcher::Result<Event<Raw<WHOLE>>>,
+    ) -> Option<End> {
+        let (kind, stores) = (&self.kind, &context.stores);
+        let object = event.as_ref().ok().and_then(object_of);
+        if let Some(foreign) = object.and_then(|object| object.foreign(kind)) {
+            // The list that held the object is incomplete: objects that it lacks do not count as
+            // deleted.
+            context.metrics.watch_restarted(kind);
+            warn!(kind = display_kind(kind), error = foreign, "watch failed, trying again");
+            stores.set_unavailable(kind, &foreign);
+            return Some(End::Foreign);
+        }
+        if let Some(name) = object.and_then(|object| object.misnamed(kind)) {
+            // It was not there before either.
+            count_as_absent(&display_kind(kind), None, &name, &"its name is invalid");
+            return None;
+        }
+        match event {
+            Ok(Event::Init) => feed.begin_list(),
+            Ok(Event::InitApply(object)) => feed.list_item(object.object()),
+            Ok(Event::InitDone) => feed.end_list(),
+            Ok(Event::Apply(object)) => feed.upsert(object.object()),
+            Ok(Event::Delete(object)) => feed.delete(object.object()),
+            Err(error) => {
+                let end = end(&error);
+                if end.is_some() {
+                    return end;
+                }
+                if is_forbidden(&error) {
+                    // The watch of another account takes over if this account lost the right.
+                    context.access.renew_soon();
+                }
+                context.metrics.watch_restarted(kind);
+                debug!(kind = display_kind(kind), %error, "watch failed, trying again");
+                stores.set_unavailable(kind, &error.to_string());
+            }
+        }
+        None
+    }
 }
 
 fn is_forbidden(error: &watcher::Error) -> bool {
     refusal(error).is_some_and(|status| status.code == 403)
 }
 
-/// Returns the error of an event that brings an object of another kind.
-fn foreign(event: &Event<Raw>, kind: &Kind) -> Option<String> {
+/// Returns the object of an event, if it has one.
+fn object_of<K>(event: &Event<K>) -> Option<&K> {
     match event {
-        Event::Apply(object) | Event::Delete(object) | Event::InitApply(object) => {
-            object.foreign(kind)
-        }
+        Event::Apply(object) | Event::Delete(object) | Event::InitApply(object) => Some(object),
         Event::Init | Event::InitDone => None,
     }
 }
@@ -308,15 +323,5 @@ pub async fn run_crds(cluster: Cluster, changes: latest::Sender<u64>) {
             Ok(Event::Init | Event::InitApply(_)) => {}
             Err(error) => debug!(%error, "watch of CRDs failed, trying again"),
         }
-    }
-}
-
-fn map<A, B>(event: Event<A>, with: impl FnOnce(A) -> B) -> Event<B> {
-    match event {
-        Event::Apply(object) => Event::Apply(with(object)),
-        Event::Delete(object) => Event::Delete(with(object)),
-        Event::InitApply(object) => Event::InitApply(with(object)),
-        Event::Init => Event::Init,
-        Event::InitDone => Event::InitDone,
     }
 }

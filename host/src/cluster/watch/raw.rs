@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use kube::{
     Resource,
-    api::{ApiResource, ObjectMeta, PartialObjectMeta, TypeMeta},
+    api::{ApiResource, ObjectMeta},
     core::DynamicResourceScope,
 };
 use mortise_core::contract::{
@@ -14,23 +14,24 @@ use mortise_core::contract::{
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// An object as it was received: the store needs its JSON, kube's watcher its `resourceVersion`.
+/// An object as it was received, or only its metadata: the store needs its JSON, kube's watcher its
+/// `resourceVersion`. kube's own types refuse times that the API server accepts.
 /// Boxed, since kube's streams pass an event on by value many times.
 #[derive(Clone)]
-pub(super) struct Raw(Box<Came>);
+pub(super) struct Raw<const WHOLE: bool>(Box<Came>);
 
 #[derive(Clone)]
 struct Came {
     metadata: ObjectMeta,
     object: Value,
-    /// The type named by an object that holds only metadata, if any.
-    types: Option<TypeMeta>,
+    /// The `apiVersion` and the kind, if they are not kept in the object.
+    types: Option<[Value; 2]>,
 }
 
 // === impl Raw ===
 
-impl Raw {
-    fn new(object: Value) -> Self {
+impl<const WHOLE: bool> Raw<WHOLE> {
+    fn new(mut object: Value) -> Self {
         let metadata = object.get("metadata");
         let text = |field: &str| metadata?.get(field)?.as_str().map(str::to_owned);
         let metadata = ObjectMeta {
@@ -39,34 +40,23 @@ impl Raw {
             resource_version: text("resourceVersion"),
             ..ObjectMeta::default()
         };
-        Self(Box::new(Came { metadata, object, types: None }))
-    }
-
-    pub(super) fn from_metadata(partial: &PartialObjectMeta<Self>) -> Self {
-        // `ObjectMeta` consists of texts, numbers and maps of texts, which JSON can represent.
-        let metadata = serde_json::to_value(&partial.metadata).unwrap_or_default();
-        let mut raw = Self::new(serde_json::json!({ "metadata": metadata }));
-        // A watch of metadata delivers objects of the kind `PartialObjectMetadata`, whatever their
-        // own kind is.
-        raw.0.types = partial.types.clone().filter(|types| types.kind != "PartialObjectMetadata");
-        raw
-    }
-
-    /// Returns the error of an object that names another kind, or no object. An object of a list may
-    /// name no kind. The API server at home is trusted to check names.
-    pub(super) fn foreign(&self, kind: &Kind) -> Option<String> {
-        let ObjectMeta { name, namespace, .. } = &self.0.metadata;
-        let is_valid = |name: &String| is_name(name) && !name.contains(is_unsafe);
-        let is_named = name.as_ref().is_some_and(is_valid)
-            && namespace.as_ref().is_none_or(|namespace| is_label(namespace));
-        if !kind.cluster.is_empty() && !is_named {
-            let shown = quoted(name.as_deref().unwrap_or_default());
-            return Some(format!("the cluster sent an object with an invalid name: {shown}"));
+        let mut types = None;
+        if !WHOLE {
+            let mut take = |field: &str| object.get_mut(field).map(Value::take).unwrap_or_default();
+            let named = ["apiVersion", "kind"].map(&mut take);
+            object = serde_json::json!({ "metadata": take("metadata") });
+            // A watch of metadata delivers objects of the kind `PartialObjectMetadata`, whatever
+            // their own kind is.
+            types = Some(named).filter(|[_, kind]| kind != "PartialObjectMetadata");
         }
-        let types = self.0.types.as_ref();
-        let text = |field: &str| self.object().get(field).and_then(Value::as_str);
-        let version = types.map(|types| types.api_version.as_str()).or(text("apiVersion"));
-        let named = types.map(|types| types.kind.as_str()).or(text("kind"));
+        Self(Box::new(Came { metadata, object, types }))
+    }
+
+    /// Returns the error of an object that names another kind. An object of a list may name no kind.
+    pub(super) fn foreign(&self, kind: &Kind) -> Option<String> {
+        let own = ["apiVersion", "kind"].map(|field| self.object().get(field));
+        let types = self.0.types.as_ref().map_or(own, |types| types.each_ref().map(Some));
+        let [version, named] = types.map(|text| text.and_then(Value::as_str));
         let group = version.map(|of| of.rsplit_once('/').map_or("", |(group, _)| group));
         let is_it =
             group.is_none_or(|of| of == kind.group) && named.is_none_or(|name| name == kind.kind);
@@ -76,28 +66,43 @@ impl Raw {
         })
     }
 
+    /// Returns the name of an object of another cluster, for a message, if the name or the namespace
+    /// is invalid. The API server at home is trusted to check names.
+    pub(super) fn misnamed(&self, kind: &Kind) -> Option<String> {
+        let ObjectMeta { name, namespace, .. } = &self.0.metadata;
+        let is_valid = |name: &String| is_name(name) && !name.contains(is_unsafe);
+        let is_named = name.as_ref().is_some_and(is_valid)
+            && namespace.as_ref().is_none_or(|namespace| is_label(namespace));
+        let is_home = kind.cluster.is_empty();
+        (!is_home && !is_named).then(|| quoted(name.as_deref().unwrap_or_default()))
+    }
+
     pub(super) fn object(&self) -> &Value {
         &self.0.object
     }
 }
 
 /// Prints the object's identity only: the object may be a Secret.
-impl fmt::Debug for Raw {
+impl<const WHOLE: bool> fmt::Debug for Raw<WHOLE> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ObjectMeta { namespace, name, resource_version, .. } = self.meta();
         write!(to, "{namespace:?} {name:?} {resource_version:?}")
     }
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de, const WHOLE: bool> Deserialize<'de> for Raw<WHOLE> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Value::deserialize(deserializer).map(Self::new)
     }
 }
 
-impl Resource for Raw {
+impl<const WHOLE: bool> Resource for Raw<WHOLE> {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
+
+    fn metadata_api() -> bool {
+        !WHOLE
+    }
 
     fn kind(resource: &ApiResource) -> Cow<'_, str> {
         Cow::Borrowed(&resource.kind)

@@ -68,6 +68,7 @@ mod hostile {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::metrics::OBJECTS_TOO_LARGE;
 
     type Answer = Arc<dyn Fn() -> Response<Body> + Send + Sync>;
 
@@ -147,14 +148,22 @@ mod hostile {
     }
 
     fn reference(name: &str) -> ObjectRef {
-        ObjectRef { kind: kind("ConfigMap").into(), namespace: Some("a".into()), name: name.into() }
+        reference_of(&kind("ConfigMap"), name)
+    }
+
+    fn reference_of(kind: &Kind, name: &str) -> ObjectRef {
+        ObjectRef { kind: kind.clone().into(), namespace: Some("a".into()), name: name.into() }
     }
 
     /// Watches config maps until this one is known. Returns the stores and the time taken.
     async fn until_known(cluster: &Cluster, name: &str) -> (Stores, Duration) {
+        until_known_of(&kind("ConfigMap"), cluster, name).await
+    }
+
+    async fn until_known_of(kind: &Kind, cluster: &Cluster, name: &str) -> (Stores, Duration) {
         let (stores, begun) = (Stores::new(), Instant::now());
         let wanted = Wanted { fields: Fields::whole(), matching: BTreeSet::new(), written: false };
-        let watch = Watch { kind: kind("ConfigMap"), scope: Scope::default() };
+        let watch = Watch { kind: kind.clone(), scope: Scope::default() };
         let feed = stores.open(&watch.kind, &watch.scope, &wanted).unwrap();
         let (_crds, changes) = latest::channel(0);
         let clusters = Clusters::new(
@@ -174,7 +183,7 @@ mod hostile {
         };
         let mut progress = stores.progress();
         let known = async {
-            while !matches!(stores.known(&reference(name)), Known::Present(_)) {
+            while !matches!(stores.known(&reference_of(kind, name)), Known::Present(_)) {
                 progress.changed().await.unwrap();
             }
         };
@@ -265,7 +274,7 @@ mod hostile {
 
     #[test]
     fn an_object_of_another_kind_is_told() {
-        let raw = |object: &Value| serde_json::from_value::<Raw>(object.clone()).unwrap();
+        let raw = |object: &Value| serde_json::from_value::<Raw<true>>(object.clone()).unwrap();
         let of = kind("ConfigMap");
         assert_eq!(raw(&object("ConfigMap", "a", "5")).foreign(&of), None);
         assert_eq!(raw(&json!({"metadata": {"name": "a"}})).foreign(&of), None, "of a list");
@@ -277,14 +286,19 @@ mod hostile {
         assert!(!other.contains(char::is_control), "{other:?}");
     }
 
+    /// Another cluster in which a kind is served.
+    fn elsewhere() -> Kind {
+        Kind { cluster: "shop/provider/kubeconfig".into(), ..kind("ConfigMap") }
+    }
+
     #[test]
     fn an_object_of_another_cluster_has_a_valid_name() {
-        let of = Kind { cluster: "shop/provider/kubeconfig".into(), ..kind("ConfigMap") };
-        let told = |namespace: Value, name: Value| {
+        let misnamed = |of: &Kind, namespace: Value, name: Value| {
             let metadata = json!({"namespace": namespace, "name": name, "resourceVersion": "5"});
             let object = json!({"metadata": metadata});
-            serde_json::from_value::<Raw>(object).unwrap().foreign(&of)
+            serde_json::from_value::<Raw<true>>(object).unwrap().misnamed(of)
         };
+        let told = |namespace, name| misnamed(&elsewhere(), namespace, name);
         assert_eq!(told(json!("a"), json!("b.c")), None);
         let names = ["", "..", ".", "a/b", "../b", "a%2Fb", "a\nb", "a\u{202e}b", "a\u{0}"];
         for name in names.map(|name| json!(name)).into_iter().chain([json!(null), json!(7)]) {
@@ -296,5 +310,27 @@ mod hostile {
         }
         let long = told(json!("a"), json!("x".repeat(1 << 20))).unwrap();
         assert!(long.len() < 1024, "{} bytes", long.len());
+        let at_home = misnamed(&kind("ConfigMap"), json!("a"), json!("a\u{202e}b"));
+        assert_eq!(at_home, None, "its API server has checked it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_misnamed_object_of_another_cluster_counts_as_absent() {
+        let of = elsewhere();
+        let names = ["a", "..", "b\u{202e}", "c"];
+        let added = event("ADDED", &object("ConfigMap", "d/", "10"));
+        let last = event("ADDED", &object("ConfigMap", "e", "11"));
+        let (cluster, asked) =
+            server(vec![lasting(listed("ConfigMap", &names, "9") + &added + &last)]);
+        let before = OBJECTS_TOO_LARGE.get();
+        let (stores, _) = until_known_of(&of, &cluster.named(&of.cluster), "e").await;
+        for name in ["a", "c"] {
+            assert!(matches!(stores.known(&reference_of(&of, name)), Known::Present(_)), "{name}");
+        }
+        for name in ["..", "b\u{202e}", "d/"] {
+            assert!(matches!(stores.known(&reference_of(&of, name)), Known::Absent), "{name}");
+        }
+        assert!(OBJECTS_TOO_LARGE.get() >= before + 3);
+        assert_eq!(asked.lock().len(), 1, "the watch goes on");
     }
 }
