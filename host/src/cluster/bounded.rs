@@ -7,6 +7,8 @@
 //! does one that the parser refuses although it is JSON, with the whole page or watch: one that is
 //! nested too deep, is no Unicode, or has a number out of range.
 
+mod held;
+
 use std::{
     borrow::Cow,
     fmt,
@@ -16,7 +18,7 @@ use std::{
 use axum::body::Body as Answered;
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http::{Request, Response, StatusCode, Uri};
+use http::{Request, Response, Uri, response::Parts as Head};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::{Client, api::ListMeta, client::Body};
 use mortise_core::contract::bounds::{ENTRY, Entries, MAX_LEVELS, is_deeper_than};
@@ -24,6 +26,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tower::BoxError;
 
+use self::held::{Held, MAX_HELD};
+pub(crate) use self::held::{Incoming, Part};
 use crate::metrics::OBJECTS_TOO_LARGE;
 
 /// The bound on the account of a page, and on that of an object. etcd accepts objects of 1.5 MiB,
@@ -59,6 +63,10 @@ pub(crate) enum TooMuch {
     /// The parser refuses it.
     #[error("the API server sends JSON that is no Unicode, or has a number out of range")]
     Unreadable,
+
+    /// Answers of other clusters that come in take too much.
+    #[error("other clusters send more than {} MiB at once, of which one namespace leaves some to others", MAX_HELD >> 20)]
+    Together,
 }
 
 /// What a text takes when it is parsed.
@@ -117,6 +125,7 @@ pub(super) struct Lines {
     resource: String,
     parsed_depth: usize,
     begun: Vec<u8>,
+    held: Held,
 }
 
 /// Returns the number of objects that a request asks for, if it asks for a page.
@@ -143,10 +152,12 @@ pub(super) async fn page(
         let (answer, body) =
             client.send(Request::from_parts(sized, Body::empty())).await?.into_parts();
         if !answer.status.is_success() {
-            return Ok(Response::from_parts(answer, read(body, MAX_REFUSAL_BYTES).await?));
+            let refusal = read(&answer, body, MAX_REFUSAL_BYTES).await?;
+            return Ok(Response::from_parts(answer, refusal));
         }
         let is_last = asked == 1;
-        match read(body, if is_last { MAX_READ_BYTES } else { MAX_ACCOUNT_BYTES }).await {
+        let most = if is_last { MAX_READ_BYTES } else { MAX_ACCOUNT_BYTES };
+        match read(&answer, body, most).await {
             Ok(text) => {
                 // An object is an item of a member of the list.
                 let account = Account::of(&text, parsed_depth.saturating_add(2));
@@ -169,23 +180,30 @@ pub(super) async fn page(
 }
 
 /// Reads the answer to a request other than a list or watch.
-pub(super) async fn answer(status: StatusCode, body: Body) -> Result<Bytes, BoxError> {
-    if !status.is_success() {
-        return read(body, MAX_REFUSAL_BYTES).await;
+pub(super) async fn answer(head: &Head, body: Body) -> Result<Bytes, BoxError> {
+    if !head.status.is_success() {
+        return read(head, body, MAX_REFUSAL_BYTES).await;
     }
-    let text = read(body, MAX_ACCOUNT_BYTES).await?;
+    let text = read(head, body, MAX_ACCOUNT_BYTES).await?;
     match Account::of(&text, usize::MAX) {
         account if account.is_within(MAX_ACCOUNT_BYTES) => Ok(text),
         account => Err(account.too_much(MAX_ACCOUNT_BYTES).into()),
     }
 }
 
-async fn read(body: Body, most: usize) -> Result<Bytes, BoxError> {
-    match Limited::new(body, most).collect().await {
-        Ok(text) => Ok(text.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(TooMuch::of(most).into()),
-        Err(error) => Err(error),
+async fn read(of: &Head, body: Body, most: usize) -> Result<Bytes, BoxError> {
+    let mut held = Held::of(&of.extensions);
+    let mut chunks = Limited::new(body, most).into_data_stream();
+    let mut text = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = match chunk {
+            Err(error) if error.is::<LengthLimitError>() => return Err(TooMuch::of(most).into()),
+            chunk => chunk?,
+        };
+        held.set(text.len() + chunk.len())?;
+        text.extend_from_slice(&chunk);
     }
+    Ok(text.into())
 }
 
 fn with_size(uri: &Uri, size: u32) -> Result<Uri, BoxError> {
@@ -280,8 +298,9 @@ fn is_doubtful(text: &str) -> bool {
 
 impl Lines {
     /// Returns the body of a watch, in which events of objects that are not read are replaced.
-    pub(super) fn bounded(uri: &Uri, parsed_depth: usize, body: Body) -> Answered {
-        let mut lines = Self { resource: resource_of(uri), parsed_depth, begun: Vec::new() };
+    pub(super) fn bounded(uri: &Uri, parsed_depth: usize, (of, body): (&Head, Body)) -> Answered {
+        let held = Held::of(&of.extensions);
+        let mut lines = Self { resource: resource_of(uri), parsed_depth, begun: Vec::new(), held };
         let chunks = Answered::new(body).into_data_stream();
         Answered::from_stream(chunks.map(move |chunk| lines.take(chunk?)))
     }
@@ -300,6 +319,7 @@ impl Lines {
         if self.begun.len() > MAX_READ_BYTES {
             return Err(TooMuch::of(MAX_READ_BYTES).into());
         }
+        self.held.set(self.begun.len())?;
         let parsed_depth = self.parsed_depth.saturating_add(1);
         if whole.len() <= UNCOUNTED_BYTES
             && Account::of(&whole, parsed_depth).is_within(MAX_ACCOUNT_BYTES)

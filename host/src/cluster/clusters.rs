@@ -44,6 +44,7 @@ use tokio::{
 use self::slot::Slot;
 use super::{
     Cluster,
+    bounded::Incoming,
     lease::Guard,
     remote::{Connect, Inline, InvalidServer, Servers},
 };
@@ -99,6 +100,8 @@ struct State {
     identity: Home,
     options: Options,
     lease: Guard,
+    /// What has come in of answers.
+    incoming: Incoming,
     /// The grants of all versions, the newest last.
     all: Mutex<Vec<Weak<Remotes>>>,
     open: Mutex<BTreeMap<Arc<str>, Arc<Slot>>>,
@@ -149,6 +152,7 @@ impl Clusters {
             identity: identity.clone(),
             options: options.clone(),
             lease: lease.clone(),
+            incoming: Incoming::default(),
             all: Mutex::default(),
             open: Mutex::default(),
             moves: AtomicU64::new(0),

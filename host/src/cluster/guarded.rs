@@ -137,9 +137,9 @@ impl State {
         }
         let (head, body) = client.send(request).await?.into_parts();
         let body = if head.status.is_success() {
-            Lines::bounded(&uri, self.parsed_depth, body)
+            Lines::bounded(&uri, self.parsed_depth, (&head, body))
         } else {
-            super::bounded::answer(head.status, body).await?.into()
+            super::bounded::answer(&head, body).await?.into()
         };
         Ok(Response::from_parts(head, body))
     }

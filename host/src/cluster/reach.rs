@@ -63,7 +63,8 @@ impl Reach {
         if status.is_success() || is_refusal {
             return Ok(());
         }
-        let text = bounded::answer(status, answer.into_body()).await.unwrap_or_default();
+        let (head, body) = answer.into_parts();
+        let text = bounded::answer(&head, body).await.unwrap_or_default();
         Err(failing(&String::from_utf8_lossy(&text)).unwrap_or_else(|| status.to_string()))
     }
 }

@@ -32,7 +32,7 @@ use tokio::time::{Instant, timeout_at};
 use tower::BoxError;
 
 use self::kubeconfig::Kubeconfig;
-use super::request::Policy;
+use super::{bounded::Part, request::Policy};
 use crate::http::{Address, Dial, Home, Policy as Addresses, Reach};
 
 /// The time limit for a connection, and for the head of an answer.
@@ -148,15 +148,18 @@ fn in_time(body: Answered) -> Answered {
     Answered::from_stream(stream::unfold(Some(body.into_data_stream()), next))
 }
 
-/// Returns the client with its requests limited, and the state of the limit.
-pub(crate) fn gated(client: &Client) -> (Client, Arc<Gate>) {
+/// Returns the client with its requests limited, and the state of the limit. What comes in of answers
+/// counts to `part`.
+pub(crate) fn gated(client: &Client, part: Part) -> (Client, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
     let (shared, client) = (Arc::clone(&gate), client.clone());
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (gate, client) = (Arc::clone(&shared), client.clone());
+        let (gate, client, part) = (Arc::clone(&shared), client.clone(), part.clone());
         async move {
             let sent = async { client.send(request).await.map_err(BoxError::from) };
-            gate.pass(ANSWER_TIMEOUT, sent).await
+            let mut answer = gate.pass(ANSWER_TIMEOUT, sent).await?;
+            answer.extensions_mut().insert(part);
+            Ok::<_, BoxError>(answer)
         }
     });
     (Client::new(service, "default"), gate)

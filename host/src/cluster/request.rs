@@ -98,7 +98,7 @@ impl Cluster {
             }
             let (head, body) =
                 self.client.send(request).await.map_err(|error| no_answer(&error))?.into_parts();
-            let bytes = bounded::answer(head.status, body).await;
+            let bytes = bounded::answer(&head, body).await;
             Ok((head, bytes.map_err(|error| no_answer(&*error))?))
         };
         let answered = time::timeout(self.policy.answer, request_and_answer).await;

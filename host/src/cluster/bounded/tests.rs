@@ -191,6 +191,7 @@ fn an_event_of_an_object_that_is_not_read_is_a_deletion_or_nothing() {
             resource: "configmaps".to_owned(),
             parsed_depth: usize::MAX,
             begun: Vec::new(),
+            held: Held::default(),
         };
         let chunks = text.chunks(cut);
         let passed: Vec<u8> =
@@ -225,10 +226,26 @@ fn an_event_of_an_object_that_is_not_read_is_a_deletion_or_nothing() {
 
 #[test]
 fn an_event_without_an_end_is_given_up() {
-    let mut lines = Lines { resource: String::new(), parsed_depth: usize::MAX, begun: Vec::new() };
+    let mut extensions = http::Extensions::new();
+    let lines = |extensions: &http::Extensions| Lines {
+        resource: String::new(),
+        parsed_depth: usize::MAX,
+        begun: Vec::new(),
+        held: Held::of(extensions),
+    };
     let chunk = Bytes::from(vec![b'x'; 8 << 20]);
-    let taken: Vec<bool> = (0..5).map(|_| lines.take(chunk.clone()).is_ok()).collect();
-    assert_eq!(taken, [true, true, true, true, false]);
+    let take = |lines: &mut Lines| lines.take(chunk.clone()).is_ok();
+    let mut alone = lines(&extensions);
+    assert_eq!([(); 5].map(|()| take(&mut alone)), [true, true, true, true, false]);
+
+    // Those of other clusters have one sum.
+    extensions.insert(Incoming::default().part_of("shop"));
+    let mut first = lines(&extensions);
+    assert_eq!([(); 3].map(|()| take(&mut first)), [true; 3]);
+    let mut second = lines(&extensions);
+    assert_eq!([(); 2].map(|()| take(&mut second)), [true, false]);
+    drop(first);
+    assert!(take(&mut lines(&extensions)));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use tracing::debug;
 use super::elsewhere::Elsewhere;
 use crate::cluster::{
     Cluster, Policy,
+    bounded::Part,
     lease::Guard,
     remote::{Connected, Gate, gated, policy},
 };
@@ -50,10 +51,10 @@ impl Link {
         name: &Arc<str>,
         connected: Connected,
         (digest, secret): (Digest, Value),
-        lease: &Guard,
+        (lease, part): (&Guard, Part),
     ) -> Self {
         let Connected { server, client } = connected;
-        let (client, gate) = gated(&client);
+        let (client, gate) = gated(&client, part);
         let cluster = Cluster::with_policy(client, policy()).named(name).guarded(lease);
         let rights = Elsewhere::new(&cluster);
         Self {

@@ -275,7 +275,9 @@ impl Slot {
         })?;
         self.check_grants(clusters, &connected.server, &found.secret)?;
         let from = (digest, found.secret.clone());
-        Ok(Some(Link::new(&self.name, connected, from, &clusters.0.lease)))
+        let (namespace, ..) = cluster_secret(&self.name).unwrap_or_default();
+        let part = clusters.0.incoming.part_of(namespace);
+        Ok(Some(Link::new(&self.name, connected, from, (&clusters.0.lease, part))))
     }
 
     /// Fails unless the host and a user grant a server.
