@@ -24,10 +24,12 @@ pub use denial::Denials;
 pub use rights::Rights;
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Weak},
     time::Duration,
 };
 
+use futures::future::join_all;
 use mortise_core::{
     contract::Description,
     grant::rights::{Account, Rights as _},
@@ -52,6 +54,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// The delay until answers are renewed once more after a change: an API server may learn of the
 /// change later than the host.
 const SECOND_RENEWAL_DELAY: Duration = Duration::from_secs(2);
+/// The time for which the questions of one namespace are asked in a renewal: the others are asked in
+/// the next ones.
+const MAX_RENEWAL_TIME: Duration = Duration::from_secs(5);
 /// The maximum age of answers if no change is seen.
 const MAX_ANSWER_AGE: Duration = Duration::from_mins(1);
 
@@ -157,20 +162,30 @@ impl Access {
         Renewals { access: self.clone(), due, again: None, took: Duration::ZERO }
     }
 
-    /// Renews the stale answers. Returns the rights that have changed, and whether some answers are
+    /// Renews the stale answers, of each namespace for [`MAX_RENEWAL_TIME`]: its questions do not
+    /// delay those of others. Returns the rights that have changed, and whether some answers are
     /// missing.
     async fn renew(&self, stale: Stale) -> (Vec<Arc<Rights>>, bool) {
         let acting = self.0.acting.renew().await;
-        let (mut differ, mut is_open) = (Vec::new(), acting.unanswered);
-        let mut fresh = Fresh::new();
+        let mut namespaces: BTreeMap<String, Vec<Arc<Rights>>> = BTreeMap::new();
         for rights in self.all() {
-            let renewed = rights.renew(stale, &mut fresh).await;
-            is_open |= renewed.unanswered;
-            if renewed.changed || acting.changed.contains(rights.account()) {
-                differ.push(rights);
-            }
+            namespaces.entry(rights.account().namespace.clone()).or_default().push(rights);
         }
-        (differ, is_open)
+        let changed = &acting.changed;
+        let renewals = namespaces.into_values().map(async |all| {
+            let (mut differ, mut is_open) = (Vec::new(), false);
+            let mut fresh = Fresh::until(Instant::now() + MAX_RENEWAL_TIME);
+            for rights in all {
+                let renewed = rights.renew(stale, &mut fresh).await;
+                is_open |= renewed.unanswered;
+                if renewed.changed || changed.contains(rights.account()) {
+                    differ.push(rights);
+                }
+            }
+            (differ, is_open)
+        });
+        let (differ, is_open): (Vec<_>, Vec<bool>) = join_all(renewals).await.into_iter().unzip();
+        (differ.concat(), acting.unanswered || is_open.contains(&true))
     }
 
     fn all(&self) -> Vec<Arc<Rights>> {
@@ -201,9 +216,9 @@ impl Renewals {
         }
         let stale = self.take_stale(is_change);
         let begun = Instant::now();
-        let (changed, is_open) = self.access.renew(stale).await;
+        let (changed, is_open) = self.access.renew(stale.as_of(begun)).await;
         self.took = begun.elapsed();
-        self.plan(stale, is_change, is_open);
+        self.plan(stale, is_change, is_open.then(|| stale.as_of(begun)));
         changed
     }
 
@@ -224,8 +239,8 @@ impl Renewals {
         stale
     }
 
-    /// Sets the times of the renewals that follow the one just made.
-    fn plan(&mut self, stale: Stale, is_change: bool, is_open: bool) {
+    /// Sets the times of the renewals that follow the one just made; `open`: what it has left.
+    fn plan(&mut self, stale: Stale, is_change: bool, open: Option<Stale>) {
         let now = Instant::now();
         if stale.all {
             self.due = now + MAX_ANSWER_AGE;
@@ -234,10 +249,8 @@ impl Renewals {
         // before the list.
         let later = Stale { all: stale.all, denied: stale.before.is_some(), before: None };
         let mut again = if is_change { later } else { Stale::default() };
-        if is_open {
-            again = again.or(stale);
-        }
-        if again != Stale::default() || is_open {
+        again = again.or(open.unwrap_or_default());
+        if again != Stale::default() || open.is_some() {
             let planned = self.again.map_or(again, |(_, planned)| planned.or(again));
             self.again = Some((now + SECOND_RENEWAL_DELAY, planned));
         }

@@ -23,8 +23,8 @@ pub(super) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessrev
 pub(super) const SELF_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 /// The maximum number of answers kept for a processor: some MiB, and as many questions each minute.
 /// An account with rights to single objects only needs a question for each object; above the limit,
-/// answers for single objects that the description does not need are dropped, and the next run asks
-/// again.
+/// answers for single objects and namespaces that the description does not need are dropped, and the
+/// next run asks again. A guest can name any number of them.
 const MAX_ANSWERS: usize = 10_000;
 
 /// The API server's answers about one account.
@@ -66,8 +66,14 @@ pub(super) struct Stale {
     pub(super) before: Option<Instant>,
 }
 
-/// The answers of one renewal, for all accounts: no question is asked twice in a renewal.
-pub(super) type Fresh = HashMap<(Account, Question), Answered>;
+/// The answers of one renewal, for all accounts of a namespace: no question is asked twice in a
+/// renewal.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    pub(super) known: HashMap<(Account, Question), Answered>,
+    /// The time after which no further questions are asked: the others wait for the next renewal.
+    pub(super) ends: Instant,
+}
 
 /// The result of a renewal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -212,16 +218,36 @@ impl Answers {
     }
 
     /// Updates the digest after a change and, if there are too many answers, forgets those for
-    /// single objects that the description does not need.
+    /// single objects and namespaces that the description does not need.
     pub(super) fn settle(&mut self) {
         if self.known.len() > MAX_ANSWERS {
             let needed: HashSet<&Question> = self.needed.iter().chain(&self.started).collect();
-            self.known.retain(|question, _| question.name.is_none() || needed.contains(question));
+            let is_wide = |of: &Question| of.namespace.is_none() && of.name.is_none();
+            self.known.retain(|question, _| is_wide(question) || needed.contains(question));
         }
         let answer = |question: &Question| self.known.get(question).map(|answered| answered.answer);
         let answered = |question: &Question| format!("{question:?} {:?}\n", answer(question));
         let answered: Vec<String> = self.needed.iter().map(answered).collect();
         self.digest = Some(Digest::of(false, answered.iter().map(String::as_bytes)));
+    }
+}
+
+// === impl Fresh ===
+
+impl Fresh {
+    pub(super) fn until(ends: Instant) -> Self {
+        Self { known: HashMap::new(), ends }
+    }
+}
+
+// === impl Renewed ===
+
+impl Renewed {
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            changed: self.changed || other.changed,
+            unanswered: self.unanswered || other.unanswered,
+        }
     }
 }
 
@@ -246,6 +272,12 @@ impl Stale {
             || self.before.is_some_and(|before| answered.at < before)
     }
 
+    /// Returns the same answers, without those that will have been asked for since `now`.
+    pub(super) fn as_of(self, now: Instant) -> Self {
+        let before = self.before.max(self.all.then_some(now));
+        Self { all: false, before, ..self }
+    }
+
     /// Returns the union of the two.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
@@ -253,5 +285,30 @@ impl Stale {
             denied: self.denied || other.denied,
             before: self.before.max(other.before),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mortise_core::fixture::v1;
+
+    use super::*;
+
+    #[test]
+    fn answers_for_names_that_a_guest_makes_up_are_bounded() {
+        let resource = Resource {
+            kind: v1("", "Pod"),
+            plural: "pods".into(),
+            namespaced: true,
+            status: false,
+        };
+        let of = |namespace: &str, name| Question::of(&resource, "get", Some(namespace), name);
+        let (needed, all) = (of("shop", None), Question::of(&resource, "get", None, None));
+        let mut answers = Answers { needed: vec![needed.clone()], ..Answers::default() };
+        let made_up = (0..MAX_ANSWERS).map(|at| of(&format!("n{at}"), None));
+        let asked = made_up.chain([needed.clone(), all.clone(), of("shop", Some("x"))]);
+        answers.known.extend(asked.map(|asked| (asked, Answered::now(Answer::Denied))));
+        answers.settle();
+        assert_eq!(answers.known.into_keys().collect::<BTreeSet<_>>(), [needed, all].into());
     }
 }

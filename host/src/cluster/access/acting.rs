@@ -9,11 +9,12 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use futures::{StreamExt as _, stream};
 use mortise_core::grant::rights::{Account, Question};
 use parking_lot::Mutex;
 use tokio::sync::watch as latest;
 
-use super::Access;
+use super::{Access, rights::MAX_IN_FLIGHT};
 use crate::cluster::{
     Cluster,
     answers::{SELF_REVIEWS, reviewed},
@@ -127,8 +128,9 @@ impl AllActing {
             all.values().filter_map(Weak::upgrade).collect()
         };
         let mut renewed = RenewedActing::default();
-        for acting in all {
-            let (before, answer) = acting.renew().await;
+        let renewals = all.into_iter().map(async |acting| (acting.renew().await, acting));
+        let mut renewals = stream::iter(renewals).buffer_unordered(MAX_IN_FLIGHT);
+        while let Some(((before, answer), acting)) = renewals.next().await {
             renewed.unanswered |= answer.is_none();
             if answer.is_some() && answer != before {
                 renewed.changed.push(acting.account.clone());

@@ -38,6 +38,9 @@ use crate::cluster::{
 /// questions.
 pub(super) const MAX_IN_FLIGHT: usize = 16;
 
+/// The number of questions of a processor after which its renewal looks at the time.
+const QUESTIONS_AT_ONCE: usize = 256;
+
 /// The maximum number of started selections whose rights are asked for, as many as watches of a
 /// processor by default. Those of others are reported when a request is refused.
 const MAX_ASKED_SELECTIONS: usize = 256;
@@ -377,28 +380,47 @@ impl Rights {
         reviewed(asker, path, review, cluster).await
     }
 
-    /// Asks the stale questions again, and the needed ones that were never asked. If the API server
-    /// does not answer, the previous answer stays. Returns whether an answer has changed.
+    /// Asks the stale questions again, and the needed ones that were never asked, as long as there
+    /// is time. If the API server does not answer, the previous answer stays. Returns whether an
+    /// answer has changed, and whether one is missing.
     pub(super) async fn renew(&self, stale: Stale, fresh: &mut Fresh) -> Renewed {
         let (needed, started) = self.needed().await;
         let questions = self.answers.read().stale(stale, needed.iter().chain(&started));
         let of_account = |question: &Question| (self.account.clone(), question.clone());
-        let (answered, open): (Vec<Question>, Vec<Question>) =
-            questions.into_iter().partition(|question| fresh.contains_key(&of_account(question)));
-        let answered = answered.into_iter().filter_map(|question| {
-            let answered = *fresh.get(&of_account(&question))?;
+        let (known, open): (Vec<Question>, Vec<Question>) = questions
+            .into_iter()
+            .partition(|question| fresh.known.contains_key(&of_account(question)));
+        let known = known.into_iter().filter_map(|question| {
+            let answered = *fresh.known.get(&of_account(&question))?;
             Some((question, answered))
         });
-        let mut answered: Vec<(Question, Answered)> = answered.collect();
-        for (question, answer) in self.answers(open).await {
-            fresh.insert(of_account(&question), answer);
-            answered.push((question, answer));
+        let (mut answered, mut open) = (known.collect::<Vec<_>>(), open.into_iter());
+        let mut renewed = Renewed::default();
+        loop {
+            let asked: Vec<Question> = open.by_ref().take(QUESTIONS_AT_ONCE).collect();
+            let new = self.answers(asked).await;
+            let of =
+                |(question, answered): &(Question, Answered)| (of_account(question), *answered);
+            fresh.known.extend(new.iter().map(of));
+            answered.extend(new);
+            renewed = renewed.or(self.take(std::mem::take(&mut answered), &needed, &started));
+            let is_late = Instant::now() >= fresh.ends;
+            if open.len() == 0 || is_late {
+                renewed.unanswered |= open.len() > 0;
+                break;
+            }
         }
-        let (is_changed, is_open) = self.compare_granted().await;
-        let mut renewed = self.answers.write().take(answered, needed, started);
-        renewed.changed |= is_changed;
-        renewed.unanswered |= is_open;
-        renewed
+        let (changed, unanswered) = self.compare_granted().await;
+        renewed.or(Renewed { changed, unanswered })
+    }
+
+    fn take(
+        &self,
+        answered: Vec<(Question, Answered)>,
+        needed: &[Question],
+        started: &[Question],
+    ) -> Renewed {
+        self.answers.write().take(answered, needed.to_vec(), started.to_vec())
     }
 
     /// Returns the connection to a cluster, if the account is known to have the rights to its Secret.

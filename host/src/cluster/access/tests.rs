@@ -27,6 +27,8 @@ struct Table {
     /// The answer to a review of rules; `None`: the account may not ask.
     rules: Option<serde_json::Value>,
     is_away: bool,
+    /// The time that a review takes.
+    takes: Duration,
     /// The paths of other requests.
     paths: Vec<String>,
 }
@@ -68,6 +70,8 @@ impl Judge {
                     }
                 }
                 assert_eq!(request.method(), Method::POST);
+                let takes = judge.0.lock().takes;
+                sleep(takes).await;
                 let body = request.into_body().collect_bytes().await.unwrap();
                 Ok::<_, Infallible>(judge.review(serde_json::from_slice(&body).unwrap()))
             }
@@ -120,6 +124,10 @@ impl Judge {
 
 fn account() -> Account {
     "shop/painter".parse().unwrap()
+}
+
+fn fresh() -> Fresh {
+    Fresh::until(Instant::now() + MAX_RENEWAL_TIME)
 }
 
 fn scene() -> (EmbeddedApi, Judge, Access) {
@@ -317,7 +325,7 @@ async fn declared_rights_that_are_denied_are_reported_as_missing() {
     );
     let before = rights.digest();
     judge.0.lock().allowed.push("create events");
-    assert!(rights.renew(Stale::ALL, &mut Fresh::new()).await.changed);
+    assert!(rights.renew(Stale::ALL, &mut fresh()).await.changed);
     assert_ne!(rights.digest(), before);
     assert!(!rights.missing().iter().any(|line| line.contains("create events")));
 }
@@ -368,15 +376,15 @@ async fn granted_rules_are_compared_with_those_that_the_account_holds() {
     for (case, rules, allowed, expected) in cases {
         judge.0.lock().rules = rules;
         judge.allows(allowed);
-        rights.renew(Stale::default(), &mut Fresh::new()).await;
+        rights.renew(Stale::default(), &mut fresh()).await;
         assert_eq!(rights.not_held(), expected, "{case}");
     }
     judge.0.lock().rules = held(&[log], false);
-    assert!(rights.renew(Stale::default(), &mut Fresh::new()).await.changed);
+    assert!(rights.renew(Stale::default(), &mut fresh()).await.changed);
     let before = rights.not_held();
     assert_eq!(before.len(), 2);
     judge.0.lock().is_away = true;
-    let renewed = rights.renew(Stale::default(), &mut Fresh::new()).await;
+    let renewed = rights.renew(Stale::default(), &mut fresh()).await;
     assert!(renewed.unanswered && !renewed.changed, "no answer is no answer: {renewed:?}");
     assert_eq!(rights.not_held(), before);
 }
@@ -488,6 +496,32 @@ async fn answers_are_renewed_after_a_minute_without_any_event() {
     assert_eq!(rights.known(&pods(), place), None, "of all no more: it is asked of this one");
     let denied = rights.permit(&pods(), place).await.unwrap();
     assert!(matches!(denied, Permit::Denied(_)), "{denied:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_questions_of_one_namespace_do_not_delay_those_of_others() {
+    let (_api, judge, access) = scene();
+    let flood = access.of(&"evil/flood".parse().unwrap(), &painter());
+    for at in 0..1000 {
+        let namespace = format!("n{at}");
+        let place = ReadTarget::object(Some(&namespace), "x");
+        flood.permit(&pods(), place).await.unwrap();
+    }
+    let rights = access.of(&account(), &painter());
+    rights.ask_needed().await;
+    judge.allows(&ALL_OF_PODS);
+    judge.0.lock().takes = Duration::from_millis(100);
+    let (mut renewals, asked, begun) = (access.renewals(), judge.count(), Instant::now());
+    assert!(asked > 3000, "{asked}");
+    access.renew_soon();
+    let changed = renewals.next().await;
+    assert!(changed.iter().any(|one| Arc::ptr_eq(one, &rights)));
+    let took = begun.elapsed();
+    assert!(took < MAX_RENEWAL_TIME + Duration::from_secs(3), "{took:?}");
+    while judge.count() < 2 * asked {
+        renewals.next().await;
+    }
+    assert!(begun.elapsed() < MAX_ANSWER_AGE, "what was left over is asked again soon");
 }
 
 #[tokio::test(start_paused = true)]
