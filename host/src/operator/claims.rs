@@ -10,11 +10,14 @@
 //! *Assumption.* Only hosts write the statuses of Processors. Even so, a claim in a status counts
 //! only as far as the account of the Processor may patch the objects.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
 
 use mortise_core::{
     contract::{Description, Selection},
-    labels::{LabelSelector, Test},
+    labels::{LabelSelector, Requirement, Test},
 };
 use parking_lot::Mutex;
 use tokio::sync::watch as latest;
@@ -40,14 +43,23 @@ pub(super) struct Claims {
 #[derive(Debug, Default)]
 struct Entry {
     held: Vec<HeldFinalizer>,
+    /// Their label selectors, each parsed once.
+    labels: Vec<Labels>,
     /// True if this host has decided the claim. Then the status follows the claim, and not the
     /// reverse.
     is_decided: bool,
 }
 
+/// A label selector; `None` if it cannot be parsed.
+type Labels = Option<LabelSelector>;
+
 /// The finalizers that one version claims.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Claim(Vec<HeldFinalizer>);
+
+/// The requirements and values of label selectors that are compared for one claim, some
+/// milliseconds: all claims wait meanwhile. Further selections count as ones that overlap.
+const MAX_COMPARED: usize = 1 << 17;
 
 // === impl Claims ===
 
@@ -70,15 +82,15 @@ impl Claims {
     /// Takes over the claims in the status of a Processor, unless this host has decided them.
     pub(super) fn record(&self, name: &Arc<str>, processor: &Processor) {
         let held = processor.status.as_ref().map(|status| status.finalizers.clone());
-        let held = held.unwrap_or_default();
+        let new = Entry::new(held.unwrap_or_default(), false);
         let mut all = self.all.lock();
         let known = all.get(name);
-        if known.is_some_and(|known| known.is_decided || known.held == held)
-            || (known.is_none() && held.is_empty())
+        if known.is_some_and(|known| known.is_decided || known.held == new.held)
+            || (known.is_none() && new.held.is_empty())
         {
             return;
         }
-        all.insert(Arc::clone(name), Entry { held, is_decided: false });
+        all.insert(Arc::clone(name), new);
         drop(all);
         self.notify();
     }
@@ -98,20 +110,33 @@ impl Claims {
     /// Replaces the claims of a Processor by `wanted`; on a standby, only checks them. Fails, and
     /// changes nothing, if another Processor holds a part of `wanted` that is new.
     pub(super) fn claim(&self, name: &Arc<str>, wanted: &[HeldFinalizer]) -> Result<(), Fault> {
+        let new = Entry::new(wanted.to_vec(), true);
         let mut all = self.all.lock();
         let own = all.get(name).map_or(&[][..], |entry| &entry.held);
-        let new = wanted.iter().filter(|wanted| !own.iter().any(|own| own.covers(wanted)));
-        for wanted in new {
-            let is_others = |(other, entry): &(&Arc<str>, &Entry)| {
-                *other != name && entry.held.iter().any(|held| shared(held, wanted))
-            };
-            if let Some((other, _)) = all.iter().find(is_others) {
+        let is_new = |(wanted, _): &(&HeldFinalizer, _)| !own.iter().any(|own| own.covers(wanted));
+        let compared: Vec<_> = new.each().filter(is_new).collect();
+        let kinds: HashSet<_> = compared.iter().map(|(wanted, _)| wanted.key()).collect();
+        let others = all.iter().filter(|(other, _)| *other != name);
+        let mut held: HashMap<_, Vec<_>> = HashMap::new();
+        for (other, entry) in others {
+            for (of, labels) in entry.each().filter(|(of, _)| kinds.contains(&of.key())) {
+                held.entry(of.key()).or_default().push((other, of, labels));
+            }
+        }
+        let mut left = MAX_COMPARED;
+        for (wanted, labels) in compared {
+            let mut others = held.get(&wanted.key()).into_iter().flatten();
+            let shared = others.find(|(_, held, theirs)| {
+                left = left.saturating_sub(1);
+                left == 0 || wanted.meets(held) && !are_apart(labels, theirs, &mut left)
+            });
+            if let Some((other, ..)) = shared {
                 return Err(refused(other, wanted));
             }
         }
         if self.lease.is_held() {
             let is_less = own.iter().any(|own| !wanted.contains(own));
-            all.insert(Arc::clone(name), Entry { held: wanted.to_vec(), is_decided: true });
+            all.insert(Arc::clone(name), new);
             drop(all);
             if is_less {
                 self.notify();
@@ -133,8 +158,10 @@ impl Claims {
         let mut all = self.all.lock();
         let Some(entry) = all.get_mut(name) else { return };
         let before = entry.held.len();
-        entry.held.retain(|held| kept.contains(held));
-        entry.is_decided = true;
+        let Entry { held, labels, .. } = std::mem::take(entry);
+        let left = held.into_iter().zip(labels).filter(|(held, _)| kept.contains(held));
+        let (held, labels) = left.unzip();
+        *entry = Entry { held, labels, is_decided: true };
         let is_less = entry.held.len() < before;
         drop(all);
         if is_less {
@@ -151,6 +178,20 @@ impl Claims {
 
     fn notify(&self) {
         self.changes.send_modify(|count| *count += 1);
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    fn new(held: Vec<HeldFinalizer>, is_decided: bool) -> Self {
+        let labels = held.iter().map(|held| LabelSelector::parse(&held.labels).ok()).collect();
+        Self { held, labels, is_decided }
+    }
+
+    /// Returns each finalizer, with its label selector.
+    fn each(&self) -> impl Iterator<Item = (&HeldFinalizer, &Labels)> {
+        self.held.iter().zip(&self.labels)
     }
 }
 
@@ -202,46 +243,57 @@ impl From<Vec<HeldFinalizer>> for Claim {
 // === impl HeldFinalizer ===
 
 impl HeldFinalizer {
+    /// The finalizer, and the kind of the objects in any version.
+    fn key(&self) -> (&str, &str, &str) {
+        (&self.finalizer, &self.group, &self.kind)
+    }
+
     fn covers(&self, other: &Self) -> bool {
         let is_wider =
             |mine: &Option<String>, theirs: &Option<String>| mine.is_none() || mine == theirs;
-        (&self.finalizer, &self.group, &self.kind) == (&other.finalizer, &other.group, &other.kind)
+        self.key() == other.key()
             && is_wider(&self.namespace, &other.namespace)
             && is_wider(&self.object_name, &other.object_name)
             && (self.labels.is_empty() || self.labels == other.labels)
     }
+
+    /// Returns whether objects of one namespace and name may be in both selections.
+    fn meets(&self, other: &Self) -> bool {
+        let agree = |one: &Option<String>, other: &Option<String>| {
+            one.is_none() || other.is_none() || one == other
+        };
+        agree(&self.namespace, &other.namespace) && agree(&self.object_name, &other.object_name)
+    }
 }
 
-/// Returns whether both are the same finalizer, on selections that may overlap.
-fn shared(one: &HeldFinalizer, other: &HeldFinalizer) -> bool {
-    one.finalizer == other.finalizer && overlap(one, other)
-}
-
-/// Returns whether an object may match both selections, as far as they can be compared.
-fn overlap(one: &HeldFinalizer, other: &HeldFinalizer) -> bool {
-    let agree = |one: &Option<String>, other: &Option<String>| {
-        one.is_none() || other.is_none() || one == other
-    };
-    (&one.group, &one.kind) == (&other.group, &other.kind)
-        && agree(&one.namespace, &other.namespace)
-        && agree(&one.object_name, &other.object_name)
-        && !are_apart(&one.labels, &other.labels)
+/// Returns the number of values that a test names.
+fn values(test: &Test) -> usize {
+    match test {
+        Test::In(values) | Test::NotIn(values) => values.len(),
+        Test::Exists | Test::Absent => 0,
+    }
 }
 
 /// Returns whether no labels match both selectors, because one label would need two values. Returns
-/// false for a selector that cannot be parsed.
-fn are_apart(one: &str, other: &str) -> bool {
-    let (Ok(one), Ok(other)) = (LabelSelector::parse(one), LabelSelector::parse(other)) else {
+/// false for a selector that cannot be parsed, and for one that takes more than what is left to
+/// compare.
+fn are_apart(one: &Labels, other: &Labels, left: &mut usize) -> bool {
+    let (Some(one), Some(other)) = (one, other) else { return false };
+    let (one, other) = (one.requirements(), other.requirements());
+    let values = |of: &[Requirement]| of.iter().map(|of| values(&of.test)).sum::<usize>();
+    let compared = (one.len() + 1) * (other.len() + 1) + values(one) + values(other);
+    *left = left.saturating_sub(compared);
+    if *left == 0 {
         return false;
-    };
+    }
     let excludes = |mine: &Test, theirs: &Test| match (mine, theirs) {
         (Test::In(mine), Test::In(theirs)) => mine.is_disjoint(theirs),
         (Test::In(mine), Test::NotIn(theirs)) => mine.is_subset(theirs),
         (Test::Absent, Test::In(_) | Test::Exists) => true,
         _ => false,
     };
-    one.requirements().iter().any(|mine| {
-        let mut theirs = other.requirements().iter().filter(|theirs| theirs.key == mine.key);
+    one.iter().any(|mine| {
+        let mut theirs = other.iter().filter(|theirs| theirs.key == mine.key);
         theirs
             .any(|theirs| excludes(&mine.test, &theirs.test) || excludes(&theirs.test, &mine.test))
     })
@@ -389,8 +441,31 @@ mod tests {
             ("two labels", rules("a=1"), rules("b=2"), true),
         ];
         for (case, one, other, expected) in cases {
-            assert_eq!(overlap(&one, &other), expected, "{case}");
-            assert_eq!(overlap(&other, &one), expected, "{case}, the other way round");
+            for (one, other) in [(&one, &other), (&other, &one)] {
+                let ((first, later), claims) = (names(), Claims::new(&Guard::none()));
+                claims.claim(&first, std::slice::from_ref(one)).unwrap();
+                let claimed = claims.claim(&later, std::slice::from_ref(other));
+                assert_eq!(claimed.is_err(), expected, "{case}: {one:?} and {other:?}");
+            }
         }
+    }
+
+    #[test]
+    fn selectors_are_compared_up_to_a_bound_and_are_shared_beyond() {
+        let long =
+            |of: &str| (0..100).map(|at| format!("{of}{at}=1")).collect::<Vec<_>>().join(",");
+        let rules = |value: &str, of: &str| held("Rule", None, &format!("{},c={value}", long(of)));
+        let ((first, later), claims) = (names(), Claims::new(&Guard::none()));
+        let all = |of| (0..64).map(|at| rules(&format!("{of}{at}"), of)).collect::<Vec<_>>();
+        claims.claim(&first, &all("a")).unwrap();
+        let fault = claims.claim(&later, &all("b")).unwrap_err();
+        assert_eq!(fault.reason, Reason::FinalizerShared);
+        let few = |of: &str| {
+            let each = (0..100).map(|at| held("Rule", None, &format!("c={of}{at}")));
+            each.collect::<Vec<_>>()
+        };
+        claims.forget(&first);
+        claims.claim(&first, &few("a")).unwrap();
+        claims.claim(&later, &few("b")).unwrap();
     }
 }
