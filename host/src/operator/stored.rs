@@ -127,7 +127,8 @@ fn parse(text: &str) -> Result<ProcessorSpec, (Reason, String)> {
         );
         return Err((Reason::SpecInvalid, message));
     }
-    let spec: Value = serde_json::from_str(text).unwrap_or_default();
+    let spec: Value = serde_json::from_str(text)
+        .map_err(|error| (Reason::SpecInvalid, format!("the spec cannot be read: {error}")))?;
     ProcessorSpec::deserialize(&spec).map_err(|error| {
         let why = with_field(&spec, &error);
         let message = format!(
@@ -176,6 +177,7 @@ mod tests {
         let processor = read(&plain(&json!({})), &json!({"conditions": "none"}));
         assert_eq!((processor.spec.unreadable, processor.status), (None, None));
         assert_eq!(processor.metadata.name.as_deref(), Some("rules"));
+        let deep = (0..200).fold(json!(0), |inner, _| json!([inner]));
         let cases = [
             (
                 plain(&json!({"suspend": "yes"})),
@@ -190,6 +192,7 @@ mod tests {
                 "`spec.serviceAccountName`: invalid type: null",
             ),
             (json!({}), "`spec`: missing field `module`"),
+            (plain(&json!({"config": {"a": deep}})), "the spec cannot be read: recursion limit"),
         ];
         for (wrong, expected) in cases {
             let (reason, why) = read(&wrong, &Value::Null).spec.unreadable.unwrap();
