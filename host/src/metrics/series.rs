@@ -19,10 +19,11 @@ const PREFIX: &str = "mortise";
 /// The maximum number of series of one processor in one metric, more than any metric needs. Kinds
 /// and verbs come from its description, which its owner may change at will.
 const MAX_SERIES_PER_PROCESSOR: usize = 512;
-/// The value of [`NAMED_BY_GUESTS`] in series past the limit, and for undeclared kinds.
+/// The value of [`NAMED_BY_OTHERS`] in series past the limit, and for undeclared kinds.
 pub(super) const OTHER: &str = "other";
-/// The labels whose values a processor can choose.
-const NAMED_BY_GUESTS: [&str; 3] = ["kind", "hook", "origin"];
+/// The labels whose values a processor can choose, or a system that it calls: another cluster names
+/// the verb that it denies.
+const NAMED_BY_OTHERS: [&str; 6] = ["kind", "hook", "origin", "verb", "cluster", "code"];
 
 /// The labels of a series, in the order in which they are shown.
 pub(super) type Labels = Vec<(&'static str, String)>;
@@ -77,7 +78,7 @@ impl<M: Clone> Series<M> {
         let of = known.entry(Arc::clone(processor)).or_default();
         if !of.contains(&labels) {
             if of.len() >= MAX_SERIES_PER_PROCESSOR {
-                let chosen = labels.iter_mut().filter(|(name, _)| NAMED_BY_GUESTS.contains(name));
+                let chosen = labels.iter_mut().filter(|(name, _)| NAMED_BY_OTHERS.contains(name));
                 chosen.for_each(|(_, value)| OTHER.clone_into(value));
             }
             of.insert(labels.clone());

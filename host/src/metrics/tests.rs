@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use mortise_core::{
     fixture::{elsewhere, key, kind, reference},
+    grant::rights::{Account, Question},
     outbound::Method,
     queue::{Run, State},
     reads::record::{MustRun, NotSkippable},
@@ -187,12 +188,19 @@ fn a_kind_that_a_guest_makes_up_is_no_label() {
 }
 
 #[test]
-fn the_series_of_a_processor_are_bounded_however_often_its_description_changes() {
+fn the_series_of_a_processor_are_bounded_whatever_it_declares_and_others_answer() {
     let metrics = Metrics::new();
+    let user: Account = "shop/painter".parse().unwrap();
     for number in 0..9000 {
         let mut report = report(0, &[]);
         report.kind = kind(&format!("Kind{number}")).into();
+        report.refused_events = vec![format!("shop/cluster-{number}/kubeconfig").into()];
         metrics.ended(&report);
+        // Another cluster names the verb that it denies.
+        let message = format!("User \"{}\" cannot verb-{number} resource \"pods\"", user.user());
+        let right = Question::refused(&message, &user, &"shop/cluster/kubeconfig".into()).unwrap();
+        metrics.denied(&"p".into(), &Denial::of_right(right, &kind("Thing")), &[kind("Thing")]);
+        metrics.called_outside(&"p".into(), ("o", "get", &number.to_string()), Duration::ZERO);
         metrics.watch_restarted(&report.kind);
     }
     let series = |name: &str| {
@@ -203,8 +211,9 @@ fn the_series_of_a_processor_are_bounded_however_often_its_description_changes()
         let hook = format!("hook-{number}");
         metrics.hooked("p", HookRequest::Admit(&hook), "success", Duration::ZERO);
     }
-    assert_eq!(series("mortise_reconciles_total"), 513);
-    assert_eq!(series("mortise_hook_requests_total"), 513);
+    for name in ["reconciles", "hook_requests", "events_refused", "denied", "outbound_calls"] {
+        assert_eq!(series(&format!("mortise_{name}_total")), 513, "{name}");
+    }
     assert_eq!(series("mortise_watch_restarts_total"), 0, "none of them is watched any more");
 }
 
