@@ -171,6 +171,13 @@ pub(crate) fn manifest(
     let versions: Vec<Value> = spec.versions.iter().map(version).collect();
     fields.insert("versions".to_owned(), versions.into());
     if let Some(conversion) = &spec.conversion {
+        // The API server at home would call an address that the provider chooses, with all objects.
+        if conversion.strategy != "None" || conversion.webhook.is_some() {
+            return Err(format!(
+                "BoundSchema {name} is converted by {:?}; only the strategy `None` is accepted",
+                conversion.strategy
+            ));
+        }
         fields.insert("conversion".to_owned(), json!(conversion));
     }
     let object = json!({"metadata": Metadata::new(&name).owned_by(owner), "spec": fields});
@@ -181,12 +188,10 @@ pub(crate) fn manifest(
     if manifest.object.len() > MAX_BYTES {
         return Err(format!("BoundSchema {name} is larger than {} KiB", MAX_BYTES / 1024));
     }
-    let is_webhook =
-        spec.conversion.as_ref().is_some_and(|conversion| conversion.webhook.is_some());
     let unwanted = [
         ("spec.names.shortNames", spec.names.short_names.is_empty()),
         ("spec.names.categories", spec.names.categories.is_empty()),
-        ("spec.conversion.webhook", !is_webhook),
+        ("spec.conversion.webhook", true),
     ];
     for (path, _) in unwanted.iter().filter(|(_, is_unwanted)| *is_unwanted && former.is_some()) {
         manifest = manifest.absent(*path);
@@ -317,9 +322,15 @@ mod tests {
 
     #[test]
     fn a_schema_that_is_not_what_its_name_says_is_refused() {
+        let config = json!({"url": "https://p.example/convert"});
+        let webhook = json!({"strategy": "Webhook", "webhook": {"clientConfig": config}});
         let cases = [
             (schema(|spec| spec["group"] = "mortise.dev".into()), "describes rockets.mortise.dev"),
             (schema(|spec| spec["versions"][0]["served"] = false.into()), "has no served version"),
+            (
+                schema(|spec| spec["conversion"] = webhook.clone()),
+                "is converted by \"Webhook\"; only the strategy `None` is accepted",
+            ),
             (
                 schema(|spec| spec["versions"][0]["schema"]["x"] = "x".repeat(MAX_BYTES).into()),
                 "is larger than 1024 KiB",
