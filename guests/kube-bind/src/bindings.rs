@@ -20,7 +20,7 @@ use crate::{
     definition::Definition,
     kubeconfig::SECRET_VALID,
     place::{CLUSTER_BINDING, HINT, Place},
-    start::{self, Shared},
+    start::{self, BOUND_EXCEEDED, Shared, Starts},
 };
 
 /// The finalizer that holds a binding until the objects of its kinds are gone at the provider.
@@ -31,6 +31,9 @@ pub(crate) const CONNECTED: &str = "Connected";
 pub(crate) const SCHEMA_IN_SYNC: &str = "SchemaInSync";
 const INFORMERS_SYNCED: &str = "InformersSynced";
 const HEARTBEATING: &str = "Heartbeating";
+/// The condition of a binding for which not all is done that its provider wants: it is False, or not
+/// there.
+const WITHIN_BOUNDS: &str = "WithinBounds";
 /// The reason of [`HEARTBEATING`] where the provider hears nothing.
 const UPDATE_FAILED: &str = "ClusterBindingUpdateFailed";
 
@@ -48,6 +51,8 @@ struct Run<'a> {
     binding: Binding,
     /// The conditions that this run has found.
     next: Vec<Condition>,
+    /// What this run has left out, and by which bound.
+    cut: Vec<String>,
 }
 
 /// Reconciles a binding.
@@ -58,7 +63,7 @@ pub(crate) fn reconcile(
 ) -> Result<Outcome, Failure> {
     let Some(binding) = request.object::<Binding>()? else { return Ok(Outcome::new()) };
     let place = Place::read(host, &binding.spec.kubeconfig_secret_ref, HINT)?;
-    let mut run = Run { request, config, host, binding, next: Vec::new() };
+    let mut run = Run { request, config, host, binding, next: Vec::new(), cut: Vec::new() };
     run.next.push(match &place {
         Ok(_) => Condition::is_true(SECRET_VALID),
         Err(condition) => (**condition).clone(),
@@ -130,6 +135,7 @@ impl Run<'_> {
             Some(export) => outcome = self.install(place, &export, outcome)?,
         }
         self.next.push(Condition::is_true(INFORMERS_SYNCED));
+        self.tell_cut();
         let name = cluster_binding.as_ref().map(|found| found.spec.provider_pretty_name.clone());
         self.binding.status.provider_pretty_name = name.unwrap_or_default();
         let heartbeat = match cluster_binding {
@@ -142,6 +148,18 @@ impl Run<'_> {
             Some(left) => outcome.requeue_after(left),
             None => outcome,
         })
+    }
+
+    /// Sets or drops the condition that names what was left out.
+    fn tell_cut(&mut self) {
+        if self.cut.is_empty() {
+            let conditions = &mut self.binding.status.conditions;
+            conditions.retain(|condition| condition.condition_type != WITHIN_BOUNDS);
+            return;
+        }
+        let cut = self.cut.join("; ");
+        let bounds = Condition::is_false(WITHIN_BOUNDS, Severity::Warning, BOUND_EXCEEDED, cut);
+        self.next.push(bounds);
     }
 
     /// Returns the condition of a binding whose export is not there.

@@ -50,6 +50,13 @@ pub(crate) fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failu
         host.list(&Selection::of::<Binding>().fields(["metadata.ownerReferences", "spec"]))?;
     let outcome = bound(&bundle, &exports, &bindings);
     let synced = match request.failed_writes.len() {
+        0 if exports.len() > MAX_BINDINGS => {
+            let message = format!(
+                "The provider has {} APIServiceExports; the first {MAX_BINDINGS} by name are bound",
+                exports.len()
+            );
+            not_synced(Severity::Warning, "TooManyExports", message)
+        }
         0 => Condition::is_true(SYNCED),
         errors => not_synced(
             Severity::Warning,
@@ -66,8 +73,8 @@ fn bound(bundle: &Bundle, exports: &[Export], bindings: &[Binding]) -> Outcome {
         let owners = &binding.metadata.owner_references;
         owners.iter().any(|owner| Some(&owner.uid) == bundle.metadata.uid.as_ref())
     };
-    let wanted: BTreeSet<&str> =
-        exports.iter().take(MAX_BINDINGS).map(|export| export.metadata.name.as_str()).collect();
+    let all: BTreeSet<&str> = exports.iter().map(|export| export.metadata.name.as_str()).collect();
+    let wanted: BTreeSet<&str> = all.into_iter().take(MAX_BINDINGS).collect();
     let missing = wanted.iter().filter(|name| {
         let there = bindings.iter().find(|binding| binding.metadata.name == **name);
         there.is_none_or(|there| {
@@ -120,4 +127,32 @@ fn failed(
 ) -> Failure {
     let outcome = told(request, host, bundle, next, Outcome::new());
     Failure { status: outcome.status, ..Failure::from(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_first_exports_by_name_are_bound() {
+        let bundle = serde_json::from_value(json!({
+            "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceBindingBundle",
+            "metadata": {"name": "all", "uid": "u"},
+            "spec": {"kubeconfigSecretRef": {"namespace": "a", "name": "b", "key": "c"}},
+        }));
+        let export = |number: usize| {
+            serde_json::from_value(json!({
+                "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceExport",
+                "metadata": {"namespace": "cn", "name": format!("e{number:04}")}, "spec": {},
+            }))
+            .unwrap()
+        };
+        let exports: Vec<Export> = (0..=MAX_BINDINGS).rev().map(export).collect();
+        let outcome = bound(&bundle.unwrap(), &exports, &[]);
+        assert_eq!(outcome.apply.len(), MAX_BINDINGS);
+        let last = format!("\"e{MAX_BINDINGS:04}\"");
+        assert!(!outcome.apply.iter().any(|part| part.object.contains(&last)));
+    }
 }

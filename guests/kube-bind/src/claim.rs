@@ -12,6 +12,9 @@ use mortise_sdk::Kind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The most claims of an export that are honoured.
+pub(crate) const MAX_CLAIMS: usize = 16;
+
 /// A resource that can be claimed.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,

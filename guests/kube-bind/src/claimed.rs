@@ -12,15 +12,19 @@ use mortise_sdk::{
 use serde_json::{Map, Value};
 
 use crate::{
-    api::{Binding, Export, PermissionClaim, Reference},
-    claim::{Claimable, Owner, Subject, decide, is_valid, matches_labels, named, refers, to_path},
+    api::{Binding, Bundle, Export, PermissionClaim, Reference, SecretRef},
+    claim::{
+        Claimable, MAX_CLAIMS, Owner, Subject, decide, is_valid, matches_labels, named, refers,
+        to_path,
+    },
     config::{Config, is_system},
     copy::Content,
     definition::Definition,
     link::BINDING_FIELDS,
     mark::{self, CONSUMER, OWNER, PROVIDER},
-    objects::service_namespace,
+    objects::{REFUSED, service_namespace},
     place::{HINT, Place},
+    secrets,
     valid::is_dns_label,
 };
 
@@ -91,13 +95,15 @@ pub(crate) fn reconcile(
             Ok(next) => next,
             // The others do not wait for a provider that is away; this run depends on its answer.
             Err(error) => {
-                let error = error.to_string();
-                host.log(
-                    Level::Warn,
-                    "a provider's claims are not looked at",
-                    &[("error", &error)],
-                );
-                outcome
+                let told = error.to_string();
+                let fields = [("error", told.as_str())];
+                host.log(Level::Warn, "a provider's claims are not looked at", &fields);
+                // That the provider is away, its bindings say.
+                if matches!(error, Error::Unavailable { .. }) {
+                    outcome
+                } else {
+                    outcome.event(Event::warning(REFUSED, told))
+                }
             }
         };
     }
@@ -181,6 +187,9 @@ impl Run<'_> {
             return Ok(outcome);
         };
         if is_system(&namespace) || is_never_copied(there) || there.metadata.is_deleted() {
+            return Ok(outcome);
+        }
+        if self.is_kubeconfig(&namespace, &there.metadata)? {
             return Ok(outcome);
         }
         let kind = self.resource.kind();
@@ -287,6 +296,7 @@ impl Run<'_> {
             .spec
             .permission_claims
             .iter()
+            .take(MAX_CLAIMS)
             .filter(move |claim| Claimable::of(&claim.group, &claim.resource) == Some(resource))
             .filter(|claim| is_valid(&claim.selector))
     }
@@ -307,6 +317,26 @@ impl Run<'_> {
         })
     }
 
+    /// Reads whether an object at home is, or would be, the Secret with the kubeconfig of a
+    /// provider: another provider neither gets it nor replaces it.
+    fn is_kubeconfig(&self, namespace: &str, of: &Metadata) -> Result<bool, Error> {
+        if self.resource != Claimable::Secrets {
+            return Ok(false);
+        }
+        if secrets::is_labelled(of) {
+            return Ok(true);
+        }
+        let bindings: Vec<Binding> =
+            self.host.list(&Selection::of::<Binding>().fields(BINDING_FIELDS))?;
+        let bundles: Vec<Bundle> = self.host.list(&Selection::of::<Bundle>().fields(["spec"]))?;
+        let specs = bindings.into_iter().map(|of| of.spec);
+        let mut used = specs.chain(bundles.into_iter().map(|of| of.spec));
+        Ok(used.any(|used| {
+            let SecretRef { namespace: of_used, name, .. } = &used.kubeconfig_secret_ref;
+            (of_used.as_str(), name) == (namespace, &of.name)
+        }))
+    }
+
     /// Reads whether a claim takes an object, and the configuration allows it.
     fn is_claimed(
         &self,
@@ -314,7 +344,7 @@ impl Run<'_> {
         namespace: &str,
         object: &Content,
     ) -> Result<bool, Error> {
-        if !self.is_allowed(namespace, object) {
+        if !self.is_allowed(namespace, object) || self.is_kubeconfig(namespace, &object.metadata)? {
             return Ok(false);
         }
         let labels = &object.metadata.labels;
@@ -375,7 +405,7 @@ impl Run<'_> {
             let place = failure.ref_.namespace.as_deref().unwrap_or_default();
             let name = &failure.ref_.name;
             let message = format!("{place}/{name} is refused: {}", failure.message);
-            outcome.event(Event::warning("SyncRefused", message))
+            outcome.event(Event::warning(REFUSED, message))
         })
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use mortise_sdk::{
-    Action, Event, Failure, Host, Manifest, Object, ObjectRef, Outcome, Request, Selection,
+    Action, Error, Event, Failure, Host, Manifest, Object, ObjectRef, Outcome, Request, Selection,
     WriteFailure, kubernetes::Secret, object::Metadata, time,
 };
 use serde_json::json;
@@ -41,7 +41,10 @@ pub(crate) fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failu
         return Ok(Outcome::new().requeue_after(rest));
     }
     let of = &object.spec.kubeconfig_secret_ref;
-    let theirs: Option<Secret> = place.get(host, &of.name, &["data", "type"])?;
+    let theirs = match place.get::<Secret>(host, &of.name, &["data", "type"]) {
+        Err(denied @ Error::Denied { .. }) => Err(denied),
+        theirs => Ok(theirs?),
+    };
     let title = format!("Provider secret {}/{}", place.namespace, of.name);
     let warning = |reason, message: String| {
         Condition::is_false(SECRET_VALID, Severity::Warning, reason, message)
@@ -52,10 +55,11 @@ pub(crate) fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failu
     let own = place.secret();
     let mut outcome = Outcome::new();
     let valid = match theirs {
-        None => warning("ProviderSecretNotFound", format!("{title} not found")),
-        Some(theirs) if !theirs.data.contains_key(&of.key) => missing(&of.key),
-        Some(theirs) if !theirs.data.contains_key(&own.key) => missing(&own.key),
-        Some(theirs) => {
+        Err(denied) => warning("ProviderSecretDenied", format!("{title}: {denied}")),
+        Ok(None) => warning("ProviderSecretNotFound", format!("{title} not found")),
+        Ok(Some(theirs)) if !theirs.data.contains_key(&of.key) => missing(&of.key),
+        Ok(Some(theirs)) if !theirs.data.contains_key(&own.key) => missing(&own.key),
+        Ok(Some(theirs)) => {
             outcome = outcome.patch(handed_out(host, &place, &theirs)?);
             Condition::is_true(SECRET_VALID)
         }
@@ -114,11 +118,7 @@ fn is_conflict(write: &WriteFailure) -> bool {
 }
 
 /// Tells the bindings of the place that somebody else sends the heartbeat.
-fn in_use(
-    host: &Host,
-    place: &Place,
-    conflict: &WriteFailure,
-) -> Result<Outcome, mortise_sdk::Error> {
+fn in_use(host: &Host, place: &Place, conflict: &WriteFailure) -> Result<Outcome, Error> {
     let bindings: Vec<Binding> = host.list(&Selection::of::<Binding>().fields(["spec"]))?;
     let secret = place.secret();
     let message = format!(
@@ -126,7 +126,9 @@ fn in_use(
         place.namespace, conflict.ref_.name, conflict.message
     );
     let ours = bindings.iter().filter(|binding| binding.spec.kubeconfig_secret_ref == secret);
-    Ok(ours.take(100).fold(Outcome::new(), |outcome, binding| {
+    // Nobody tells when the other one lets go.
+    let outcome = Outcome::new().requeue_after(INTERVAL);
+    Ok(ours.take(100).fold(outcome, |outcome, binding| {
         let on = ObjectRef::of::<Binding>(None, &binding.metadata.name);
         outcome.event(Event::warning(IN_USE, message.clone()).on(on))
     }))

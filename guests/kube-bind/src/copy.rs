@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The most annotations of an object that are copied: each is a path of the manifest.
-const MAX_ANNOTATIONS: usize = 100;
+pub(crate) const MAX_ANNOTATIONS: usize = 100;
 /// The most paths that are taken out of a copy at once.
 const MAX_GONE: usize = 200;
 /// The domain of labels and annotations that are never copied: some give consent to the host.

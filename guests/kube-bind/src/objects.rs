@@ -10,16 +10,19 @@ use serde_json::{Map, Value, json};
 use crate::{
     api::{Export, ServiceNamespace},
     config::Config,
-    copy::{self, Content},
+    copy::{self, Content, MAX_ANNOTATIONS},
     isolation::{Isolation, Name},
     link::Link,
     mark::{self, FINALIZER},
     place::Place,
+    start::BOUND_EXCEEDED,
     valid::is_dns_label,
 };
 
 /// The reason of the event on what cannot go before the provider answers, or lets it go.
 pub(crate) const WAITING: &str = "WaitingForProvider";
+/// The reason of the event that a read or a write is refused.
+pub(crate) const REFUSED: &str = "SyncRefused";
 /// The most characters of an invalid name that are shown.
 const MAX_SHOWN: usize = 100;
 
@@ -50,7 +53,10 @@ pub(crate) fn reconcile(
         // The object runs again when the provider is back, and the binding says that it is away. As
         // with the original, the object is held from now on: there may be one at the provider.
         Err(Error::Unavailable { .. }) => Ok(Outcome::new().finalizers([FINALIZER])),
-        outcome => Ok(outcome?),
+        outcome => outcome.map_err(|error| {
+            let message = format!("the object is not synchronised: {error}");
+            Failure::from(error).event(Event::warning(REFUSED, message))
+        }),
     }
 }
 
@@ -84,7 +90,7 @@ fn refused(failures: &[WriteFailure]) -> Outcome {
             failure.ref_.name,
             failure.message
         );
-        outcome.event(Event::warning("SyncRefused", message))
+        outcome.event(Event::warning(REFUSED, message))
     })
 }
 
@@ -244,6 +250,13 @@ impl Run<'_> {
         let emptied = emptied.map(|former| self.object.without_emptied(former));
         let source = emptied.as_ref().unwrap_or(self.object);
         let copy = copy::up(source, to, marks, owner, former, self.config);
+        let annotations = self.metadata.annotations.len();
+        let outcome = if annotations > MAX_ANNOTATIONS {
+            let message = format!("{MAX_ANNOTATIONS} of {annotations} annotations go up");
+            outcome.event(Event::warning(BOUND_EXCEEDED, message))
+        } else {
+            outcome
+        };
         outcome.apply(copy.in_cluster(&place.cluster)).finalizers([FINALIZER])
     }
 

@@ -1,6 +1,7 @@
 //! The reconcilers over two clusters in memory.
 
 mod bad_input;
+mod bounds;
 mod claims;
 mod deletion;
 mod fixture;

@@ -2,7 +2,7 @@
 
 use super::{
     Definition, Duration, Error, Event, Export, FINALIZER, Failure, Outcome, Place, Run, Selection,
-    find, start, time,
+    Starts, find, start, time,
 };
 use mortise_sdk::{Deletion, ObjectRef};
 use serde_json::Value;
@@ -32,16 +32,23 @@ impl Run<'_> {
         }
         let definitions = Definition::owned_by(self.host, &self.binding)?;
         let place = place.filter(|_| !is_without_provider(&self.binding));
-        let mut outcome = start::objects(Outcome::new(), &definitions, self.config);
+        let share = start::share(self.host, &self.binding)?;
+        let starts = || Starts::new(&definitions, self.config, share);
+        let mut outcome = Outcome::new();
         let mut export = None;
         if let Some(place) = place {
             outcome = start::place(outcome, place);
-            match self.shared(place, &definitions, outcome.clone()) {
+            match self.shared(place, starts(), outcome.clone()) {
                 Ok((started, found)) => (outcome, export) = (started, found),
-                Err(error) => return Ok(self.waiting(outcome, &error.to_string())),
+                Err(error) => {
+                    return Ok(self.waiting(starts().end(outcome).0, &error.to_string()));
+                }
             }
-        } else if !is_without_provider(&self.binding) && self.holds_objects(&definitions)? {
-            return Ok(self.waiting(outcome, "its kubeconfig cannot be used"));
+        } else {
+            outcome = starts().end(outcome).0;
+            if !is_without_provider(&self.binding) && self.holds_objects(&definitions)? {
+                return Ok(self.waiting(outcome, "its kubeconfig cannot be used"));
+            }
         }
         if self.holds_objects(&definitions)? {
             return Ok(match self.left_of(TOLD_AFTER) {
@@ -63,14 +70,14 @@ impl Run<'_> {
     fn shared(
         &self,
         place: &Place,
-        definitions: &[Definition],
+        starts: Starts,
         outcome: Outcome,
     ) -> Result<(Outcome, Option<Export>), Error> {
         let fields = ["spec", "status.conditions"];
         let export: Option<Export> = place.get(self.host, &self.binding.metadata.name, &fields)?;
         let outcome = match &export {
-            Some(export) => self.start_shared(place, &export.spec, definitions, outcome)?,
-            None => outcome,
+            Some(export) => self.start_shared(place, &export.spec, starts, outcome)?.0,
+            None => starts.end(outcome).0,
         };
         Ok((outcome, export))
     }

@@ -3,18 +3,17 @@
 use super::{
     Action, BoundResource, CONNECTED, Claimable, Condition, Definition, Error, Event, Export,
     FINALIZER, Object, Outcome, Place, Run, SCHEMA_IN_SYNC, ServiceNamespace, Severity, Shared,
-    WriteFailure, find, start,
+    Starts, WriteFailure, find, start,
 };
 use crate::{
-    api::{BoundSchema, ExportSpec},
-    claim, definition,
+    api::{BoundSchema, ExportSpec, PermissionClaim},
+    claim::{self, MAX_CLAIMS},
+    definition, namespaces,
     valid::is_dns_label,
 };
 
 /// The most resources of an export.
 const MAX_RESOURCES: usize = 128;
-/// The most claims of an export.
-const MAX_CLAIMS: usize = 16;
 /// The most bytes of all definitions together, well below the limit of an outcome.
 const MAX_BYTES: usize = 6 * 1024 * 1024;
 
@@ -62,17 +61,25 @@ impl Run<'_> {
         if !outcome.apply.is_empty() || !running.is_empty() {
             outcome = outcome.finalizers([FINALIZER]);
         }
-        outcome = start::objects(outcome, &running, self.config);
-        self.start_shared(place, &export.spec, &running, outcome)
+        let share = start::share(self.host, &self.binding)?;
+        let starts = Starts::new(&running, self.config, share);
+        let (outcome, cut) = self.start_shared(place, &export.spec, starts, outcome)?;
+        self.cut.extend(cut);
+        Ok(outcome)
     }
 
     /// Reads the schemas of an export: those that are there, and why not all of them are.
     fn schemas(
-        &self,
+        &mut self,
         place: &Place,
         export: &Export,
     ) -> Result<(Vec<BoundSchema>, Option<Refusal>), Error> {
         let (mut found, mut missing) = (Vec::new(), None);
+        let resources = export.spec.resources.len();
+        if resources > MAX_RESOURCES {
+            let cut = format!("{MAX_RESOURCES} of {resources} resources of the export are bound");
+            self.cut.push(cut);
+        }
         for resource in export.spec.resources.iter().take(MAX_RESOURCES) {
             let name = resource.schema_name();
             let message = match place.get::<BoundSchema>(self.host, &name, &["spec"]) {
@@ -155,14 +162,15 @@ impl Run<'_> {
         );
     }
 
-    /// Starts what runs at the provider for an export, and its claims.
+    /// Starts what runs at the provider for an export, and its claims. Returns what bounds have left
+    /// out, too.
     pub(super) fn start_shared(
         &self,
         place: &Place,
         export: &ExportSpec,
-        running: &[Definition],
-        outcome: Outcome,
-    ) -> Result<Outcome, Error> {
+        mut starts: Starts,
+        mut outcome: Outcome,
+    ) -> Result<(Outcome, Vec<String>), Error> {
         let all = place.all::<ServiceNamespace>().fields(["status"]);
         let namespaces: Vec<ServiceNamespace> = self.host.list(&all)?;
         let names = namespaces.into_iter().map(|namespace| namespace.status.namespace);
@@ -170,25 +178,43 @@ impl Run<'_> {
         namespaces.sort();
         namespaces.dedup();
         let shared = Shared { place, export, namespaces: &namespaces };
-        let mut outcome = shared.orphans(outcome, running, self.config);
-        if running.is_empty() {
-            return Ok(outcome);
+        let mut cut: Vec<String> = namespaces::refused(self.host, place)?.into_iter().collect();
+        starts.orphans(&shared);
+        if !starts.is_idle() {
+            let claims = export.permission_claims.len();
+            if claims > MAX_CLAIMS {
+                cut.push(format!("{MAX_CLAIMS} of {claims} claims of the export are honoured"));
+            }
+            let (claims, refused) = self.claims(export);
+            starts.claims(&shared, &claims);
+            outcome = refused.into_iter().fold(outcome, Outcome::event);
         }
+        let (outcome, left_out) = starts.end(outcome);
+        cut.extend(left_out);
+        Ok((outcome, cut))
+    }
+
+    /// Returns the claims of an export that are honoured, and events for the others.
+    fn claims<'a>(
+        &self,
+        export: &'a ExportSpec,
+    ) -> (Vec<(Claimable, &'a PermissionClaim)>, Vec<Event>) {
+        let (mut honoured, mut refused) = (Vec::new(), Vec::new());
         for claim in export.permission_claims.iter().take(MAX_CLAIMS) {
             let claimable = Claimable::of(&claim.group, &claim.resource);
             let allowed = claimable.filter(|of| self.config.rules_of(*of).next().is_some());
-            let refused = match allowed {
+            let why = match allowed {
                 Some(resource) if claim::is_valid(&claim.selector) => {
-                    outcome = shared.claim(outcome, claim, resource, self.config);
+                    honoured.push((resource, claim));
                     continue;
                 }
                 Some(_) => "a name or label of its selector is not valid",
                 None => "`claims` of the configuration does not allow it",
             };
-            let message = format!("the provider claims {}: {refused}", claim.resource);
-            outcome = outcome.event(Event::warning("PermissionClaimRefused", message));
+            let message = format!("the provider claims {}: {why}", claim.resource);
+            refused.push(Event::warning("PermissionClaimRefused", message));
         }
-        Ok(outcome)
+        (honoured, refused)
     }
 }
 

@@ -170,6 +170,48 @@ fn secrets_of_token_types_are_never_copied() {
 }
 
 #[test]
+fn a_kubeconfig_is_neither_given_to_another_provider_nor_replaced_by_it() {
+    let used = |kind: &str, name: &str| {
+        let mut of = with(binding(), json!({"metadata": {"name": name}}));
+        of["kind"] = kind.into();
+        of["spec"]["kubeconfigSecretRef"] =
+            json!({"namespace": "team", "name": format!("of-{name}"), "key": "kubeconfig"});
+        of
+    };
+    let world = world(&secrets(&json!({"labelSelector": {}})));
+    let labels = json!({"metadata": {"labels": {"kube-bind.io/provider-kubeconfig": "true"}}});
+    for object in [
+        used("APIServiceBinding", "other"),
+        used("APIServiceBindingBundle", "all"),
+        used("APIServiceBinding", "later"),
+        secret("team", "of-other", "MQ=="),
+        secret("team", "of-all", "MQ=="),
+        with(secret("team", "labelled", "MQ=="), labels),
+        secret("team", "plain", "MQ=="),
+    ] {
+        world.home().apply(&object);
+    }
+    world.failures();
+    let is_there = |name: &str| world.at_provider(&secret("cn-team", name, "")).is_some();
+    let names = ["plain", "of-other", "of-all", "labelled"];
+    assert_eq!(names.map(is_there), [true, false, false, false]);
+    // Nor does one of the provider take the place of it.
+    let owned = json!({"metadata": {"labels": {"kube-bind.io/owner": "provider"}}});
+    for name in ["of-other", "of-later"] {
+        world.there().apply(&with(secret("cn-team", name, "Mg=="), owned.clone()));
+    }
+    world.failures();
+    let at_home = |name: &str| world.at_home(&secret("team", name, ""));
+    assert_eq!(at_home("of-other").unwrap()["data"], json!({"k": "MQ=="}));
+    assert_eq!(at_home("of-later"), None);
+    // A copy of a Secret that becomes a kubeconfig goes.
+    let plain = json!({"spec": {"kubeconfigSecretRef": {"name": "plain"}}});
+    world.home().apply(&with(used("APIServiceBinding", "late"), plain));
+    world.failures();
+    assert!(!is_there("plain"));
+}
+
+#[test]
 fn a_claim_that_the_configuration_does_not_allow_is_told() {
     let world = world(
         &json!([{"group": "", "resource": "serviceaccounts", "selector": {"namedResources": [{"name": "x"}]}}]),

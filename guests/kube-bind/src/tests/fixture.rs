@@ -180,6 +180,11 @@ impl World {
         Self(stub)
     }
 
+    /// Adds another provider before anything has run.
+    pub(super) fn beside(self, cluster: &str, objects: impl IntoIterator<Item = Value>) -> Self {
+        Self(self.0.cluster(cluster, objects))
+    }
+
     /// Creates two clusters in which the export `rockets` is bound.
     pub(super) fn bound() -> Self {
         Self::new([binding()], [export(), schema()])

@@ -228,6 +228,8 @@ fn a_namespace_that_no_object_can_have_is_told_and_breaks_nothing_else() {
             "{shown:?}"
         );
         assert_eq!(World::conditions(world.at_home(&binding()))[0], "Ready=True", "{shown:?}");
+        let events = World::events(world.home());
+        assert!(events.contains(&"NamespaceInvalid".to_owned()), "{shown:?}: {events:?}");
         world.home().delete("Rocket/crew/saturn");
         world.settle();
         assert_eq!(world.at_home(&rocket("crew")), None, "{shown:?}");
