@@ -454,6 +454,26 @@ mod tests {
     }
 
     #[test]
+    fn objects_of_a_list_that_is_not_complete_have_keys() {
+        let stores = Stores::new();
+        for (of, scope, wanted) in grant().wanted() {
+            stores.open(of, scope, wanted);
+        }
+        let feed = stores.feed(&kind("Rule"), &Scope::default()).unwrap();
+        feed.begin_list();
+        feed.list_item(&object("Rule", "a", 1));
+        let dispatch = Dispatch::new(&stores);
+        dispatch.set("p", registrations(&["r"]), &[], &Cause::Start, || ());
+        feed.list_item(&object("Rule", "b", 1));
+        feed.end_list();
+        dispatch.feed();
+        for name in ["a", "b"] {
+            let key = Key::new(&"p".into(), &"r".into(), Some("default"), name);
+            assert!(dispatch.queue().take_key(&key).is_some(), "{name}");
+        }
+    }
+
+    #[test]
     fn a_processor_whose_triggers_are_locked_stops_no_other() {
         let (dispatch, [p, q]) = with_two_processors();
         let of_p = dispatch.of("p").unwrap();

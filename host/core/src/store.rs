@@ -351,6 +351,15 @@ impl Stores {
         covering.map(|(_, snapshot)| snapshot.select(query, None).cloned().collect())
     }
 
+    /// Returns the objects that a query finds so far, ordered by namespace and name: also those of a
+    /// list that is not complete.
+    pub(crate) fn selected_so_far(&self, kind: &Kind, query: &Query) -> Vec<Arc<Entry>> {
+        let snapshots = self.snapshots(kind);
+        let covering = snapshots.covering(query, None);
+        covering
+            .map_or_else(Vec::new, |(_, snapshot)| snapshot.select(query, None).cloned().collect())
+    }
+
     /// Returns whether the cluster serves a kind; `None` if that is not known yet.
     pub fn serves(&self, kind: &Kind) -> Option<bool> {
         self.snapshots(kind).served

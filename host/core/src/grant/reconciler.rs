@@ -136,13 +136,14 @@ impl DeclaredReconciler {
         found.collect::<Option<Vec<_>>>().map(merged)
     }
 
-    /// Returns the objects in the stores that a query of the selections finds, each once.
+    /// Returns the objects in the stores that a query of the selections finds, each once. Further
+    /// ones of a list that is not complete come as changes.
     pub(crate) fn found_in<'a>(
         &'a self,
         stores: &Stores,
         queries: impl Iterator<Item = &'a Query>,
     ) -> Vec<Arc<Entry>> {
-        let found = queries.filter_map(|query| stores.selected(&self.spec.of.kind, query));
+        let found = queries.map(|query| stores.selected_so_far(&self.spec.of.kind, query));
         merged(found.collect())
     }
 
