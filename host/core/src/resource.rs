@@ -19,6 +19,18 @@ pub struct Resource {
     pub status: bool,
 }
 
+/// The size of a page of a list, that of client-go's pager.
+const PAGE_SIZE: usize = 500;
+
+/// The requests for the pages of a list, one after the other.
+#[derive(Debug)]
+pub struct Pages {
+    /// The path and query of the first page.
+    first: String,
+    /// The token of the next page; empty for the first one.
+    token: String,
+}
+
 /// The resources of known kinds: one lookup for all kinds of an outcome.
 #[derive(Clone, Debug, Default)]
 pub struct Kinds(HashMap<Kind, Arc<Resource>>);
@@ -67,6 +79,41 @@ impl Resource {
                 status: version.pointer("/subresources/status").is_some(),
             })
             .collect()
+    }
+}
+
+// === impl Pages ===
+
+impl Pages {
+    /// Returns the requests for a list at a path, of objects of one name if there is one.
+    pub fn of(path: &str, name: Option<&str>) -> Self {
+        let pages = Self { first: format!("{path}?limit={PAGE_SIZE}"), token: String::new() };
+        match name {
+            Some(name) => pages.with("fieldSelector", &format!("metadata.name={name}")),
+            None => pages,
+        }
+    }
+
+    /// Adds a parameter to the query.
+    #[must_use]
+    pub fn with(mut self, parameter: &str, value: &str) -> Self {
+        _ = write!(self.first, "&{parameter}={}", encoded(value));
+        self
+    }
+
+    /// Returns the path and query of the next page.
+    pub fn path(&self) -> String {
+        if self.token.is_empty() {
+            return self.first.clone();
+        }
+        format!("{}&continue={}", self.first, encoded(&self.token))
+    }
+
+    /// Takes the token of the next page from a page. Returns whether there is one.
+    pub fn turn(&mut self, page: &Value) -> bool {
+        let next = page.pointer("/metadata/continue").and_then(Value::as_str);
+        next.unwrap_or_default().clone_into(&mut self.token);
+        !self.token.is_empty()
     }
 }
 

@@ -13,7 +13,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use mortise_core::{
     api::Outgoing,
     applied_fields::manager::{self, Parts},
-    resource::encoded,
+    resource::{Pages, encoded},
     write::FieldOwners,
 };
 use serde_json::Value;
@@ -21,8 +21,6 @@ use serde_json::Value;
 use crate::{cluster::Cluster, host::Host};
 
 const PROCESSORS: &str = "/apis/mortise.dev/v1alpha1";
-/// The page size of client-go's pager.
-const PAGE_SIZE: usize = 500;
 
 /// The Processors of this host, as owners of fields.
 pub(super) struct Owners {
@@ -98,14 +96,10 @@ impl Owners {
     async fn all_of(&self, owner: &str) -> Option<BTreeSet<Arc<str>>> {
         let place = self.namespace.as_ref();
         let place = place.map(|of| format!("/namespaces/{}", encoded(of))).unwrap_or_default();
-        let (mut found, mut token) = (BTreeSet::new(), String::new());
+        let mut found = BTreeSet::new();
+        let mut pages = Pages::of(&format!("{PROCESSORS}{place}/processors"), None);
         loop {
-            let mut path = format!("{PROCESSORS}{place}/processors?limit={PAGE_SIZE}");
-            if !token.is_empty() {
-                path.push_str("&continue=");
-                path.push_str(&encoded(&token));
-            }
-            let list = Outgoing { metadata_only: true, ..Outgoing::get(path) };
+            let list = Outgoing { metadata_only: true, ..Outgoing::get(pages.path()) };
             let list = self.cluster.send(&list).await.ok()?.body;
             for object in list.get("items")?.as_array()? {
                 let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
@@ -114,9 +108,7 @@ impl Owners {
                     found.insert(format!("{namespace}/{name}").into());
                 }
             }
-            let next = list.pointer("/metadata/continue").and_then(Value::as_str);
-            next.unwrap_or_default().clone_into(&mut token);
-            if token.is_empty() {
+            if !pages.turn(&list) {
                 return Some(found);
             }
         }

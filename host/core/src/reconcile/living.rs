@@ -19,7 +19,7 @@ use crate::{
     contract::{ObjectRef, Selection},
     grant::DeclaredReconciler,
     labels::LabelSelector,
-    resource::encoded,
+    resource::Pages,
     store::hashed,
 };
 
@@ -32,8 +32,6 @@ const MAX_LIST_TIME: Duration = Duration::from_secs(30);
 const PAUSE_FACTOR: u32 = 10;
 /// The most objects of these lists.
 const MAX_OBJECTS: usize = 1 << 18;
-/// The page size of client-go's pager.
-const PAGE_SIZE: usize = 500;
 
 /// The identities of the field managers of all reconciled objects, in the last list from the API
 /// server.
@@ -127,18 +125,9 @@ impl Reconciler {
             let mut held = held.into_iter().flatten().filter_map(Value::as_str);
             held.any(|held| reconciler.spec.finalizers.iter().any(|own| own == held))
         };
-        let mut token = String::new();
+        let mut pages = Pages::of(&resource.path(of.namespace.as_deref()), of.name.as_deref());
         loop {
-            let mut path = format!("{}?limit={PAGE_SIZE}", resource.path(of.namespace.as_deref()));
-            if let Some(name) = &of.name {
-                path.push_str("&fieldSelector=");
-                path.push_str(&encoded(&format!("metadata.name={name}")));
-            }
-            if !token.is_empty() {
-                path.push_str("&continue=");
-                path.push_str(&encoded(&token));
-            }
-            let list = Outgoing { metadata_only: true, ..Outgoing::get(path) };
+            let list = Outgoing { metadata_only: true, ..Outgoing::get(pages.path()) };
             let list = list.to(&resource.kind.cluster);
             let list = self.version.api.send(&list).await.ok()?.body;
             for object in list.get("items")?.as_array()? {
@@ -152,9 +141,7 @@ impl Reconciler {
             if found.len() > MAX_OBJECTS {
                 return None;
             }
-            let next = list.pointer("/metadata/continue").and_then(Value::as_str);
-            next.unwrap_or_default().clone_into(&mut token);
-            if token.is_empty() {
+            if !pages.turn(&list) {
                 return Some(());
             }
         }

@@ -24,11 +24,9 @@ use crate::{
     },
     outcome::{Plan, Prune},
     reads::yield_now,
-    resource::{Resource, encoded},
+    resource::{Pages, Resource},
 };
 
-/// The page size of client-go's pager.
-const PAGE_SIZE: usize = 500;
 /// The account of the objects that one prune deletes without a store, some 20,000; and the time
 /// after which their list is given up, as that of a watch is. The list of another cluster need not
 /// end.
@@ -113,28 +111,17 @@ impl Run<'_> {
     ) -> Result<(Vec<Candidate>, bool), Stop> {
         let begun = Instant::now();
         let (mut found, mut bytes) = (Vec::new(), 0);
-        let mut token = String::new();
+        let path = resource.path(prune.of.namespace.as_deref());
+        let pages = Pages::of(&path, prune.of.name.as_deref());
+        let mut pages = pages.with("labelSelector", &prune.of.labels);
         let named = ObjectRef {
             kind: prune.of.kind.clone(),
             namespace: prune.of.namespace.clone(),
             name: String::new(),
         };
         loop {
-            let mut path = format!(
-                "{}?limit={PAGE_SIZE}&labelSelector={}",
-                resource.path(prune.of.namespace.as_deref()),
-                encoded(&prune.of.labels)
-            );
-            if let Some(name) = &prune.of.name {
-                path.push_str("&fieldSelector=");
-                path.push_str(&encoded(&format!("metadata.name={name}")));
-            }
-            if !token.is_empty() {
-                path.push_str("&continue=");
-                path.push_str(&encoded(&token));
-            }
-            let outgoing =
-                Outgoing { metadata_only: prune.matching.is_empty(), ..Outgoing::get(path) };
+            let metadata_only = prune.matching.is_empty();
+            let outgoing = Outgoing { metadata_only, ..Outgoing::get(pages.path()) };
             let list = match self.send(outgoing, &named).await {
                 Ok(answer) => answer.body,
                 // The kind is not served any more.
@@ -152,9 +139,7 @@ impl Run<'_> {
                 }
                 found.push(item);
             }
-            let next = list.pointer("/metadata/continue").and_then(Value::as_str);
-            next.unwrap_or_default().clone_into(&mut token);
-            if token.is_empty() {
+            if !pages.turn(&list) {
                 return Ok((found, true));
             }
             if begun.elapsed() > MAX_LIST_AGE {
