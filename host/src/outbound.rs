@@ -22,6 +22,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use mortise_core::{
     contract::bounds::text::shortened,
     error_chain,
+    key::tenant_of,
     outbound::{
         Allowed, Answer, CallError, Origin, Outbound,
         pauses::{PauseKey, Pauses},
@@ -144,7 +145,7 @@ impl State {
 
     async fn sent(&self, call: &Allowed) -> Result<Answer, CallError> {
         let deadline = Instant::now() + call.timeout;
-        let namespace = namespace(&call.processor);
+        let namespace = tenant_of(&call.processor);
         let origin = call.target.origin().to_string();
         let key = PauseKey::of(call);
         self.check_pause(call, &key)?;
@@ -241,11 +242,6 @@ impl State {
         let late = |_| Err(format!("no connection to `{}` within the time of the call", to.host));
         timeout_at(by, connected).await.unwrap_or_else(late)
     }
-}
-
-/// Returns the namespace of a Processor `namespace/name`.
-fn namespace(processor: &str) -> &str {
-    processor.split_once('/').map_or("", |(namespace, _)| namespace)
 }
 
 fn whole(error: &(dyn std::error::Error + 'static)) -> String {

@@ -119,10 +119,9 @@ impl Key {
         &self.0.processor
     }
 
-    /// Returns the namespace of the processor, which shares places with others; empty if it has
-    /// none.
+    /// Returns the namespace of the processor, as [`tenant_of`] does.
     pub(crate) fn tenant(&self) -> &str {
-        self.0.processor.split_once('/').map_or("", |(namespace, _)| namespace)
+        tenant_of(&self.0.processor)
     }
 
     /// Returns the identity of the processor's reconciler.
@@ -155,4 +154,10 @@ impl fmt::Debug for Key {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, to)
     }
+}
+
+/// Returns the namespace of a processor `namespace/name`, whose processors share places; empty if it
+/// has none.
+pub fn tenant_of(processor: &str) -> &str {
+    processor.split_once('/').map_or("", |(namespace, _)| namespace)
 }

@@ -5,12 +5,15 @@ use std::{
     time::Duration,
 };
 
-use mortise_core::outbound::{Allowed, Target};
+use mortise_core::{
+    key::tenant_of,
+    outbound::{Allowed, Target},
+};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsConnector;
 
-use super::{exchange::Link, namespace};
+use super::exchange::Link;
 use crate::http::{Trust, build_with};
 
 /// The time after which an idle connection is closed.
@@ -65,7 +68,7 @@ impl Peer {
         let Target { tls, host, port, path_and_query: _ } = &call.target;
         let egress = &call.egress;
         Self {
-            namespace: namespace(&call.processor).to_owned(),
+            namespace: tenant_of(&call.processor).to_owned(),
             tls: *tls,
             host: host.clone(),
             port: *port,

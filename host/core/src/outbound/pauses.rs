@@ -9,7 +9,7 @@ use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 use parking_lot::Mutex;
 
 use super::{Allowed, Answer, CallError, Target};
-use crate::contract::ObjectRef;
+use crate::{contract::ObjectRef, key::tenant_of};
 
 /// The longest pause.
 pub const MAX_PAUSE: Duration = Duration::from_mins(10);
@@ -61,7 +61,7 @@ pub fn asked(headers: &[(String, String)], now: Timestamp) -> Option<Duration> {
 impl PauseKey {
     /// Returns the key of a call.
     pub fn of(call: &Allowed) -> Self {
-        let namespace = call.processor.split_once('/').map_or("", |(namespace, _)| namespace);
+        let namespace = tenant_of(&call.processor);
         let Target { tls, host, port, path_and_query: _ } = &call.target;
         let credential = call.authorization.as_ref().map(|with| &with.credential);
         let credential = credential.map(|with| (with.of.clone(), with.at.clone()));
