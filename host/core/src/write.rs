@@ -363,8 +363,8 @@ impl Writer {
 
     /// Forgets the writes and conflicts of a reconciled object that is gone.
     pub fn forget(&self, context: &Context<'_>) {
-        self.forget_writes(context);
         let identity = manager::identity(&context.owner(""));
+        self.forget_identity(&identity);
         self.key_conflicts.forget(&identity);
         if let Some(home) = self.home.get() {
             self.key_conflicts.forget(&manager::identity(&context.owner(home)));

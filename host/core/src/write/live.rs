@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The bytes of the longest uid and version that are kept. Other clusters answer with any.
-pub(super) const MAX_IDENTITY_BYTES: usize = 256;
+const MAX_IDENTITY_BYTES: usize = 256;
 
 impl Run<'_> {
     /// Returns the resource of a kind: from this plan's own definitions, or from discovery. Fails
@@ -202,6 +202,7 @@ pub(super) fn resource_version(object: &Value) -> Option<&str> {
     identity(object, "/metadata/resourceVersion")
 }
 
-fn identity<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+/// Returns a uid or a version; `None` if it is longer than any of an API server.
+pub(super) fn identity<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
     object.pointer(pointer)?.as_str().filter(|text| text.len() <= MAX_IDENTITY_BYTES)
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Action, Run, Stop,
-    live::{MAX_IDENTITY_BYTES, addressed, named, uid},
+    live::{addressed, identity, named, uid},
 };
 use crate::{
     api::{Method, Outgoing, Refusal},
@@ -117,11 +117,7 @@ impl Run<'_> {
         let answer = self.send(Outgoing::new(Method::Delete, path, Some(options)), of).await?.body;
         // An object in the answer is still being deleted; a `Status` says that it is gone.
         if answer.get("kind").and_then(Value::as_str) == Some("Status") {
-            let gone = answer
-                .pointer("/details/uid")
-                .and_then(Value::as_str)
-                .filter(|uid| uid.len() <= MAX_IDENTITY_BYTES)
-                .or_else(|| uid(&known));
+            let gone = identity(&answer, "/details/uid").or_else(|| uid(&known));
             self.writer.stores.deleted(
                 &of.kind,
                 of.namespace.as_deref(),
