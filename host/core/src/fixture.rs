@@ -17,6 +17,7 @@ use crate::{
     },
     grant::{DeclaredReconciler, Grant},
     queue::Key,
+    resource::Resource,
     store::{Scope, Stores},
 };
 
@@ -117,6 +118,12 @@ pub fn reference(kind_name: &str, name: &str) -> ObjectRef {
 /// A reference to an object.
 pub fn object_ref(kind: impl Into<Arc<Kind>>, namespace: Option<&str>, name: &str) -> ObjectRef {
     ObjectRef { kind: kind.into(), namespace: namespace.map(str::to_owned), name: name.into() }
+}
+
+/// The resource of a kind whose objects live in namespaces and have a status.
+pub fn resource(kind: &Kind) -> Resource {
+    let plural = format!("{}s", kind.kind.to_lowercase());
+    Resource { kind: kind.clone(), plural, namespaced: true, status: true }
 }
 
 /// A rule by which the objects of a selection may be written.

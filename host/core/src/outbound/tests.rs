@@ -14,7 +14,8 @@ use crate::{
     digest::ModuleDigest,
     dispatch::Dispatch,
     fixture::{
-        all, description, fields, kind, labelled, object, object_ref, outcome, v1, whole, with,
+        all, description, fields, kind, labelled, object, object_ref, outcome, resource, v1, whole,
+        with,
     },
     grant::{
         Grant,
@@ -114,13 +115,7 @@ impl Api for Guest {
         &'a self,
         kind: &'a Kind,
     ) -> BoxFuture<'a, Result<Option<Arc<Resource>>, Unavailable>> {
-        let resource = Resource {
-            kind: kind.clone(),
-            plural: format!("{}s", kind.kind.to_lowercase()),
-            namespaced: true,
-            status: true,
-        };
-        async move { Ok(Some(Arc::new(resource))) }.boxed()
+        async { Ok(Some(Arc::new(resource(kind)))) }.boxed()
     }
 
     fn forget(&self, _: &Kind) {}

@@ -9,7 +9,7 @@ use tokio::time::advance;
 use super::*;
 use crate::{
     api::{Answer, Cause, NotEstablished, Outgoing, Unavailable},
-    fixture::{elsewhere, kind, labelled, object_ref, reference, whole},
+    fixture::{elsewhere, kind, labelled, object_ref, reference, resource, whole},
     labels::LabelSelector,
     outcome::Prune,
     path::Path,
@@ -48,9 +48,7 @@ impl Api for Hostile {
         &'a self,
         kind: &'a Kind,
     ) -> BoxFuture<'a, Result<Option<Arc<Resource>>, Unavailable>> {
-        let plural = format!("{}s", kind.kind.to_lowercase());
-        let resource = Resource { kind: kind.clone(), plural, namespaced: true, status: true };
-        async move { Ok(Some(Arc::new(resource))) }.boxed()
+        async { Ok(Some(Arc::new(resource(kind)))) }.boxed()
     }
 
     fn forget(&self, _kind: &Kind) {}

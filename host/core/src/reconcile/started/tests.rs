@@ -19,7 +19,7 @@ use crate::{
     },
     digest::ModuleDigest,
     dispatch::Dispatch,
-    fixture::{all, given, labelled, outcome, v1, whole, with},
+    fixture::{all, given, labelled, outcome, resource, v1, whole, with},
     grant::Grant,
     queue::Cause,
     reconcile::{Call, Called, Input, Parts, Report, Settings, Setup, Usage, Version},
@@ -119,13 +119,7 @@ impl Api for Fake {
         &'a self,
         kind: &'a Kind,
     ) -> BoxFuture<'a, Result<Option<Arc<Resource>>, Unavailable>> {
-        let resource = Resource {
-            kind: kind.clone(),
-            plural: format!("{}s", kind.kind.to_lowercase()),
-            namespaced: true,
-            status: true,
-        };
-        async move { Ok(Some(Arc::new(resource))) }.boxed()
+        async { Ok(Some(Arc::new(resource(kind)))) }.boxed()
     }
 
     fn forget(&self, _kind: &Kind) {}
