@@ -51,7 +51,7 @@ struct Run<'a> {
     binding: Binding,
     /// The conditions that this run has found.
     next: Vec<Condition>,
-    /// What this run has left out, and by which bound.
+    /// The things that a bound leaves out in this run, each with the bound.
     cut: Vec<String>,
 }
 

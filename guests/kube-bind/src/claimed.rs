@@ -98,7 +98,7 @@ pub(crate) fn reconcile(
                 let told = error.to_string();
                 let fields = [("error", told.as_str())];
                 host.log(Level::Warn, "a provider's claims are not looked at", &fields);
-                // That the provider is away, its bindings say.
+                // The bindings of a provider that is away say so.
                 if matches!(error, Error::Unavailable { .. }) {
                     outcome
                 } else {

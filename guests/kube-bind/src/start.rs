@@ -2,7 +2,7 @@
 //!
 //! A processor may start so many selections, and no more. Each provider has the same part of them,
 //! and each of its bindings the same part of that: what a provider exports and claims takes nothing
-//! from another one's bindings. What does not fit in is told.
+//! from another one's bindings. The binding names the selections that do not fit in.
 
 use std::collections::BTreeSet;
 
@@ -113,7 +113,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) namespaces: &'a [String],
 }
 
-/// What a binding starts, within its share.
+/// The selections that a binding starts, within its share.
 pub(crate) struct Starts<'a> {
     config: &'a Config,
     definitions: &'a [Definition],
@@ -121,7 +121,7 @@ pub(crate) struct Starts<'a> {
     started: Vec<(String, Selection)>,
     /// The selections that are left of the share.
     left: usize,
-    /// What does not fit into the share.
+    /// Messages about selections that do not fit into the share.
     cut: Vec<String>,
 }
 

@@ -88,7 +88,7 @@ fn names_that_are_many_are_claimed_and_claims_that_are_too_many_are_told() {
     assert_eq!(world.at_provider(&core("ConfigMap", "cn-team", "plan-16")), None);
     let told = cut(&world, &binding());
     assert_eq!(told.unwrap(), "16 of 17 claims of the export are honoured");
-    // Nothing is told any more when nothing is left out.
+    // The condition goes when no selection is left out.
     world.there().delete("APIServiceExport/cn/rockets");
     world.there().apply(&with_claims(&claims[..16]));
     world.settle();
@@ -118,7 +118,7 @@ fn namespaces_that_a_provider_asks_for_are_made_up_to_a_bound() {
     assert_eq!((made, is_made(99), is_made(100)), (100, true, false));
     let expected = "100 of 102 namespaces that the provider asks for are made, not \"s100\" and those after it";
     assert_eq!(cut(&world, &binding()).unwrap(), expected);
-    // Those that were made stay: to ask for others instead has an end, too.
+    // The namespaces that were made stay, so a provider that asks for others meets the bound, too.
     let made =
         (0..900).map(|number| with(core("Namespace", "", &format!("m{number}")), labels.clone()));
     made.for_each(|namespace| world.home().apply(&namespace));

@@ -412,7 +412,7 @@ impl Reads {
 
     pub(super) fn waits_for(&mut self, kind: &Arc<Kind>, for_itself: bool) {
         let wait = Wait { kind: Arc::clone(kind), for_itself };
-        // Of many kinds, some may be kept twice.
+        // A run that waits for many kinds may keep one of them twice.
         if !self.waits.iter().rev().take(COMPARED_DEPENDENCIES).any(|held| *held == wait) {
             self.waits.push(wait);
         }

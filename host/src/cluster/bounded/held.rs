@@ -10,7 +10,7 @@ use crate::share;
 
 /// The maximum of all together, in bytes.
 pub(super) const MAX_HELD: u64 = 64 << 20;
-/// So much of each answer or line is not counted, so that small ones always come in.
+/// The first bytes of each answer or line, which are not counted: small ones always come in.
 const MAX_UNCOUNTED: u64 = 64 << 10;
 
 /// The bytes by namespaces of the Secrets that name the clusters: who writes such a Secret decides
