@@ -407,13 +407,16 @@ impl Street {
             }
             let besides = self.begin(&seen.attacks).await?;
             tokio::time::sleep(form.lasting).await;
-            drop(besides);
             seen.ended = Some(self.host().await?.terminate().await?);
             self.forget_host();
+            drop(besides);
             let begun = Instant::now();
+            // The new host has other ports.
             self.host().await?;
+            let besides = self.begin(&seen.attacks).await?;
             let load = self.load().await?;
             seen.back = Some(begun.elapsed());
+            drop(besides);
             self.changes += u64::try_from(load.stop(CONDITION_TIMEOUT).await?.times.len())? + 1_000;
             self.remove(&seen.attacks).await?;
         }
