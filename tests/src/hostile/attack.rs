@@ -326,6 +326,27 @@ pub const ATTACKS: &[Attack] = &[
         ..PLAIN
     },
     Attack {
+        name: "nested-lists",
+        row: "+",
+        describe: "nested",
+        reconcile: "nested",
+        times: 60,
+        bytes: 3_000_000,
+        says: &["Synced False"],
+        ..PLAIN
+    },
+    Attack {
+        name: "zeros",
+        row: "+",
+        reconcile: "nested",
+        times: 1,
+        bytes: 7_000_000,
+        concurrency: 16,
+        objects: 16,
+        says: &["Synced False"],
+        ..PLAIN
+    },
+    Attack {
         name: "labels",
         row: "+",
         reconcile: "labels",

@@ -24,12 +24,16 @@ pub(crate) fn description(play: &Play) -> Description {
         reconciler = reconciler.finalizer(FINALIZER);
     }
     let of_namespace = || Selection::of::<ConfigMap>().namespace(&play.namespace);
+    let fields = match play.describe {
+        Describe::Nested => vec![format!("data{}", "[]".repeat(play.times as usize))],
+        _ => Vec::new(),
+    };
     let description = Description::new(&play.name, version)
         .reconciles(reconciler)
         .reads(of_namespace())
-        .writes(of_namespace(), Verbs::CREATE | Verbs::UPDATE);
+        .writes_fields(of_namespace(), Verbs::CREATE | Verbs::UPDATE, fields);
     match play.describe {
-        Describe::Plain | Describe::Version | Describe::Finalizer => description,
+        Describe::Plain | Describe::Version | Describe::Finalizer | Describe::Nested => description,
         Describe::Index => description.reads(of_namespace().matching("metadata.finalizers[]", "*")),
         Describe::Loop => calls::endless(),
         Describe::Deployments => {

@@ -65,6 +65,8 @@ enum Describe {
     Finalizer,
     /// Asks for an index of its `ConfigMaps` by their finalizers.
     Index,
+    /// Declares writes of a field within `times` nested lists.
+    Nested,
 }
 
 /// The action in `reconcile`.
@@ -110,6 +112,8 @@ enum Reconcile {
     Deep,
     /// Applies an object with `times` fields.
     Wide,
+    /// Applies an object with a list of `bytes` bytes of zeros within `times` nested lists.
+    Nested,
     /// Applies an object with `times` labels.
     Labels,
     /// Applies an object with `times` owners, after many reads.
@@ -171,6 +175,7 @@ fn attack(play: &Play, request: &Request) -> Result<Outcome, Failure> {
         Reconcile::Failure => return Err(output::fail(play)),
         Reconcile::Deep => return Ok(outcomes::deep(play)),
         Reconcile::Wide => return Ok(outcomes::wide(play)),
+        Reconcile::Nested => return Ok(outcomes::nested(play)),
         Reconcile::Labels => return Ok(outcomes::labels(play)),
         Reconcile::Owners => return Ok(outcomes::owners(play)),
         Reconcile::Finalizers => return Ok(outcomes::finalizers(play)),

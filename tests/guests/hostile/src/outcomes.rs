@@ -30,6 +30,13 @@ pub(crate) fn wide(play: &Play) -> Outcome {
     again().apply(text(play, "wide", &format!(r#""data":{{{}}}"#, fields.join(","))))
 }
 
+pub(crate) fn nested(play: &Play) -> Outcome {
+    let depth = play.times as usize;
+    let zeros = "0,".repeat(play.bytes / 2);
+    let data = format!(r#""data":{}{zeros}0{}"#, "[".repeat(depth), "]".repeat(depth));
+    again().apply(text(play, "nested", &data))
+}
+
 pub(crate) fn labels(play: &Play) -> Outcome {
     let labels: Vec<String> = (0..play.times).map(|number| format!(r#""l{number}":"v""#)).collect();
     let metadata = format!(
