@@ -1,5 +1,7 @@
 //! Objects of bound kinds at home: their spec goes to the provider, the status comes back.
 
+use std::time::Duration;
+
 use mortise_sdk::{
     Action, Deletion, Error, Event, Failure, Host, Manifest, Object, ObjectRef, Outcome, Request,
     WriteFailure,
@@ -154,7 +156,7 @@ impl Run<'_> {
         Ok(self.write(place, &to, self.owner(place, isolation)?, Some(&there), outcome))
     }
 
-    /// Deletes the object at the provider, and then gives up the finalizer.
+    /// Deletes the object at the provider. Gives up the finalizer when that one is gone.
     fn take_back(&self) -> Result<Outcome, Error> {
         let (host, link) = (self.host, self.link);
         if link.is_without_provider() {
@@ -181,10 +183,9 @@ impl Run<'_> {
         }
         let deletion = Deletion::new(self.reference(place, &to));
         let outcome = outcome.delete(deletion.uid(found.uid.clone().unwrap_or_default()));
-        // Without finalizers it is gone with the deletion, which comes first. Somebody else's removal
-        // of a finalizer triggers the next run; our own deletion does not.
-        let is_held = !found.finalizers.is_empty();
-        Ok(if is_held { outcome } else { outcome.finalizers::<&str>([]) })
+        // The provider may add a finalizer meanwhile, so the next run reads whether it is gone. Our own
+        // deletion triggers nothing.
+        Ok(outcome.requeue_after(Duration::ZERO))
     }
 
     fn there(&self, place: &Place, isolation: Isolation) -> Result<There, Error> {

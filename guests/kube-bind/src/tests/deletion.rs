@@ -26,9 +26,31 @@ fn an_object_goes_when_the_one_at_the_provider_is_gone() {
 }
 
 #[test]
+fn an_object_waits_for_a_finalizer_that_it_has_not_seen() {
+    let world = World::synchronised();
+    world.home().delete("Rocket/team/saturn");
+    let home = world.at_home(&rocket("team")).unwrap();
+    let run = || {
+        let request = request_for(&home);
+        objects::reconcile(&request, &Config::default(), &world.home().host()).unwrap()
+    };
+    let outcome = run();
+    assert_eq!((outcome.delete.len(), outcome.finalizers), (1, None), "it is not read as gone");
+    let held = json!({"metadata": {"finalizers": ["golden.example.dev/hold"]}});
+    world.there().patch(&with(rocket("cn-team"), held));
+    world.there().delete("Rocket/cn-team/saturn");
+    assert_eq!(run().finalizers, None);
+    world.there().patch(&with(rocket("cn-team"), json!({"metadata": {"finalizers": null}})));
+    assert_eq!(run().finalizers, Some(Vec::new()));
+}
+
+#[test]
 fn an_object_without_finalizers_goes_on_both_sides_at_once() {
     let world = World::synchronised();
     world.home().delete("Rocket/team/saturn");
+    world.settle();
+    // The next run is due at once.
+    world.home().advance(std::time::Duration::from_millis(1));
     world.settle();
     assert_eq!(
         (world.at_home(&rocket("team")), world.at_provider(&rocket("cn-team"))),
