@@ -157,6 +157,34 @@ mod tests {
         }
     }
 
+    /// The namespaces of a rule, the one of a claim, and those that are claimed.
+    type Narrowed<'a> = (&'a [&'a str], Option<&'a str>, &'a [Option<&'a str>]);
+
+    #[test]
+    fn a_rule_with_namespaces_allows_claims_there_only() {
+        let rule = |namespaces: &[&str]| ClaimRule {
+            resources: vec![Claimable::Secrets],
+            namespaces: namespaces.iter().map(|&name| name.to_owned()).collect(),
+            labels: std::collections::BTreeMap::new(),
+        };
+        let cases: [Narrowed<'_>; 5] = [
+            (&[], None, &[None]),
+            (&[], Some("a"), &[Some("a")]),
+            (&["a", "b"], None, &[Some("a"), Some("b")]),
+            (&["a", "b"], Some("b"), &[Some("b")]),
+            (&["a", "b"], Some("c"), &[]),
+        ];
+        for (namespaces, claimed, expected) in cases {
+            let of = Selection::new(Claimable::Secrets.kind()).labels("app=x");
+            let of = claimed.map_or(of.clone(), |namespace| of.namespace(namespace));
+            let parts = rule(namespaces).narrow(&of);
+            let found: Vec<Option<&str>> =
+                parts.iter().map(|part| part.namespace.as_deref()).collect();
+            assert_eq!(found, expected, "{namespaces:?} {claimed:?}");
+            assert!(parts.iter().all(|part| part.labels == of.labels));
+        }
+    }
+
     #[test]
     fn a_configuration_with_a_protected_group_is_refused() {
         let cases = [

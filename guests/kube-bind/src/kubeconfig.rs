@@ -212,6 +212,21 @@ mod tests {
     }
 
     #[test]
+    fn aliases_that_expand_are_refused() {
+        let level = |name: char, of: char| {
+            let items = vec![format!("*{of}"); 9].join(", ");
+            format!("{name}: &{name} [{items}]\n")
+        };
+        let names: Vec<char> = ('a'..='i').collect();
+        let levels = names.windows(2).map(|pair| level(pair[1], pair[0])).collect::<String>();
+        let valid = kubeconfig("{cluster: p, user: u, namespace: a}", "{token: x}");
+        let text = format!("a: &a [x, x, x, x, x, x, x, x, x]\n{levels}{valid}");
+        let error = found(Some(&text)).unwrap_err();
+        assert!(error.contains("has an invalid kubeconfig: "), "{error}");
+        assert!(error.len() < 1024, "{} bytes", error.len());
+    }
+
+    #[test]
     fn a_missing_key_is_named() {
         let of =
             SecretRef { namespace: "kube-bind".into(), name: "p".into(), key: "kubeconfig".into() };

@@ -1,11 +1,13 @@
 //! Bad input: what the user of each object is told, with type, reason and message.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use mortise_sdk::{Action, Request, WriteFailure, testing::request_for};
 use serde_json::{Value, json};
 
 use super::fixture::{
-    World, bind, binding, core, definition, export, kubeconfig, rocket, schema, with,
+    PROVIDER, World, bind, binding, core, definition, export, kubeconfig, rocket, schema, with,
 };
+use crate::{Config, objects};
 
 /// The condition of an object: where it is, its type, and what it says.
 type Told = (Side, Value, &'static str, &'static str, &'static str);
@@ -204,6 +206,40 @@ fn what_is_wrong_is_told_on_the_objects_of_the_provider_and_on_bundles() {
         &world,
         (Side::Home, bundle, "SecretValid", "False/Error/KubeconfigSecretNotFound", message),
     );
+}
+
+#[test]
+fn an_object_that_the_provider_forbids_is_told() {
+    let world = World::synchronised();
+    let failure = WriteFailure {
+        action: Action::Apply,
+        ref_: request_for(&rocket("cn-team")).ref_.in_cluster(PROVIDER),
+        code: 403,
+        reason: "Forbidden".to_owned(),
+        message: "rockets is forbidden".to_owned(),
+        conflicting_managers: Vec::new(),
+    };
+    let home = world.at_home(&rocket("team")).unwrap();
+    let request = Request { failed_writes: vec![failure], ..request_for(&home) };
+    let outcome = objects::reconcile(&request, &Config::default(), &world.home().host()).unwrap();
+    let event = &outcome.events[0];
+    let message = "the provider refuses Rocket cn-team/saturn: rockets is forbidden";
+    assert_eq!((event.reason.as_str(), event.message.as_str()), ("SyncRefused", message));
+}
+
+#[test]
+fn a_namespace_that_is_not_there_yet_is_told_and_waited_for() {
+    let world = World::bound();
+    let status = json!({"status": {"namespace": "cn-later"}});
+    world.there().patch(&with(bind("APIServiceNamespace", "cn", "team"), status));
+    world.home().apply(&rocket("team"));
+    assert_eq!(world.failures().len(), 1);
+    assert!(World::events(world.home()).contains(&"SyncRefused".to_owned()));
+    assert_eq!(World::conditions(world.at_home(&binding()))[0], "Ready=True");
+    world.there().apply(&core("Namespace", "", "cn-later"));
+    world.home().advance(std::time::Duration::from_mins(5));
+    world.settle();
+    assert!(world.at_provider(&rocket("cn-later")).is_some());
 }
 
 #[test]

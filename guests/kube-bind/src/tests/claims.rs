@@ -155,18 +155,51 @@ fn a_shared_object_changes_its_owner_and_back() {
 
 #[test]
 fn secrets_of_token_types_are_never_copied() {
-    let world = world(&secrets(&json!({"labelSelector": {}})));
-    let token = |namespace: &str| {
-        let account = json!({"metadata": {"annotations": {"kubernetes.io/service-account.name": "x"}}, "type": "kubernetes.io/service-account-token"});
-        with(secret(namespace, "token", "MQ=="), account)
-    };
-    world.there().apply(&token("cn-team"));
-    world.settle();
-    assert_eq!(world.at_home(&token("team")), None);
-    world.there().delete("Secret/cn-team/token");
-    world.home().apply(&token("team"));
-    world.settle();
-    assert_eq!(world.at_provider(&token("cn-team")), None);
+    for secret_type in ["kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"] {
+        let world = world(&secrets(&json!({"labelSelector": {}})));
+        let token = |namespace: &str, fields: Value| {
+            let account = json!({"metadata": {"annotations": {"kubernetes.io/service-account.name": "x"}}, "type": secret_type});
+            with(with(core("Secret", namespace, "token"), account), fields)
+        };
+        let filled = || json!({"data": {"token": "MQ=="}});
+        let owned = |owner: &str| json!({"metadata": {"labels": {"kube-bind.io/owner": owner}}});
+        world.there().apply(&token("cn-team", owned("provider")));
+        world.settle();
+        assert_eq!(world.at_home(&token("team", json!({}))), None, "{secret_type}");
+        // Nor does one that home has filled go up, whoever the provider says owns it.
+        world.home().apply(&token("team", filled()));
+        for owner in ["provider", "consumer"] {
+            world.there().apply(&token("cn-team", owned(owner)));
+            world.settle();
+            let there = world.at_provider(&token("cn-team", json!({}))).unwrap();
+            assert_eq!(there.get("data"), None, "{secret_type} of {owner}");
+        }
+        world.there().delete("Secret/cn-team/token");
+        world.settle();
+        assert_eq!(world.at_provider(&token("cn-team", json!({}))), None, "{secret_type}");
+        let home = world.at_home(&token("team", json!({}))).unwrap();
+        assert_eq!(home["data"], filled()["data"], "{secret_type}");
+    }
+}
+
+#[test]
+fn a_shared_object_with_control_characters_in_its_labels_is_told_and_the_others_come() {
+    let export = with(
+        export(),
+        json!({"spec": {"permissionClaims": secrets(&json!({"labelSelector": {}}))}}),
+    );
+    let labels = json!({"metadata": {"labels": {"app": "a\u{1b}[2J\n", "b\u{202e}": "c"}}});
+    let bad = with(secret("cn-team", "bad", "MQ=="), labels);
+    let good = secret("cn-team", "good", "MQ==");
+    let world = World::unsettled([binding()], [export, schema(), bad, good]).unchecked();
+    world.failures();
+    assert_eq!(world.at_home(&secret("team", "bad", "")), None);
+    assert!(world.at_home(&secret("team", "good", "")).is_some());
+    let events = world.home().all().into_iter().chain(world.there().all());
+    let refused: Vec<Value> = events.filter(|of| of["reason"] == "SyncRefused").collect();
+    assert!(!refused.is_empty());
+    let message = |event: &Value| event["message"].as_str().unwrap().to_owned();
+    assert!(!refused.iter().any(|event| message(event).contains(char::is_control)), "{refused:?}");
 }
 
 #[test]

@@ -96,6 +96,41 @@ fn a_binding_takes_all_along_but_what_is_not_its_own() {
 }
 
 #[test]
+fn a_binding_goes_after_its_definition_which_goes_after_the_finalizers() {
+    let world = World::synchronised();
+    let held = |namespace: &str, finalizers: serde_json::Value| {
+        with(rocket(namespace), json!({"metadata": {"finalizers": finalizers}}))
+    };
+    world.there().patch(&held("cn-team", json!(["golden.example.dev/hold"])));
+    world.home().patch(&held("team", json!(["kubebind.io/syncer", "golden.example.dev/hold"])));
+    world.home().delete("APIServiceBinding//rockets");
+    // Whether the definition is being deleted, the finalizers at home, and whether the binding stays.
+    let state = || {
+        let definition = world.at_home(&definition());
+        let is_deleted = definition.map(|of| of["metadata"]["deletionTimestamp"].is_string());
+        let home = world.at_home(&rocket("team"));
+        let finalizers = home.map(|of| of["metadata"]["finalizers"].clone());
+        (is_deleted, finalizers, world.at_home(&binding()).is_some())
+    };
+    let rest = || {
+        for _ in 0..3 {
+            world.settle();
+            world.home().advance(std::time::Duration::from_secs(1));
+        }
+        world.settle();
+    };
+    rest();
+    let both = json!(["kubebind.io/syncer", "golden.example.dev/hold"]);
+    assert_eq!(state(), (Some(false), Some(both), true));
+    world.there().patch(&held("cn-team", json!(null)));
+    rest();
+    assert_eq!(state(), (Some(true), Some(json!(["golden.example.dev/hold"])), true));
+    world.home().patch(&held("team", json!(null)));
+    rest();
+    assert_eq!(state(), (None, None, false));
+}
+
+#[test]
 fn a_binding_waits_for_the_provider_unless_it_is_told_not_to() {
     let world = World::synchronised();
     world.home().unreachable(PROVIDER);
@@ -189,7 +224,11 @@ fn an_object_of_another_consumer_is_neither_read_nor_deleted() {
     world.settle();
     let home = world.at_home(&rocket("team")).unwrap();
     assert_eq!((home.get("status"), home["metadata"].get("finalizers")), (None, None));
-    assert!(World::events(world.home()).contains(&"OtherConsumer".to_owned()));
+    let events = world.home().all().into_iter().filter(|of| of["reason"] == "OtherConsumer");
+    let messages: Vec<_> = events.map(|event| event["message"].clone()).collect();
+    let message =
+        "cn-team/saturn at the provider belongs to the cluster namespace other, not to cn";
+    assert_eq!(messages, [message]);
     world.home().delete("Rocket/team/saturn");
     world.settle();
     assert!(world.at_provider(&rocket("cn-team")).is_some());

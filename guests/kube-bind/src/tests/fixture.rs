@@ -164,7 +164,8 @@ impl World {
         Self::with_definition(home, there, definition).settled()
     }
 
-    fn with_definition(
+    /// Creates the same before anything has run.
+    pub(super) fn with_definition(
         home: impl IntoIterator<Item = Value>,
         there: impl IntoIterator<Item = Value>,
         definition: Value,
@@ -178,6 +179,11 @@ impl World {
             .objects(common.into_iter().chain(home))
             .cluster(PROVIDER, provider(definition).into_iter().chain([handed_out]).chain(there));
         Self(stub)
+    }
+
+    /// Accepts objects that no API server would accept, before anything has run.
+    pub(super) fn unchecked(self) -> Self {
+        Self(self.0.unchecked())
     }
 
     /// Adds another provider before anything has run.

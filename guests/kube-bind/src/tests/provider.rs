@@ -52,6 +52,51 @@ fn the_heartbeat_is_sent_twice_in_its_interval() {
 }
 
 #[test]
+fn a_cluster_binding_of_another_consumer_is_told_and_not_fought_for() {
+    let of = bind("ClusterBinding", "cn", "cluster");
+    let status = json!({
+        "lastHeartbeatTime": "2026-01-01T00:00:00Z", "heartbeatInterval": "5m0s",
+        "konnectorVersion": "v0.0.1", "consumerSecretRef": {"namespace": "theirs", "name": "kubeconfig"},
+    });
+    // As the same processor of another home has applied it.
+    let fields = status.as_object().unwrap().keys().map(|field| (format!("f:{field}"), json!({})));
+    let applied = json!({
+        "manager": "mortise/default/kube-bind/s00000000000000000000000000000000",
+        "operation": "Apply", "subresource": "status", "apiVersion": "kube-bind.io/v1alpha2",
+        "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:status": fields.collect::<serde_json::Map<_, _>>()},
+    });
+    let spec = json!({
+        "kubeconfigSecretRef": {"name": "kubeconfig", "key": "kubeconfig"}, "providerPrettyName": "Golden",
+    });
+    let metadata = json!({"managedFields": [applied]});
+    let theirs = with(of.clone(), json!({"metadata": metadata, "spec": spec, "status": status}));
+    let world = World::unsettled([binding()], [export(), schema(), theirs]);
+    world.failures();
+    world.home().apply(&rocket("team"));
+    world.failures();
+    let conditions = World::conditions(world.at_home(&binding()));
+    let told = "Heartbeating=False/ClusterBindingInUse".to_owned();
+    assert!(conditions.contains(&told), "{conditions:?}");
+    let theirs = world.at_provider(&of).unwrap();
+    assert_eq!(theirs["status"]["konnectorVersion"], "v0.0.1");
+    for minute in 0..10 {
+        world.home().patch(&with(rocket("team"), json!({"spec": {"stages": minute}})));
+        world.home().advance(std::time::Duration::from_mins(1));
+        world.failures();
+        let there = world.at_provider(&rocket("cn-team")).unwrap();
+        assert_eq!(there["spec"]["stages"], minute, "objects go on");
+    }
+    assert_eq!(world.at_provider(&of), Some(theirs), "nothing is written");
+    let events = world.home().all().into_iter().filter(|of| of["reason"] == "ClusterBindingInUse");
+    let events: Vec<_> = events.collect();
+    assert!(events.iter().all(|event| event["involvedObject"]["name"] == "rockets"), "{events:?}");
+    let tries: u64 = events.iter().map(|event| event["count"].as_u64().unwrap_or(1)).sum();
+    // The failed write is tried again, with a back-off.
+    assert!((1..=12).contains(&tries), "{tries} tries in ten minutes: {events:?}");
+}
+
+#[test]
 fn a_kubeconfig_that_the_provider_hands_out_comes_home() {
     let world = World::bound();
     let mut handed_out = with(kubeconfig("cn"), json!({"data": {"extra": "eA=="}}));
@@ -81,6 +126,40 @@ fn namespaces_follow_their_owner() {
     assert_eq!(namespace["metadata"]["labels"]["kube-bind.io/owner"], "provider");
     assert!(world.at_provider(&given).is_some());
     assert_eq!(world.at_provider(&lost), None);
+}
+
+#[test]
+fn parts_besides_the_spec_go_up_with_each_change_where_they_are_to() {
+    let payload = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let (mut schema, mut definition) = (schema(), definition());
+    schema["spec"]["versions"][0]["schema"]["properties"]["payload"] = payload.clone();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["payload"] =
+        payload;
+    let parts = |by: &str| {
+        json!({
+            "metadata": {"labels": {"l": by}, "annotations": {"a": by}}, "payload": {"p": by},
+        })
+    };
+    for (propagate, expected) in [
+        ("[]", ["1", "1", "1"]),
+        (r#"["labels"]"#, ["2", "1", "1"]),
+        (r#"["annotations"]"#, ["1", "2", "1"]),
+        (r#"["payload"]"#, ["1", "1", "2"]),
+    ] {
+        let config = format!(r#"{{"groups": ["golden.example.dev"], "propagate": {propagate}}}"#);
+        let there = [export(), schema.clone()];
+        let world = World::with_definition([binding()], there, definition.clone());
+        let settle = || assert_eq!(world.failures_under(&config), Vec::<String>::new());
+        settle();
+        for by in ["1", "2"] {
+            world.home().apply(&with(rocket("team"), parts(by)));
+            settle();
+        }
+        let there = world.at_provider(&rocket("cn-team")).unwrap();
+        let found = ["/metadata/labels/l", "/metadata/annotations/a", "/payload/p"];
+        let found = found.map(|part| there.pointer(part).unwrap().as_str().unwrap());
+        assert_eq!(found, expected, "{propagate}");
+    }
 }
 
 #[test]
