@@ -15,6 +15,7 @@ mod bounded;
 pub mod clusters;
 mod definition;
 mod guarded;
+mod health;
 mod impersonate;
 pub(crate) mod lean;
 pub mod lease;

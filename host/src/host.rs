@@ -209,7 +209,8 @@ impl Host {
         let (stores, metrics) = (shared.parts.dispatch.stores().clone(), shared.metrics.clone());
         let grown = Arc::new(move |watch: &Watch| shared.grown(watch));
         let clusters = self.shared.clusters.clone();
-        watch::Context { cluster, clusters, stores, crds, metrics, access, grown }
+        let health = None;
+        watch::Context { cluster, clusters, stores, crds, metrics, access, health, grown }
     }
 
     /// Runs keys once the lease is held, with [`Drive::Host`]. Ends after [`Host::stop`] was

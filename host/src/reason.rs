@@ -81,7 +81,7 @@ reasons! {
     ClusterConnecting [Connected Unknown]
         "The Secret with the kubeconfig is being read, or the cluster has not answered yet. Wait.";
     ClusterUnreachable [Connected False]
-        "The cluster does not answer. See the message. The host retries.";
+        "The cluster does not answer, or what its lists and watches bring is cut off. See the message. The host retries.";
     KubeconfigMissing [Connected False]
         "There is no Secret of that name, or it lacks the key. Create it.";
     KubeconfigRefused [Connected False]

@@ -23,7 +23,10 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
-use super::bounded::{Lines, page, page_size};
+use super::{
+    bounded::{Lines, page, page_size},
+    health::Health,
+};
 
 /// The number of requests that start a watch without a delay: a server without streaming lists
 /// needs three, and each change of the fields that the store keeps starts another watch.
@@ -68,6 +71,8 @@ struct State {
     /// The number of objects of the next page.
     size: AtomicU32,
     parsed_depth: usize,
+    /// Told of the watch, if it is in another cluster.
+    health: Option<Arc<Health>>,
 }
 
 /// Returns the API server's refusal of a list or watch, if the error is a refusal.
@@ -87,9 +92,18 @@ impl Guarded {
     /// Creates the client of a watch whose objects are parsed to this depth: the fields of an
     /// object have depth 1, and what is deeper is skipped or stays text.
     pub(crate) fn new(client: &Client, parsed_depth: usize) -> Self {
+        Self::telling(client, parsed_depth, None)
+    }
+
+    /// Creates the client of a watch whose health is kept.
+    pub(super) fn telling(
+        client: &Client,
+        parsed_depth: usize,
+        health: Option<Arc<Health>>,
+    ) -> Self {
         let namespace = client.default_namespace().to_owned();
         let size = AtomicU32::new(u32::MAX);
-        let state = Arc::new(State { pace: Pace::default(), size, parsed_depth });
+        let state = Arc::new(State { pace: Pace::default(), size, parsed_depth, health });
         let client = client.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let (client, state) = (client.clone(), Arc::clone(&state));
@@ -137,7 +151,12 @@ impl State {
         }
         let (head, body) = client.send(request).await?.into_parts();
         let body = if head.status.is_success() {
-            Lines::bounded(&uri, self.parsed_depth, (&head, body))
+            let open = self.health.as_ref().map(Health::open);
+            let lines = Lines::bounded(&uri, self.parsed_depth, (&head, body));
+            Answered::from_stream(lines.into_data_stream().map(move |chunk| {
+                let _held = &open;
+                chunk
+            }))
         } else {
             super::bounded::answer(&head, body).await?.into()
         };

@@ -20,6 +20,7 @@ use kube::{
 };
 use mortise_core::{
     contract::{Kind, display_kind},
+    error_chain,
     store::{Feed, Scope, Stores},
 };
 use serde_json::Value;
@@ -30,7 +31,7 @@ use self::raw::Raw;
 use crate::{
     cluster::{
         Cluster, Guarded, MAX_UNKNOWN_KIND_TTL, UNKNOWN_KIND_TTL, access::Access,
-        bounded::count_as_absent, clusters::Clusters, guarded::refusal, lean,
+        bounded::count_as_absent, clusters::Clusters, guarded::refusal, health::Health, lean,
     },
     metrics::Metrics,
 };
@@ -71,6 +72,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// The rights, which are renewed when an account is denied a watch.
     pub access: Access,
+    /// Told how the watch goes on, if it is in another cluster.
+    pub(crate) health: Option<Arc<Health>>,
     /// Called when a store has grown: see [`Feed::has_grown`].
     pub grown: Arc<dyn Fn(&Watch) + Send + Sync>,
 }
@@ -86,6 +89,16 @@ enum End {
     Foreign,
 }
 
+// === impl Context ===
+
+impl Context {
+    fn tell(&self, tell: impl FnOnce(&Health)) {
+        if let Some(health) = &self.health {
+            tell(health);
+        }
+    }
+}
+
 // === impl Watch ===
 
 impl Watch {
@@ -99,7 +112,8 @@ impl Watch {
 
     async fn keep_filling(&self, feed: &Feed, mut context: Context) {
         // The store keeps what it needs of all fields.
-        let client = Guarded::new(context.cluster.client(), usize::MAX);
+        let health = context.health.clone();
+        let client = Guarded::telling(context.cluster.client(), usize::MAX, health);
         let (mut lists, mut unknown) = (Lists::Streaming, UNKNOWN_KIND_TTL);
         loop {
             match context.cluster.resolve(&self.kind).await {
@@ -120,6 +134,7 @@ impl Watch {
                         info!(kind = display_kind(&self.kind), "not served, waiting for its CRD");
                     }
                     context.stores.set_unknown(&self.kind, &self.scope);
+                    context.tell(Health::works);
                     if self.kind.cluster.is_empty() {
                         wait(&mut context.crds).await;
                     } else {
@@ -131,6 +146,7 @@ impl Watch {
                 Err(error) => {
                     warn!(kind = display_kind(&self.kind), error = %format!("{error:#}"), "not resolved");
                     context.stores.set_unavailable(&self.kind, &format!("{error:#}"));
+                    context.tell(|health| health.failed(&error));
                     wait(&mut context.crds).await;
                 }
             }
@@ -235,12 +251,19 @@ impl Watch {
             context.metrics.watch_restarted(kind);
             warn!(kind = display_kind(kind), error = foreign, "watch failed, trying again");
             stores.set_unavailable(kind, &foreign);
+            context.tell(|health| health.failed(&foreign));
             return Some(End::Foreign);
         }
         if let Some(name) = object.and_then(|object| object.misnamed(kind)) {
             // It was not there before either.
             count_as_absent(&display_kind(kind), None, &name, &"its name is invalid");
             return None;
+        }
+        match &event {
+            Ok(Event::Init) => context.tell(Health::lists),
+            Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_)) => context.tell(Health::works),
+            // The first objects of a list may be all that come.
+            Ok(Event::InitApply(_)) | Err(_) => {}
         }
         match event {
             Ok(Event::Init) => feed.begin_list(),
@@ -256,6 +279,9 @@ impl Watch {
                 if is_forbidden(&error) {
                     // The watch of another account takes over if this account lost the right.
                     context.access.renew_soon();
+                } else {
+                    // A missing right is told by itself.
+                    context.tell(|health| health.failed(&error_chain::without_repeats(&error)));
                 }
                 context.metrics.watch_restarted(kind);
                 debug!(kind = display_kind(kind), %error, "watch failed, trying again");

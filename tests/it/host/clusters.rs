@@ -3,6 +3,7 @@
 mod exports;
 mod faults;
 mod killed;
+mod lies;
 mod world;
 
 use std::{sync::Arc, time::Duration};

@@ -16,6 +16,7 @@ use super::elsewhere::Elsewhere;
 use crate::cluster::{
     Cluster, Policy,
     bounded::Part,
+    health::Watches,
     lease::Guard,
     remote::{Connected, Gate, gated, policy},
 };
@@ -40,6 +41,8 @@ pub(crate) struct Link {
     /// The Secret, without its data.
     pub(super) secret: RwLock<Value>,
     gate: Arc<Gate>,
+    /// The watches in the cluster.
+    pub(crate) watches: Watches,
     /// Notified when the cluster answers again, after it had counted as unreachable.
     returned: Notify,
 }
@@ -64,13 +67,14 @@ impl Link {
             digest,
             secret: RwLock::new(secret),
             gate,
+            watches: Watches::default(),
             returned: Notify::new(),
         }
     }
 
     /// Returns why what is known of the cluster is too old, if it is.
     pub(crate) fn unreachable(&self) -> Option<String> {
-        self.gate.unreachable_for(MAX_AGE)
+        self.gate.unreachable_for(MAX_AGE).or_else(|| self.watches.failure())
     }
 
     /// Waits until the cluster answers again, after it had counted as unreachable.
@@ -91,21 +95,23 @@ impl Link {
 
     /// Keeps the rights fresh and the connection checked. Calls `changed` when either changes.
     pub(super) async fn keep(&self, changed: impl Fn()) {
-        let mut was_away = false;
+        let (mut was_away, mut was_unreachable) = (false, false);
         loop {
-            sleep(HEARTBEAT / 2).await;
+            sleep(HEARTBEAT / 4).await;
             if !self.gate.has_answered_within(HEARTBEAT) {
                 self.beat().await;
             }
-            let is_away = self.unreachable().is_some();
+            self.watches.check(MAX_AGE);
+            let is_away = self.gate.unreachable_for(MAX_AGE).is_some();
+            let is_unreachable = self.unreachable().is_some();
             let has_changed = !is_away && self.rights.renew().await;
-            if has_changed || is_away != was_away {
+            if has_changed || is_unreachable != was_unreachable {
                 changed();
             }
             if was_away && !is_away {
                 self.returned.notify_waiters();
             }
-            was_away = is_away;
+            (was_away, was_unreachable) = (is_away, is_unreachable);
         }
     }
 }

@@ -48,12 +48,18 @@ impl Watch {
                     continue;
                 }
             };
-            let context = Context { cluster: link.cluster.clone(), ..context.clone() };
+            let health = link.watches.begin(&self.kind);
+            let context = Context {
+                cluster: link.cluster.clone(),
+                health: Some(Arc::clone(&health)),
+                ..context.clone()
+            };
             tokio::select! {
                 () = self.clone().run(feed.clone(), context) => return,
                 next = changes.changed() => if next.is_err() { return },
                 // The watch would wait for longer: its requests have failed many times.
                 () = link.returned() => {}
+                () = link.watches.mended(&health) => {}
             }
         }
     }

@@ -179,6 +179,7 @@ mod hostile {
             crds: changes,
             metrics: Metrics::new(),
             access: Access::new(cluster, None),
+            health: None,
             grown: Arc::new(|_| ()),
         };
         let mut progress = stores.progress();

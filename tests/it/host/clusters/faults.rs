@@ -8,13 +8,14 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::world::{
-    Mode, PLACE, TEAM, World, config_map, find, is_ready, rocket, rockets, secret, send, server,
+    Mode, PLACE, TEAM, World, config_map, find, is_ready, put, rocket, rockets, secret, send,
+    server, with,
 };
 use crate::host::{CONFIG_MAP, applies, object, play::Play, scripted, selection};
 
 /// The time within which a fault is told, and the one within which all is well after its end.
 const TOLD: Duration = Duration::from_secs(30);
-const WELL: Duration = Duration::from_mins(1);
+pub(super) const WELL: Duration = Duration::from_mins(1);
 /// The time of a fault: longer than the longest pause of the breaker.
 const LASTS: Duration = Duration::from_mins(10);
 
@@ -30,7 +31,7 @@ struct Case {
     tells: &'static str,
 }
 
-fn mode(world: &World, mode: Mode) {
+pub(super) fn mode(world: &World, mode: Mode) {
     world.line.set(mode);
     world.provider.faults().drop_watches(&mortise_embedded_api::Filter::all());
 }
@@ -88,12 +89,13 @@ fn cases() -> Vec<Case> {
             name: "lists are cut in the middle, after 410",
             begins: |world| {
                 world.provider.compact();
-                mode(world, Mode::Cut);
+                mode(world, Mode::CutLists);
                 Box::pin(async {})
             },
             ends: well,
-            tells: "",
+            tells: "before its list is complete",
         },
+        answers("watches are cut at their begin", |world| now(world, Mode::Cut), "ends it at once"),
         Case {
             name: "the token is rotated, and the Secret with it",
             begins: |world| {
@@ -122,8 +124,11 @@ async fn neighbour() -> mortise_host::host::Loaded {
 }
 
 /// Returns two clusters with an object that is synchronised, and what belongs to others.
-async fn synchronised() -> (World, Host) {
-    let mut world = World::bound().await;
+pub(super) async fn synchronised() -> (World, Host) {
+    synchronised_in(World::bound().await).await
+}
+
+async fn synchronised_in(mut world: World) -> (World, Host) {
     world.loaded.push(neighbour().await);
     for object in [config_map("team", "theirs"), namespace("a")] {
         world.home.load(object, true).unwrap();
@@ -141,7 +146,7 @@ fn namespace(name: &str) -> serde_json::Value {
 }
 
 /// Checks that spec and status go to the other side in time.
-async fn is_well(world: &World, stages: u64) {
+pub(super) async fn is_well(world: &World, stages: u64) {
     let change = json!({"spec": {"stages": stages}});
     let path = |namespace: &str| format!("{}/saturn", rockets(namespace));
     send(&world.home, "PATCH", &path("team"), Some(&change)).await;
@@ -161,14 +166,14 @@ async fn is_well(world: &World, stages: u64) {
 }
 
 /// Returns everything that tells of a fault: the host's reasons, and the objects at home.
-fn told(world: &World, host: &Host) -> Vec<String> {
+pub(super) fn told(world: &World, host: &Host) -> Vec<String> {
     let status = host.status();
     let of_host = status.iter().flat_map(|of| &of.clusters.problems);
     of_host.map(|(_, problem)| problem.message.clone()).chain(world.told()).collect()
 }
 
 /// Checks that a processor at home is served as before.
-async fn neighbour_is_served(world: &World, host: &Host, made: &str) {
+pub(super) async fn neighbour_is_served(world: &World, host: &Host, made: &str) {
     let wanted = object(CONFIG_MAP, made, &json!({"data": {"a": "1"}}));
     world.home.load(scripted(&format!("of-{made}"), &applies(&[wanted])), true).unwrap();
     let is_made = |world: &World| find(&world.home, "ConfigMap", "a", made).is_some();
@@ -204,6 +209,38 @@ async fn faults_of_the_provider_are_told_and_pass() {
         println!("{}", case.name);
         passes(&case).await;
     }
+}
+
+/// Returns a role with all rights, and its binding to the account `default/kube-bind`.
+fn all_rights() -> Vec<serde_json::Value> {
+    let group = "rbac.authorization.k8s.io";
+    let of = |kind: &str| json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": "all"}});
+    let rules = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+    let subject = json!({"kind": "ServiceAccount", "namespace": "default", "name": "kube-bind"});
+    let role = json!({"apiGroup": group, "kind": "ClusterRole", "name": "all"});
+    vec![
+        with(of("ClusterRole"), &json!({"rules": rules})),
+        with(of("ClusterRoleBinding"), &json!({"roleRef": role, "subjects": [subject]})),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_says_that_its_provider_cannot_be_watched() {
+    let mut world = World::bound().await;
+    // Without an account, reads are answered from the stores.
+    world.loaded[0].settings.account = Some("default/kube-bind".parse().unwrap());
+    put(&world.home, all_rights()).await;
+    let (world, host) = synchronised_in(world).await;
+    mode(&world, Mode::Cut);
+    let is_told =
+        |world: &World| world.told().iter().any(|text| text.contains("InformerSyncTimeout"));
+    world.within(WELL, "the binding tells it", is_told).await;
+    tokio::time::sleep(LASTS).await;
+    assert!(is_told(&world) && !world.is_ready("rockets"), "it stays so");
+    mode(&world, Mode::Well);
+    is_well(&world, 2).await;
+    assert!(!is_told(&world));
+    timeout(WELL, host.stop()).await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]

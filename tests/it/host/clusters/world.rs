@@ -26,9 +26,11 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, ServiceExt as _};
 
+use super::lies::{Lie, Taken};
 use crate::host::{cluster, merge, now, tap::Tap, text};
 
-const GUEST: &str = "guests/kube-bind";
+pub(super) const GUEST: &str = "guests/kube-bind";
+pub(super) const CONFIG: &str = r#"{"groups":["example.com"]}"#;
 /// The time between two looks at the objects, of a clock that is given.
 const STEP: Duration = Duration::from_millis(200);
 /// The place of the consumer at the provider, and its namespace for `team`.
@@ -50,6 +52,10 @@ pub(super) enum Mode {
     Refuses(u16),
     /// Lists and watches break off in the middle.
     Cut,
+    /// Lists do, and the watches that begin with one.
+    CutLists,
+    /// Lists and watches of one kind are answered with a lie.
+    Lies(Lie),
 }
 
 /// The line to the clusters that kubeconfigs name, by their server.
@@ -66,6 +72,8 @@ struct State {
     clients: Arc<()>,
     /// Counts and ends what is sent to either cluster, if a host is to be killed.
     tap: Mutex<Option<Tap>>,
+    /// What was read of lies.
+    taken: Taken,
 }
 
 /// Two clusters, and what a host between them loads.
@@ -94,6 +102,11 @@ impl Line {
         self.0.apis.lock().unwrap().push((server.to_owned(), api.clone()));
     }
 
+    /// Returns what was read of lies.
+    pub(super) fn taken(&self) -> &Taken {
+        &self.0.taken
+    }
+
     /// Returns the number of clients that were made and not dropped.
     pub(super) fn clients(&self) -> usize {
         Arc::strong_count(&self.0.clients) - 1
@@ -113,17 +126,26 @@ impl Line {
         };
         let is_list = request.uri().query().is_some_and(|query| query.contains("limit="));
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
+        let has_list = request.uri().query().is_some_and(|query| query.contains("sendInitial"));
         match mode {
             Mode::Away(why) => return Err(why.into()),
             Mode::Hangs => return std::future::pending().await,
             Mode::Refuses(code) => return refused(code),
             _ if !is_valid => return refused(StatusCode::UNAUTHORIZED.as_u16()),
             Mode::Slow(time) => sleep(time).await,
-            Mode::Cut if is_watch || is_list => {
+            mode if is_list && matches!(mode, Mode::Cut | Mode::CutLists)
+                || is_watch && mode == Mode::Cut
+                || has_list && mode == Mode::CutLists =>
+            {
                 let half = Bytes::from_static(br#"{"type":"ADDED","object":{"metada"#);
                 return Ok(Response::new(Answered::from(half)));
             }
-            Mode::Well | Mode::Cut => {}
+            Mode::Lies(lie) => {
+                if let Some(answer) = lie.answer(request.uri(), &self.0.taken).await {
+                    return Ok(answer);
+                }
+            }
+            Mode::Well | Mode::Cut | Mode::CutLists => {}
         }
         Ok(client.send(request).await?.map(Answered::new))
     }
@@ -246,7 +268,7 @@ impl World {
         put(&provider, objects_in("guests/kube-bind/provider").unwrap()).await;
         line.add(&server("a"), &provider);
         line.accept("t");
-        let mut bind = loaded(GUEST, r#"{"groups":["example.com"]}"#).await.unwrap();
+        let mut bind = loaded(GUEST, CONFIG).await.unwrap();
         let servers = vec![server("*")];
         bind.settings.clusters = [ClusterGrant { servers, namespace: None }].into();
         Self { home, provider, line, loaded: vec![bind], now }
