@@ -82,6 +82,8 @@ reasons! {
         "The Secret with the kubeconfig is being read, or the cluster has not answered yet. Wait.";
     ClusterUnreachable [Connected False]
         "The cluster does not answer, or what its lists and watches bring is cut off. See the message. The host retries.";
+    ClusterSlow [Connected True]
+        "All clusters are connected, and one takes seconds to answer.";
     KubeconfigMissing [Connected False]
         "There is no Secret of that name, or it lacks the key. Create it.";
     KubeconfigRefused [Connected False]

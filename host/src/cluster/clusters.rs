@@ -238,8 +238,8 @@ impl Clusters {
         names
     }
 
-    /// Returns the reasons why clusters that a processor uses cannot be used now, with the number of
-    /// those that it uses.
+    /// Returns the reasons why clusters that a processor uses cannot be used now, or are slow, with
+    /// the number of those that it uses.
     pub(crate) fn state_of(&self, processor: &str) -> (usize, Vec<(Arc<str>, Problem)>) {
         let open: Vec<Arc<Slot>> = self.0.open.lock().values().cloned().collect();
         let mut count = 0;
@@ -251,9 +251,11 @@ impl Clusters {
                 continue;
             };
             count += 1;
-            if let Err(problem) = slot.link_for(user) {
-                problems.push((Arc::clone(slot.name()), problem));
-            }
+            let problem = match slot.link_for(user) {
+                Ok(link) => link.slow().map(|why| Problem::new(Reason::ClusterSlow, why)),
+                Err(problem) => Some(problem),
+            };
+            problems.extend(problem.map(|problem| (Arc::clone(slot.name()), problem)));
         }
         (count, problems)
     }

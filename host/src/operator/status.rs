@@ -395,11 +395,21 @@ fn connected(known: &Known<'_>) -> Option<Finding> {
     }
     let problems = &clusters.problems;
     let messages: Vec<String> = problems.iter().map(|(of, why)| unusable(of, why)).collect();
-    let is_lasting = |(_, problem): &&(_, Problem)| problem.reason != Reason::ClusterConnecting;
-    Some(match (problems.iter().find(is_lasting), problems.first()) {
-        (Some((_, lasting)), _) => Finding::no(lasting.reason, listed(&messages)),
-        (None, Some((_, open))) => Finding::unknown(open.reason, listed(&messages)),
-        (None, None) => {
+    // The worst one is told.
+    let rank = |(_, problem): &&(_, Problem)| match problem.reason {
+        Reason::ClusterSlow => 2,
+        Reason::ClusterConnecting => 1,
+        _ => 0,
+    };
+    Some(match problems.iter().min_by_key(rank) {
+        Some((_, slow)) if slow.reason == Reason::ClusterSlow => {
+            Finding::yes(slow.reason, listed(&messages))
+        }
+        Some((_, open)) if open.reason == Reason::ClusterConnecting => {
+            Finding::unknown(open.reason, listed(&messages))
+        }
+        Some((_, lasting)) => Finding::no(lasting.reason, listed(&messages)),
+        None => {
             let message = format!("all {} other clusters are connected", clusters.used);
             Finding::yes(Reason::Connected, message)
         }

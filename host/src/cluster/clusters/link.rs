@@ -28,6 +28,9 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// old. A cluster that hangs is told within 30 s: the heartbeat, its time limit, and this check.
 const MAX_AGE: Duration = Duration::from_secs(20);
 
+/// The time of slow answers after which the cluster is called slow.
+const SLOW_PERIOD: Duration = Duration::from_secs(15);
+
 /// A cluster that is connected to.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -75,6 +78,12 @@ impl Link {
     /// Returns why what is known of the cluster is too old, if it is.
     pub(crate) fn unreachable(&self) -> Option<String> {
         self.gate.unreachable_for(MAX_AGE).or_else(|| self.watches.failure())
+    }
+
+    /// Returns that the cluster is slow, if it is.
+    pub(super) fn slow(&self) -> Option<String> {
+        let took = self.gate.slow_for(SLOW_PERIOD)?;
+        Some(format!("`{}` takes {} s to answer", self.server, took.as_secs()))
     }
 
     /// Waits until the cluster answers again, after it had counted as unreachable.

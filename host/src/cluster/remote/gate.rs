@@ -20,6 +20,8 @@ const MAX_FAILURES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// The longest time for which the gate is closed: a cluster that is back is used within a minute.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// The time from which on an answer is slow.
+const SLOW: Duration = Duration::from_secs(2);
 
 /// The requests to one cluster.
 ///
@@ -39,6 +41,8 @@ struct State {
     closed: Option<Closed>,
     /// The time of the last answer.
     answered: Option<Instant>,
+    /// The time of the first of the last answers that were all slow, and how long the last one took.
+    slow: Option<(Instant, Duration)>,
 }
 
 #[derive(Debug)]
@@ -72,7 +76,9 @@ impl Gate {
         let late = |what: &str| BoxError::from(format!("{what} within {} s", limit.as_secs()));
         let place = timeout(limit, self.places.acquire()).await;
         let _place = place.map_err(|_| late("no place among the requests of the cluster"))??;
+        let begun = Instant::now();
         let answer = timeout(limit, sent).await.unwrap_or_else(|_| Err(late("no answer")));
+        self.took(begun);
         probe.0 = None;
         let failure = match &answer {
             // With other statuses the server is there. It takes none of the requests with credentials
@@ -102,6 +108,19 @@ impl Gate {
         self.state.lock().answered.is_some_and(|at| at.elapsed() < time)
     }
 
+    /// Returns how long the last answer took, if all were slow for this time.
+    pub(crate) fn slow_for(&self, time: Duration) -> Option<Duration> {
+        let (since, took) = self.state.lock().slow?;
+        (since.elapsed() >= time).then_some(took)
+    }
+
+    fn took(&self, begun: Instant) {
+        let (now, took) = (Instant::now(), begun.elapsed());
+        let mut state = self.state.lock();
+        let since = state.slow.map_or(now, |(since, _)| since);
+        state.slow = (took >= SLOW).then_some((since, took));
+    }
+
     fn begin(&self, now: Instant) -> Result<Probe<'_>, Closing> {
         let mut state = self.state.lock();
         let State { closed, failing, .. } = &mut *state;
@@ -119,7 +138,7 @@ impl Gate {
     fn end(&self, now: Instant, failure: Option<(String, bool)>) {
         let mut state = self.state.lock();
         let Some((why, is_away)) = failure else {
-            *state = State { answered: Some(now), ..State::default() };
+            *state = State { answered: Some(now), slow: state.slow, ..State::default() };
             return;
         };
         let since = state.failing.take().map_or(now, |(since, _)| since);
@@ -191,6 +210,26 @@ mod tests {
             assert_eq!(send(&gate, Some(429)).await, Ok(429), "it asks for fewer itself");
         }
         assert!(gate.unreachable_for(Duration::ZERO).unwrap().contains("429"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_is_slow_while_all_answers_are() {
+        let gate = Gate::default();
+        let send = async |took: Duration| {
+            let answer = async {
+                tokio::time::sleep(took).await;
+                Ok::<_, BoxError>(Response::new(()))
+            };
+            gate.pass(Duration::from_secs(10), answer).await.unwrap();
+        };
+        for _ in 0..4 {
+            send(SLOW * 2).await;
+        }
+        assert_eq!(gate.slow_for(SLOW * 6), Some(SLOW * 2));
+        assert_eq!(gate.slow_for(SLOW * 7), None);
+        send(SLOW / 2).await;
+        send(SLOW * 2).await;
+        assert_eq!(gate.slow_for(SLOW), None);
     }
 
     #[tokio::test(start_paused = true)]
