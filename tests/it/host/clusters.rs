@@ -4,6 +4,7 @@ mod exports;
 mod faults;
 mod killed;
 mod lies;
+mod swap;
 mod world;
 
 use std::{sync::Arc, time::Duration};
