@@ -162,3 +162,32 @@ async fn a_whole_status_is_compared_again_when_the_object_has_changed_meanwhile(
     let written = bed.run_for("r", status(&json!({"state": "Error"}))).await;
     assert_eq!((actions(&written).len(), written.skipped), (0, 1), "{:?}", written.failures);
 }
+
+#[tokio::test]
+async fn the_whole_status_of_a_kind_without_the_subresource_is_refused() {
+    let bed = Bed { whole_status: true, ..Bed::new().await };
+    let reconciled = Reconciled { reference: rule_ref("r"), object: bed.get(&rule_ref("r")).await };
+    let ready = status(&json!({"state": "Ready"}));
+    let plan = bed.plan(&reconciled, &ready).await;
+    let kind = v1("apiextensions.k8s.io", "CustomResourceDefinition");
+    let mut whole = definition("Rule", "rules");
+    whole["spec"]["versions"][0].as_object_mut().unwrap().remove("subresources");
+    bed.edit(&object_ref(kind, None, "rules.x.dev"), whole).await;
+    // By the API server, if the host has not noticed it, and then by the host.
+    let written = bed.carry_out(&reconciled, &plan).await;
+    assert_eq!((written.failures.len(), actions(&written)), (1, Vec::new()), "{written:?}");
+    bed.cluster.forget("x.dev");
+    let known = bed.cluster.resolve_all(&kinds(&ready, &reconciled.reference)).await.unwrap();
+    let grant = grant();
+    let against = Against {
+        grant: &grant,
+        reconciler: &grant.reconciler("rule").unwrap().spec,
+        reconciled: &reconciled,
+        kinds: &known,
+        read: &|_| None,
+        limits: Limits::default(),
+    };
+    let error = Plan::build(&ready, &against).unwrap_err().to_string();
+    assert!(error.contains("the kind has no status"), "{error}");
+    assert_eq!(bed.object(&rule_ref("r")).await.get("status"), None);
+}
