@@ -1,6 +1,7 @@
 //! Processor resources with the embedded API: the host runs what they ask for, and their status
 //! shows the result.
 
+mod elsewhere;
 mod ends;
 mod fields;
 mod files;
@@ -62,6 +63,8 @@ struct Place {
     served: Option<String>,
     /// How modules come from registries: not at all, unless a test sets it.
     images: ImageOptions,
+    /// The options of the hosts.
+    options: Options,
     host: Arc<Host>,
     /// The reports of ended runs.
     reports: Arc<latest::Sender<Vec<Report>>>,
@@ -98,7 +101,8 @@ impl Place {
         local::apply(&cluster, vec![definition::processors()]).await.unwrap();
         let modules = tempfile::tempdir().unwrap();
         let tap = Tap::default();
-        let host = Self::host(&tap, &api);
+        let options = Options { now: now(), ..Options::default() };
+        let host = Self::host(&tap, &api, &options);
         let mut place = Self {
             api,
             cluster,
@@ -108,6 +112,7 @@ impl Place {
             largest: Largest::default(),
             served: None,
             images: registry::none(),
+            options,
             host,
             reports: Arc::new(latest::Sender::new(Vec::new())),
             stop: CancellationToken::new(),
@@ -119,9 +124,8 @@ impl Place {
         place
     }
 
-    fn host(tap: &Tap, api: &EmbeddedApi) -> Arc<Host> {
-        let options = Options { now: now(), ..Options::default() };
-        Arc::new(Host::start(&Self::as_host(tap, api), Vec::new(), &options).unwrap())
+    fn host(tap: &Tap, api: &EmbeddedApi, options: &Options) -> Arc<Host> {
+        Arc::new(Host::start(&Self::as_host(tap, api), Vec::new(), options).unwrap())
     }
 
     /// Returns the cluster with the client of `mortise run`, which sends a request without an
@@ -145,7 +149,7 @@ impl Place {
     /// Starts another host of the same cluster, with a folder of modules and an engine like those
     /// of this one.
     async fn replica(&mut self, images: ImageOptions) -> Replica {
-        let host = Self::host(&self.tap, &self.api);
+        let host = Self::host(&self.tap, &self.api, &self.options);
         let progress = self.run_operator(&host, images, CancellationToken::new()).await;
         Replica { host, progress }
     }
@@ -179,7 +183,7 @@ impl Place {
     /// Ends the host and its controller, and starts others.
     async fn restart(&mut self) {
         self.tasks.shutdown().await;
-        self.host = Self::host(&self.tap, &self.api);
+        self.host = Self::host(&self.tap, &self.api, &self.options);
         self.start().await;
     }
 

@@ -13,7 +13,7 @@ use mortise_core::{
     contract::{Description, Kind, Selection},
     fixture::{elsewhere, fields, v1, whole},
 };
-use mortise_embedded_api::{EmbeddedApi, Options as ApiOptions};
+use mortise_embedded_api::{EmbeddedApi, Fault, Filter, Options as ApiOptions};
 use serde_json::json;
 
 use super::*;
@@ -190,13 +190,17 @@ impl Scene {
 /// Waits until a user can use the cluster, or cannot for a reason.
 async fn state(user: &Arc<Remotes>, reason: Option<Reason>) -> String {
     let mut changes = user.changes(&NAME.into()).unwrap();
-    loop {
-        let now = user.connected(&NAME.into()).err();
-        if now.as_ref().map(|problem| problem.reason) == reason {
-            return now.map(|problem| problem.message).unwrap_or_default();
+    let reached = async {
+        loop {
+            let now = user.connected(&NAME.into()).err();
+            if now.as_ref().map(|problem| problem.reason) == reason {
+                return now.map(|problem| problem.message).unwrap_or_default();
+            }
+            changes.changed().await.unwrap();
         }
-        changes.changed().await.unwrap();
-    }
+    };
+    let late = |_| panic!("not {reason:?}: {:?}", user.connected(&NAME.into()).err());
+    tokio::time::timeout(Duration::from_hours(1), reached).await.unwrap_or_else(late)
 }
 
 async fn create(api: &dyn mortise_core::api::Api, name: &str) -> Result<Answer, Refusal> {
@@ -305,6 +309,44 @@ async fn a_cluster_that_cannot_be_used_says_why_and_what_would_be_accepted() {
             "{case}"
         );
         assert_eq!(scene.clusters.state_of("shop/sync").1.len(), 1, "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_the_account_may_not_watch_names_no_cluster_until_it_may() {
+    let scene = Scene::new(&[SERVER], secrets(""));
+    scene.home.load(secret("provider"), true).unwrap();
+    let forbidden = Fault::Refused { code: 403, message: "no secrets".into() };
+    scene.home.faults().inject(forbidden, Filter::resource("secrets"), usize::MAX);
+    let user = scene.user("shop/sync", &granted(SERVER));
+    let message = state(&user, Some(Reason::SecretUnreadable)).await;
+    assert!(message.starts_with("Secret v1 `shop/provider` cannot be watched: "), "{message}");
+    assert!(message.contains("no secrets"), "{message}");
+    create(&scene.routes(&user), "there").await.unwrap_err();
+    assert_eq!(config_maps(&scene.provider).len() + config_maps(&scene.home).len(), 0);
+    scene.home.faults().clear();
+    state(&user, None).await;
+    create(&scene.routes(&user), "there").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_cluster_is_used_as_long_as_the_host_cannot_know_its_home() {
+    let right = "grant it get on namespaces with resourceNames [kube-system]";
+    let cases = [(403, right), (500, "as the test wants it")];
+    for (code, says) in cases {
+        let scene = Scene::new(&[SERVER], secrets(""));
+        scene.home.load(secret("provider"), true).unwrap();
+        let refused = Fault::Refused { code, message: "as the test wants it".into() };
+        let system = Filter::resource("namespaces").name("kube-system");
+        scene.home.faults().inject(refused, system, usize::MAX);
+        let user = scene.user("shop/sync", &granted(SERVER));
+        let message = state(&user, Some(Reason::HomeUnknown)).await;
+        assert!(message.contains(says), "{code}: {message}");
+        create(&scene.routes(&user), "there").await.unwrap_err();
+        assert_eq!(config_maps(&scene.provider), [""; 0], "{code}");
+        scene.home.faults().clear();
+        state(&user, None).await;
+        create(&scene.routes(&user), "there").await.unwrap();
     }
 }
 

@@ -164,6 +164,55 @@ fn a_processor_with_hooks_says_whether_they_are_answered() {
     assert_eq!(said(&not, "Serving"), ("False", "CertificateInvalid", "it has expired"));
 }
 
+/// The problems of other clusters, and the status, reason and message of `Connected`.
+type Connected<'a> = (&'a [(&'a str, Reason, &'a str)], (&'a str, &'a str, &'a str));
+
+#[test]
+fn the_problems_of_other_clusters_set_connected() {
+    let connected = |used: usize, problems: &[(&str, Reason, &str)]| {
+        let problem = |(of, reason, message): &(&str, Reason, &str)| {
+            ((*of).into(), Problem { reason: *reason, message: (*message).to_owned() })
+        };
+        let problems = problems.iter().map(problem).collect();
+        computed(|of| of.clusters = ClustersStatus { used, problems }, None, State::Runs)
+    };
+    let without = connected(0, &[]);
+    assert!(without.conditions.iter().all(|condition| condition.type_ != "Connected"));
+    let connects = ("a/p/k", Reason::ClusterConnecting, "it has not answered yet");
+    let unreadable = ("b/p/k", Reason::SecretUnreadable, "forbidden");
+    let unknown = ("c/p/k", Reason::HomeUnknown, "no right");
+    let many = [unreadable; 7];
+    let cases: [Connected<'_>; 5] = [
+        (&[], ("True", "Connected", "all 9 other clusters are connected")),
+        (&[connects], ("Unknown", "ClusterConnecting", "cluster `a/p/k`: it has not answered yet")),
+        (
+            &[connects, unreadable],
+            (
+                "False",
+                "SecretUnreadable",
+                "cluster `a/p/k`: it has not answered yet; cluster `b/p/k`: forbidden",
+            ),
+        ),
+        (
+            &[unknown, unreadable],
+            ("False", "HomeUnknown", "cluster `c/p/k`: no right; cluster `b/p/k`: forbidden"),
+        ),
+        (
+            &many,
+            (
+                "False",
+                "SecretUnreadable",
+                "cluster `b/p/k`: forbidden; cluster `b/p/k`: forbidden; cluster `b/p/k`: forbidden; cluster `b/p/k`: forbidden; cluster `b/p/k`: forbidden; and 2 more",
+            ),
+        ),
+    ];
+    for (problems, expected) in cases {
+        let status = connected(9, problems);
+        assert_eq!(said(&status, "Connected"), expected);
+        assert_eq!(said(&status, "Ready").0, "True", "{expected:?}");
+    }
+}
+
 type Change = Box<dyn FnOnce(&mut host::ProcessorStatus)>;
 
 /// The type of a condition, and its status, reason and message.
