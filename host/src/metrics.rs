@@ -36,7 +36,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use self::series::{Builder, ByLabels, Forget, OTHER, Series, labels};
+use self::series::{Builder, ByLabels, Forget, Labels, OTHER, Series, labels};
 
 /// The media type of [`Metrics::text`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -55,8 +55,8 @@ const MIN_WAIT: Duration = Duration::from_millis(1);
 const MIN_COMPILE_SECONDS: f64 = 0.05;
 const COMPILE_BUCKETS: u16 = 14;
 
-/// The number of kinds whose restarts are counted separately: descriptions can name any number of
-/// kinds.
+/// The number of kinds whose restarts are counted separately, at home and in other clusters each:
+/// descriptions can name any number of kinds.
 const MAX_RESTARTED_KINDS: usize = 512;
 
 /// The number of objects that counted as absent. Watches belong to a process, not to a host.
@@ -120,8 +120,8 @@ struct All {
     cluster_connected: ByLabels<Gauge>,
     denied: Series<Counter>,
     watch_restarts: ByLabels<Counter>,
-    /// The kinds whose restarts are counted.
-    restarted: Mutex<BTreeSet<String>>,
+    /// The clusters and kinds whose restarts are counted.
+    restarted: Mutex<BTreeSet<(String, String)>>,
     log_lines_dropped: Series<Counter>,
     outbound_calls: Series<Counter>,
     outbound_duration: Series<Histogram>,
@@ -249,12 +249,18 @@ impl Metrics {
     }
 
     /// Counts a denied read or write of a processor: its account lacks the right, or its
-    /// description the declaration. Undeclared kinds are counted together: a guest can name any
-    /// number.
+    /// description the declaration. Kinds and other clusters that are not declared are counted
+    /// together: a guest can name any number. `declared` are the kinds that are declared at home if
+    /// the denied one is there, else those in other clusters.
     pub fn denied(&self, processor: &Arc<str>, denial: &Denial, declared: &[Kind]) {
-        let is_declared = declared.iter().any(|of| of.is_same(&denial.kind));
-        let kind = if is_declared { kind_label(&denial.kind) } else { OTHER.to_owned() };
-        self.0.denied.of(processor, [("verb", denial.lack.verb()), ("kind", &kind)]).inc();
+        let (cluster, kind) = (&*denial.kind.cluster, kind_label(&denial.kind));
+        let (cluster, kind) = if declared.iter().any(|of| kind_label(of) == kind) {
+            (cluster, &*kind)
+        } else {
+            (if cluster.is_empty() { cluster } else { OTHER }, OTHER)
+        };
+        let labels = [("verb", denial.lack.verb()), ("kind", kind), ("cluster", cluster)];
+        self.0.denied.of(processor, labels).inc();
     }
 
     /// Removes all series of a deleted processor.
@@ -264,12 +270,16 @@ impl Metrics {
 
     /// Counts a watch that has failed and is restarted.
     pub fn watch_restarted(&self, kind: &Kind) {
-        let kind = kind_label(kind);
+        let mut of = restarts_of(kind);
         let mut known = self.0.restarted.lock();
-        let is_other = known.len() >= MAX_RESTARTED_KINDS && !known.contains(&kind);
-        let kind = if is_other { OTHER.to_owned() } else { kind };
-        self.0.watch_restarts.get_or_create(&labels([("kind", &kind)])).inc();
-        known.insert(kind);
+        let is_home = kind.cluster.is_empty();
+        // Other clusters leave the series of home as they are.
+        let count = known.iter().filter(|(cluster, _)| cluster.is_empty() == is_home).count();
+        if count >= MAX_RESTARTED_KINDS && !known.contains(&of) {
+            of = (if is_home { "" } else { OTHER }.to_owned(), OTHER.to_owned());
+        }
+        self.0.watch_restarts.get_or_create(&restart_labels(&of)).inc();
+        known.insert(of);
     }
 
     /// Counts a lookup of a module's code in the cache: `hit`, `miss`, or `refused` for an entry
@@ -430,7 +440,7 @@ impl All {
             ),
             denied: of.counters(
                 "denied",
-                "Reads and writes that were denied: the account lacks the right, or they are not declared; by processor, verb and kind",
+                "Reads and writes that were denied: the account lacks the right, or they are not declared; by processor, verb, kind and cluster (empty: home)",
             ),
             log_lines_dropped: of.counters(
                 "log_lines_dropped",
@@ -498,7 +508,7 @@ impl All {
             ),
             watch_restarts: of.metric(
                 "watch_restarts",
-                "Watches that failed and were restarted, by kind",
+                "Watches that failed and were restarted, by kind and cluster (empty: home)",
                 ByLabels::new_with_constructor(Counter::default),
             ),
             restarted: Mutex::default(),
@@ -529,15 +539,24 @@ impl All {
         if known.len() <= MAX_RESTARTED_KINDS / 2 {
             return;
         }
-        let watched: BTreeSet<String> = stores.iter().map(|(kind, _)| kind_label(kind)).collect();
-        for kind in known.extract_if(.., |kind| !watched.contains(kind)) {
-            self.watch_restarts.remove(&labels([("kind", &kind)]));
+        let watched: BTreeSet<_> = stores.iter().map(|(kind, _)| restarts_of(kind)).collect();
+        for gone in known.extract_if(.., |of| !watched.contains(of)) {
+            self.watch_restarts.remove(&restart_labels(&gone));
         }
     }
 }
 
 fn whole(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Returns the cluster and the kind whose restarts are counted together.
+fn restarts_of(kind: &Kind) -> (String, String) {
+    ((*kind.cluster).to_owned(), kind_label(kind))
+}
+
+fn restart_labels((cluster, kind): &(String, String)) -> Labels {
+    labels([("kind", kind), ("cluster", cluster)])
 }
 
 /// Returns the label of a call that had no answer: one word for all faults of a credential.

@@ -174,6 +174,7 @@ impl Host {
             processor,
             rights,
             kinds: description.kinds(),
+            named: [description.at_home(), description.elsewhere()].map(|of| of.kinds()),
             since: (shared.parts.now)(),
             tally: Mutex::default(),
             conduct: Mutex::default(),

@@ -207,7 +207,9 @@ impl HostState {
         }
         let Some(rights) = &active.rights else { return };
         for denial in &report.denied {
-            self.metrics.denied(report.key.processor(), denial, &active.kinds);
+            let [home, elsewhere] = &active.named;
+            let named = if denial.kind.cluster.is_empty() { home } else { elsewhere };
+            self.metrics.denied(report.key.processor(), denial, named);
         }
         self.denials.keep(&report.key, rights.account(), &report.denied);
     }

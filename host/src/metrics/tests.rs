@@ -75,6 +75,7 @@ fn busy() -> Metrics {
     metrics.call_paused(&"p".into(), "https://*.example.com", "rate");
     metrics.denied(&"p".into(), &denial("Thing"), &[]);
     metrics.watch_restarted(&kind("Thing"));
+    metrics.watch_restarted(&elsewhere(kind("Thing"), "shop/p/k"));
     let second = Duration::from_secs(1);
     metrics.hooked("p", HookRequest::Convert, "success", second);
     metrics.hooked("p", HookRequest::Admit("mark"), "refused", second);
@@ -123,7 +124,9 @@ fn a_run_is_counted() {
         r#"mortise_hook_requests_total{processor="p",hook="admit/mark",result="refused"} 1"#,
         r#"mortise_hook_requests_total{processor="p",hook="other",result="invalid"} 1"#,
         r#"mortise_hook_duration_seconds_count{processor="p",hook="admit/mark"} 1"#,
-        r#"mortise_watch_restarts_total{kind="Thing.g"} 1"#,
+        r#"mortise_denied_total{processor="p",verb="get",kind="other",cluster=""} 1"#,
+        r#"mortise_watch_restarts_total{kind="Thing.g",cluster=""} 1"#,
+        r#"mortise_watch_restarts_total{kind="Thing.g",cluster="shop/p/k"} 1"#,
         r#"mortise_log_lines_dropped_total{processor="p"} 7"#,
         r#"mortise_outbound_calls_total{processor="p",origin="https://*.example.com",method="post",code="201"} 1"#,
         r#"mortise_outbound_calls_total{processor="p",origin="https://*.example.com",method="put",code="credential"} 1"#,
@@ -175,13 +178,20 @@ fn a_kind_that_a_guest_makes_up_is_no_label() {
         metrics.denied(&"p".into(), &denial(&format!("Made{number}")), &declared);
     }
     metrics.denied(&"p".into(), &denial("Thing"), &declared);
+    for (of, number) in [("Thing", 0), ("Made", 0), ("Made", 1)] {
+        let of = elsewhere(kind(of), &format!("shop/{number}/k"));
+        let denial = Denial::of_declaration("get", &of, "not declared");
+        metrics.denied(&"p".into(), &denial, &declared);
+    }
     let text = lines(&metrics, &Sample::default());
     let denied: Vec<_> =
         text.iter().filter(|line| line.starts_with("mortise_denied_total")).collect();
-    assert_eq!(denied.len(), 2, "{denied:#?}");
+    assert_eq!(denied.len(), 4, "{denied:#?}");
     for line in [
-        r#"mortise_denied_total{processor="p",verb="get",kind="other"} 9000"#,
-        r#"mortise_denied_total{processor="p",verb="get",kind="Thing.g"} 1"#,
+        r#"mortise_denied_total{processor="p",verb="get",kind="other",cluster=""} 9000"#,
+        r#"mortise_denied_total{processor="p",verb="get",kind="Thing.g",cluster=""} 1"#,
+        r#"mortise_denied_total{processor="p",verb="get",kind="Thing.g",cluster="shop/0/k"} 1"#,
+        r#"mortise_denied_total{processor="p",verb="get",kind="other",cluster="other"} 2"#,
     ] {
         assert!(denied.iter().any(|held| *held == line), "{line} is not in {denied:#?}");
     }
@@ -202,6 +212,8 @@ fn the_series_of_a_processor_are_bounded_whatever_it_declares_and_others_answer(
         metrics.denied(&"p".into(), &Denial::of_right(right, &kind("Thing")), &[kind("Thing")]);
         metrics.called_outside(&"p".into(), ("o", "get", &number.to_string()), Duration::ZERO);
         metrics.watch_restarted(&report.kind);
+        let cluster = format!("shop/cluster-{}/kubeconfig", number / 9);
+        metrics.watch_restarted(&elsewhere(Kind::clone(&report.kind), &cluster));
     }
     let series = |name: &str| {
         let text = lines(&metrics, &Sample::default());
@@ -215,6 +227,21 @@ fn the_series_of_a_processor_are_bounded_whatever_it_declares_and_others_answer(
         assert_eq!(series(&format!("mortise_{name}_total")), 513, "{name}");
     }
     assert_eq!(series("mortise_watch_restarts_total"), 0, "none of them is watched any more");
+    for number in 0..9000 {
+        let cluster = format!("shop/cluster-{number}/kubeconfig");
+        metrics.watch_restarted(&elsewhere(kind("Thing"), &cluster));
+    }
+    metrics.watch_restarted(&kind("Thing"));
+    let watched = [Arc::new(kind("Thing")), elsewhere(kind("Thing"), "shop/cluster-7/kubeconfig")];
+    let stores = watched.map(|kind| (kind, Memory { objects: 0, json: 0, total: 0 })).into();
+    let text = lines(&metrics, &Sample { stores, ..Sample::default() });
+    let told = text.iter().filter(|line| line.starts_with("mortise_watch_restarts_total"));
+    let expected = [
+        r#"mortise_watch_restarts_total{kind="Thing.g",cluster=""} 1"#,
+        r#"mortise_watch_restarts_total{kind="Thing.g",cluster="shop/cluster-7/kubeconfig"} 1"#,
+    ];
+    assert!(expected.iter().all(|line| text.iter().any(|held| held == line)), "{text:#?}");
+    assert_eq!(told.count(), 2);
 }
 
 #[test]

@@ -168,7 +168,7 @@ async fn reads_are_given_while_the_account_may_and_denied_soon_after() {
             .missing_rights
             .contains(&"may not watch secrets in all namespaces".to_owned())
     );
-    let series = r#"mortise_denied_total{processor="a/one",verb="get",kind="Secret"}"#;
+    let series = r#"mortise_denied_total{processor="a/one",verb="get",kind="Secret",cluster=""}"#;
     assert_eq!(stage.metric(series).await.as_deref(), Some("1"));
     let grant = last(&reports).record.ran_on.clone().unwrap().grant;
 
@@ -292,7 +292,8 @@ async fn a_write_that_the_account_may_not_make_fails_and_is_made_when_it_may() {
     let failure = reports[0].failure.as_deref().unwrap_or_default();
     assert!(failure.contains("(403)") && failure.contains("cannot patch resource"), "{failure}");
     assert_eq!(stage.status_of("one").denied, ["may not patch services `a/made`"]);
-    let series = r#"mortise_denied_total{processor="a/one",verb="patch",kind="Service"}"#;
+    let series =
+        r#"mortise_denied_total{processor="a/one",verb="patch",kind="Service",cluster=""}"#;
     assert_eq!(stage.metric(series).await.as_deref(), Some("1"));
 
     stage.grant("one", &[("services", "get list watch create patch")]).await;
