@@ -122,8 +122,11 @@ fn a_new_guest_in_each_language_passes_its_cases() {
     }
 }
 
-/// The files of a case for the programs of the guide that call something outside.
-const OUTSIDE: [(&str, &str); 4] = [
+/// The files of a case, by their paths in it.
+type Case = &'static [(&'static str, &'static str)];
+
+/// A case for the programs of the guide that call something outside.
+const OUTSIDE: Case = &[
     (
         "objects.yaml",
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: prices, namespace: shop, uid: '1', labels: {item: 'yes'}}\n\
@@ -148,6 +151,37 @@ const OUTSIDE: [(&str, &str); 4] = [
     ),
 ];
 
+/// A case for the programs of the guide that copy objects of kinds on demand to another cluster.
+const ELSEWHERE: Case = &[
+    (
+        "objects.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: services, namespace: shop, labels: {kinds: 'yes'}}\n\
+         data: {apiVersion: v1, kind: Service}\n---\napiVersion: v1\nkind: Service\n\
+         metadata: {name: web, namespace: shop}\nspec: {type: LoadBalancer, ports: [{port: 80}]}\n\
+         status: {conditions: [{type: Old, status: 'True', reason: Old, message: '', lastTransitionTime: '2026-01-01T00:00:00Z'}]}\n",
+    ),
+    (
+        "clusters/provider/objects.yaml",
+        "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\n\
+         spec: {type: LoadBalancer, ports: [{port: 80}]}\n\
+         status: {loadBalancer: {ingress: [{ip: 10.0.0.1}]}}\n",
+    ),
+    (
+        "case.yaml",
+        "clusters: {provider: {name: shop/provider/kubeconfig}}\nsteps:\n\
+         - delete: [ConfigMap/shop/services]\n\
+         - patch: [{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {ports: [{port: 82}]}}]\n",
+    ),
+    (
+        "expected.yaml",
+        "objects:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: web, namespace: shop}\n\
+         \x20 status: {conditions: null, loadBalancer: {ingress: [{ip: 10.0.0.1, ipMode: VIP}]}}\n\
+         clusters:\n  provider:\n    objects:\n    - apiVersion: v1\n      kind: Service\n\
+         \x20     metadata: {name: web, namespace: shop, labels: {copied: 'yes'}}\n\
+         ---\nclusters: {provider: {gone: [Service/shop/web]}}\n---\n{}\n",
+    ),
+];
+
 /// Returns the program in a language of a section of the guide.
 fn program_of_guide(section: &str, language: &str) -> String {
     let guide = fs::read_to_string(root().join("guests/README.md")).unwrap();
@@ -160,28 +194,34 @@ fn program_of_guide(section: &str, language: &str) -> String {
 }
 
 #[test]
-fn the_programs_of_the_guide_call_outside_in_each_language() {
-    // That in Rust runs as a doc test of the SDK.
-    program_of_guide("Call something outside", "rust");
+fn the_programs_of_the_guide_call_outside_and_use_another_cluster_in_each_language() {
+    let sections = [("Call something outside", OUTSIDE), ("On-demand reconcilers", ELSEWHERE)];
+    for (section, _) in sections {
+        // Those in Rust run as doc tests of the SDK.
+        program_of_guide(section, "rust");
+    }
     for language in languages() {
         let (folder, word) = (tempfile::tempdir().unwrap(), language.word());
-        let items = made(folder.path(), language, "items", "v1/ConfigMap");
+        // The tools are installed once.
+        let guest = made(folder.path(), language, "guest", "v1/ConfigMap");
         let source = match language {
             Language::Python => "src/app.py",
             Language::TypeScript => "src/index.ts",
         };
-        assert!(items.join(source).is_file());
-        let program = program_of_guide("Call something outside", word);
-        fs::write(items.join(source), program).unwrap();
-        fs::remove_dir_all(items.join("cases")).unwrap();
-        let case = items.join("cases/one");
-        fs::create_dir_all(&case).unwrap();
-        for (name, text) in OUTSIDE {
-            fs::write(case.join(name), text).unwrap();
+        assert!(guest.join(source).is_file());
+        for (section, case) in sections {
+            fs::write(guest.join(source), program_of_guide(section, word)).unwrap();
+            fs::remove_dir_all(guest.join("cases")).unwrap();
+            for (name, text) in case {
+                let file = guest.join("cases/one").join(name);
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                fs::write(file, text).unwrap();
+            }
+            let tested = mortise(&["test", "guest"], folder.path());
+            let told = said(&tested);
+            assert!(tested.status.success(), "{section}, {word}: {told}");
+            assert!(told.contains("1 passed, 0 failed"), "{section}, {word}: {told}");
         }
-        let tested = mortise(&["test", "items"], folder.path());
-        assert!(tested.status.success(), "{word}: {}", said(&tested));
-        assert!(said(&tested).contains("1 passed, 0 failed"), "{word}: {}", said(&tested));
     }
 }
 
