@@ -14,7 +14,7 @@ mod installed;
 mod interrupted;
 mod istio;
 mod killed;
-mod konnect;
+pub(crate) mod konnect;
 pub(crate) mod kube_bind;
 mod leases;
 mod libraries;

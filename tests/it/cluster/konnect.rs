@@ -1,7 +1,7 @@
 //! `konnect` on a real control plane, against the fake of the Konnect API: an object of each kind from
 //! nothing to nothing, with no rights but those that `mortise inspect --rbac` prints.
 
-mod held;
+pub(crate) mod held;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -21,18 +21,23 @@ use super::{
     objects::NAMESPACE,
     trap::{Trap, tap},
 };
-use crate::cluster::program::{POLL_INTERVAL, Program, TIMEOUT};
+use crate::cluster::{
+    konnect::held::Breaches,
+    program::{POLL_INTERVAL, Program, TIMEOUT},
+};
 
 const GUEST: &str = "guests/konnect";
 pub(super) const HOME: &str = "mortise";
 pub(super) const NAME: &str = "konnect";
 
-/// What the test stands in for: the API server and Konnect.
+/// What the test stands in for: the API server and Konnect. When it is dropped, it fails if an object
+/// without the finalizer was asked for more than GET.
 pub(super) struct Rig {
     pub(super) api: EmbeddedApi,
     pub(super) cluster: Cluster,
     pub(super) fake: Server,
     pub(super) trap: Arc<Trap>,
+    breaches: Breaches,
     folder: TempDir,
     _tasks: JoinSet<()>,
 }
@@ -47,7 +52,8 @@ impl Rig {
             ..Default::default()
         });
         let trap = Arc::new(Trap::default());
-        let fake = fake(&trap).await;
+        let breaches = Breaches::default();
+        let fake = fake(&trap, &api, &breaches).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
@@ -59,7 +65,7 @@ impl Rig {
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
         let cluster = crate::host::cluster(&api);
-        let rig = Self { api, cluster, fake, trap, folder, _tasks: tasks };
+        let rig = Self { api, cluster, fake, trap, breaches, folder, _tasks: tasks };
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds/mortise.dev");
         rig.apply(mortise::files::load(&own).unwrap()).await;
         rig.apply(definitions(GUEST).unwrap()).await;
@@ -195,14 +201,34 @@ pub(super) fn cache() -> PathBuf {
     code_cache().join("konnect")
 }
 
-async fn fake(trap: &Arc<Trap>) -> Server {
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.breaches.all(), [""; 0], "never before the finalizer");
+        }
+    }
+}
+
+async fn fake(trap: &Arc<Trap>, api: &EmbeddedApi, breaches: &Breaches) -> Server {
     let (seer, gate) = (Arc::clone(trap), Arc::clone(trap));
+    let (api, breaches) = (api.clone(), breaches.clone());
     let options = Options {
-        observer: Some(Arc::new(move |request, status| seer.see(&request.method, status))),
+        observer: Some(Arc::new(move |request, status| {
+            breaches.see(request, |entity| stored(&api, entity));
+            seer.see(&request.method, status);
+        })),
         gate: Some(Arc::new(move |request| gate.hold(&request.method))),
         ..Options::default()
     };
     Server::start(Konnect::new(Config::default()), options).await.unwrap()
+}
+
+/// Returns the objects of a kind.
+fn stored(api: &EmbeddedApi, of: &kind::Entity) -> Vec<Value> {
+    let path = format!("/apis/{}/{}/{}", of.group, of.version, of.plural);
+    let (status, mut list) = api.answer(http::Request::get(path).body(String::new()).unwrap());
+    assert_eq!(status, 200, "{list}");
+    serde_json::from_value(list["items"].take()).unwrap()
 }
 
 fn write_kubeconfig(folder: &Path, server: &str) {

@@ -17,7 +17,7 @@ use crate::cluster::side::list;
 
 /// The requests that broke the rule.
 #[derive(Clone, Default)]
-pub(super) struct Breaches(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Breaches(Arc<Mutex<Vec<String>>>);
 
 /// Returns the row of the table whose entities a path is about, and the segments after the path of
 /// its collection.
@@ -47,11 +47,11 @@ fn is_held(object: &Value) -> bool {
 
 /// Returns whether the object that a request is for holds the finalizer: by the uid in its body, or by
 /// the ID in its path. Where neither leads to one, as the ID may not be stored yet, each object of the
-/// kind has to.
-async fn is_for_held(cluster: &Cluster, request: &Request) -> bool {
+/// kind has to. `stored` returns those of a kind.
+fn is_for_held(request: &Request, stored: impl FnOnce(&Entity) -> Vec<Value>) -> bool {
     let Some((entity, rest)) = row(&request.path) else { return false };
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-    let all = list(cluster, (entity.group, entity.version, entity.kind)).await;
+    let all = stored(entity);
     let uid = uid(&body);
     let is_meant = |object: &&Value| match uid {
         Some(uid) => object["metadata"]["uid"] == uid,
@@ -71,17 +71,21 @@ impl Breaches {
     pub(super) fn observer(&self, cluster: Cluster) -> Observer {
         let breaches = self.clone();
         Arc::new(move |request, _| {
-            if request.method == "GET" {
-                return;
-            }
-            let is_held = is_for_held(&cluster, request);
-            if !block_in_place(|| Handle::current().block_on(is_held)) {
-                breaches.0.lock().push(format!("{} {}", request.method, request.path));
-            }
+            breaches.see(request, |entity| {
+                let all = list(&cluster, (entity.group, entity.version, entity.kind));
+                block_in_place(|| Handle::current().block_on(all))
+            });
         })
     }
 
-    pub(super) fn all(&self) -> Vec<String> {
+    /// Is told each request, while the objects of a kind are `stored` as they were when it was sent.
+    pub(crate) fn see(&self, request: &Request, stored: impl FnOnce(&Entity) -> Vec<Value>) {
+        if request.method != "GET" && !is_for_held(request, stored) {
+            self.0.lock().push(format!("{} {}", request.method, request.path));
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<String> {
         self.0.lock().clone()
     }
 }
