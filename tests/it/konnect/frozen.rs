@@ -20,6 +20,10 @@ const LEASE: [&str; 6] = [
     "--lease-retry-seconds=1",
 ];
 
+/// The requests to create that are on the way when the first host is frozen, of the eight that one
+/// processor sends at once.
+const ON_THE_WAY: usize = 6;
+
 /// Two hosts, the first of which leads.
 struct Pair {
     rig: Rig,
@@ -66,6 +70,22 @@ async fn what_a_frozen_leader_has_created_is_found_by_its_successor() {
     pair.succeed().await;
     pair.rig.assert_one_each();
     pair.thaw().await;
+    pair.rig.assert_one_each();
+}
+
+/// The same while requests to create of every kind are on the way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_each_kind_one_entity_is_left_when_a_frozen_leader_goes_on() {
+    let mut pair = Pair::start().await;
+    pair.rig.apply(vec![objects::control_plane(1)]).await;
+    pair.rig.until_programmed().await;
+    pair.rig.trap.set(Point::Asked, ON_THE_WAY, pair.first.id(), Signal::STOP);
+    pair.rig.apply(objects::round(1)).await;
+    pair.succeed().await;
+    pair.rig.assert_one_each();
+    pair.rig.trap.release();
+    pair.thaw().await;
+    pair.rig.until(|| pair.rig.wrong()).await;
     pair.rig.assert_one_each();
 }
 
