@@ -12,6 +12,7 @@ use std::{
 use Run::{Dev, Here, In, InRegistry, New};
 use mortise_tests::{guest, tool};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use super::{GUIDES, mortise, read, root};
 use crate::registry::{KEY, PUBLIC, Setup};
@@ -20,8 +21,8 @@ use crate::registry::{KEY, PUBLIC, Setup};
 const CARGO_RUN: &str = "cargo run -- ";
 /// Timeout that only a fault reaches: a guest may have to be built.
 const TIMEOUT: Duration = Duration::from_mins(10);
-/// The time for what a command is about to come, which only a fault reaches.
-const SOON: Duration = Duration::from_mins(1);
+/// The time for what a command is about to come, which only a fault reaches: twice a sync period.
+const SOON: Duration = Duration::from_mins(2);
 /// Interval of polling where no notification exists.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The folder of built guests in commands.
@@ -144,6 +145,54 @@ const COMMANDS: &[(&str, Run)] = &[
     ("kubectl delete rocket saturn -n team", In(KUBE_BIND)),
 ];
 
+/// The services that the fake of Konnect has.
+const SERVICES: &str = r#"curl -skf -H 'host: eu.api.konghq.com' -H 'authorization: Bearer kpat_example' "https://$FAKE/v2/control-planes/$(kubectl get konnectgatewaycontrolplane shop -n shop -o jsonpath={.status.id})/core-entities/services""#;
+/// The command whose effect is a pause, in milliseconds.
+const PAUSING: (&str, u64) = (
+    r#"curl -skf https://$FAKE/_faults -d '[{"method": "PUT", "path": "services", "status": 429, "headers": {"retry-after": "7"}}]'"#,
+    7_000,
+);
+
+/// The milliseconds in which a request may come that was on its way.
+const ON_THE_WAY: u64 = 100;
+
+/// What comes of commands, soon or within the sync period: the command, another one, and a text that
+/// the other one prints then.
+const EFFECTS: &[(&str, &str, &str)] = &[
+    (
+        "kubectl get konnectgatewaycontrolplane,kongservice,kongroute -n shop",
+        "kubectl wait --for=condition=Programmed konnectgatewaycontrolplane,kongservice,kongroute --all -n shop --timeout=10s",
+        "kongservice.configuration.konghq.com/orders condition met",
+    ),
+    (
+        "kubectl get kongservice orders -n shop -o jsonpath={.status.konnect}",
+        "kubectl get kongservice orders -n shop -o jsonpath={.status.konnect}",
+        "controlPlaneID",
+    ),
+    ("curl -skf https://$FAKE/_log", SERVICES, "orders.shop.svc"),
+    (
+        r#"curl -skf https://$FAKE/_data -d '[{"edit": "services", "name": "orders", "set": {"host": "elsewhere"}}]'"#,
+        SERVICES,
+        "orders.shop.svc",
+    ),
+    ("kubectl get apiservicebindings,crds", "kubectl get crds -o name", "rockets.example.com"),
+    (
+        "kubectl --kubeconfig $PROVIDER get rockets -A",
+        "kubectl --kubeconfig $PROVIDER get rockets -A",
+        "saturn",
+    ),
+    (
+        "kubectl get rocket saturn -n team -o jsonpath={.status}",
+        "kubectl get rocket saturn -n team -o jsonpath={.status}",
+        r#""height":7"#,
+    ),
+    (
+        "kubectl delete rocket saturn -n team",
+        "{ kubectl get rockets -A; kubectl --kubeconfig $PROVIDER get rockets -A; } 2>&1 | sort -u",
+        "No resources found",
+    ),
+];
+
 /// A running `mortise dev`. Interrupted on drop, by its own process id.
 struct Session {
     child: Child,
@@ -176,8 +225,9 @@ fn commands(wanted: &Run) -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().filter(move |(_, run)| run == wanted).map(|(command, _)| *command)
 }
 
-/// Runs a command of a shell until it succeeds: what it is about may be on its way.
-fn succeed_soon(command: &str, session: &Session) {
+/// Runs a command of a shell until it succeeds and what it prints is right: what it is about may be on
+/// its way. Returns what it prints.
+fn succeed_soon(command: &str, session: &Session, is_right: impl Fn(&str) -> bool) -> String {
     let deadline = Instant::now() + SOON;
     loop {
         let mut shell = Command::new("bash");
@@ -186,13 +236,41 @@ fn succeed_soon(command: &str, session: &Session) {
         shell.env("KUBECONFIG", &session.kubeconfig).env("PROVIDER", &session.provider);
         shell.env("FAKE", &session.fake);
         let output = shell.stdin(Stdio::null()).output().unwrap();
-        if output.status.success() {
-            return;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() && is_right(&said) {
+            return said;
         }
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(Instant::now() < deadline, "{command}: {}\n{errors}", output.status);
+        assert!(Instant::now() < deadline, "{command}: {}\n{said}{errors}", output.status);
         thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// Waits for what comes of a command.
+fn await_effect(of: &str, session: &Session) {
+    for (command, effect, text) in EFFECTS {
+        if *command == of {
+            succeed_soon(effect, session, |said| said.contains(text));
+        }
+    }
+    if of == PAUSING.0 {
+        let edit = r#"kubectl patch kongservice orders -n shop --type merge -p '{"spec": {"port": 8081}}'"#;
+        succeed_soon(edit, session, |_| true);
+        let is_over = |said: &str| pause(said).is_some();
+        let said = succeed_soon("curl -skf https://$FAKE/_log", session, is_over);
+        let pause = pause(&said);
+        assert!(pause >= Some(PAUSING.1), "asked again {pause:?} ms after the 429");
+    }
+}
+
+/// Returns the milliseconds between the first answer of 429 in a log of the fake and the next request
+/// that was not on its way yet.
+fn pause(log: &str) -> Option<u64> {
+    let log: Vec<Value> = serde_json::from_str(log).unwrap();
+    let mut entries = log.iter().skip_while(|entry| entry["answer"]["status"] != 429);
+    let at = |entry: &Value| entry["at"].as_u64().unwrap();
+    let paused_at = entries.next().map(at)?;
+    entries.map(|entry| at(entry) - paused_at).find(|after| *after > ON_THE_WAY)
 }
 
 /// Runs a command to its end, which has to be a success.
@@ -247,6 +325,12 @@ fn each_command_is_in_a_guide() {
     let guides = GUIDES.map(read).concat();
     let missing = COMMANDS.iter().filter(|(command, _)| !guides.contains(command));
     assert_eq!(missing.map(|(command, _)| *command).collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn each_effect_is_one_of_a_command() {
+    let known = |command: &str| COMMANDS.iter().any(|(known, _)| *known == command);
+    assert!(EFFECTS.iter().all(|(command, ..)| known(command)) && known(PAUSING.0));
 }
 
 #[test]
@@ -310,7 +394,8 @@ fn kubectl_commands_of_the_guides_succeed_while_dev_runs() {
         let session = Session::start(mortise().args(&arguments));
         for (command, run) in COMMANDS {
             if matches!(run, In(folder) if *folder == arguments[1]) {
-                succeed_soon(command, &session);
+                succeed_soon(command, &session, |_| true);
+                await_effect(command, &session);
             }
         }
         let mut said = session.said.iter().cloned().chain(session.printed.try_iter());
