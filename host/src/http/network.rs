@@ -100,3 +100,86 @@ impl Reach {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::future::ready;
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    const HOME: &str = "home.example";
+
+    /// A network of one name beside that of home, whose addresses are the next ones at each look.
+    #[derive(Default)]
+    struct InMemory {
+        looks: Mutex<Vec<&'static [&'static str]>>,
+        opened: Mutex<Vec<String>>,
+    }
+
+    impl Network for InMemory {
+        fn addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, Error>> {
+            let all = match host {
+                HOME => vec!["10.0.0.1".parse().unwrap(), "fd12::1".parse().unwrap()],
+                _ => match host.parse() {
+                    Ok(ip) => vec![ip],
+                    Err(_) => {
+                        self.looks.lock().remove(0).iter().map(|ip| ip.parse().unwrap()).collect()
+                    }
+                },
+            };
+            ready(Ok(all)).boxed()
+        }
+
+        fn open(&self, to: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Stream>>> {
+            self.opened.lock().push(to.to_string());
+            ready(Ok(Box::new(tokio::io::duplex(1).0) as Box<dyn Stream>)).boxed()
+        }
+    }
+
+    /// A case, a server, the addresses of its name at each look, and where connections are opened.
+    type Case =
+        (&'static str, &'static str, &'static [&'static [&'static str]], &'static [&'static str]);
+
+    const PROVIDER: &str = "https://p.example:6443";
+    const OPENED: &[&str] = &["10.0.0.7:6443"];
+    const CASES: [Case; 12] = [
+        ("private", PROVIDER, &[&["10.0.0.7"]], OPENED),
+        ("a good and a bad address", PROVIDER, &[&["10.0.0.7", "169.254.169.254"]], &[]),
+        ("a bad and a good address", PROVIDER, &[&["127.0.0.1", "10.0.0.7"]], &[]),
+        ("this machine at the second look", PROVIDER, &[&["10.0.0.7"], &["127.0.0.1"]], OPENED),
+        ("metadata at the second look", PROVIDER, &[&["10.0.0.7"], &["fd00:ec2::254"]], OPENED),
+        ("home at the second look", PROVIDER, &[&["10.0.0.7"], &["10.0.0.1"]], OPENED),
+        ("home by another name", PROVIDER, &[&["10.0.0.1"]], &[]),
+        ("home as one of two addresses", PROVIDER, &[&["10.0.0.7", "fd12::1"]], &[]),
+        ("home in a mapped form", PROVIDER, &[&["::ffff:10.0.0.1"]], &[]),
+        ("home by its address", "https://10.0.0.1:6443", &[&[]], &[]),
+        (
+            "another port of an address of home",
+            "https://p.example:6444",
+            &[&["10.0.0.1"]],
+            &["10.0.0.1:6444"],
+        ),
+        ("an address itself", "https://127.0.0.1:6443", &[&[]], &["127.0.0.1:6443"]),
+    ];
+
+    #[test]
+    fn other_clusters_are_connected_to_at_checked_addresses_and_never_at_home() {
+        // As in `cluster/remote.rs`.
+        let policy = Policy { literal: true, ..Policy::default() };
+        let reach = Reach { policy, never: Home::parse(&format!("https://{HOME}:6443")) };
+        for (case, server, looks, opened) in CASES {
+            let network = InMemory { looks: Mutex::new(looks.to_vec()), ..InMemory::default() };
+            let to = Address::parse(server).unwrap();
+            for _ in looks {
+                let result = reach.open(&network, &to).now_or_never().unwrap();
+                if let Err(error) = result {
+                    let is_refused =
+                        matches!(error, Error::Refused { .. } | Error::Loopback { .. });
+                    assert!(is_refused, "{case}: {error}");
+                }
+            }
+            assert_eq!(*network.opened.lock(), opened, "{case}");
+        }
+    }
+}
