@@ -237,6 +237,8 @@ fn values_of_a_processor_that_it_cannot_use_are_refused() {
         ("spec.serviceAccountName=\"a\"", "additional properties 'serviceAccountName' not allowed"),
         ("spec.limits.memory=\"64MB\"", "at '/spec/limits/memory'"),
         ("spec.mode=\"Dry\"", "at '/spec/mode': value must be one of 'Reconcile', 'Observe'"),
+        ("spec.egress=[{\"origin\": \"ftp://a\"}]", "at '/spec/egress/0/origin'"),
+        ("spec.clusters=[{\"servers\": [\"a\"]}]", "at '/spec/clusters/0/servers/0'"),
         ("crds={\"a.b\": \"c\"}", "at '/crds': additional properties 'a.b' not allowed"),
         ("crds=[]", "at '/crds': got array, want object"),
         ("host.serviceAccount=\"a/b\"", "at '/host/serviceAccount'"),
@@ -583,6 +585,23 @@ fn roles_of_another_account_and_other_kinds_are_refused() {
     let set = format!("roles={}", write(&helm.home, "own.yaml", &binding("shop", "edge")));
     let objects = helm.objects(PROCESSOR, &["--set", MODULE, "--set-file", &set], &[]);
     assert!(objects.iter().any(|object| object["metadata"]["name"] == "a"));
+}
+
+#[test]
+fn the_egress_and_the_clusters_of_the_spec_are_those_that_are_given() {
+    let Some(helm) = Helm::open() else { return };
+    let egress = json!([{
+        "origin": "https://*.api.example.com", "credentials": [{"kind": "Secret", "labels": "a=b"}],
+        "rate": {"perSecond": 20, "burst": 100},
+    }]);
+    let clusters = json!([{
+        "servers": ["https://*.provider.example:6443"], "secrets": {"namespace": "shop"},
+    }]);
+    let values = [format!("spec.egress={egress}"), format!("spec.clusters={clusters}")];
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    let objects = helm.objects(PROCESSOR, &["--set", MODULE], &values);
+    let spec = &one(&objects, "Processor")["spec"];
+    assert_eq!((&spec["egress"], &spec["clusters"]), (&egress, &clusters));
 }
 
 #[test]

@@ -572,13 +572,20 @@ async fn the_checked_address_is_the_connected_one() {
 }
 
 async fn rebinding() {
-    // At the second look the name leads elsewhere.
-    let names = answering(OK);
+    // The server closes after its answer, and at the second look the name leads elsewhere.
+    let names = Names::serving(HOST, &[PUBLIC], |mut stream| async move {
+        head(&mut stream).await.unwrap();
+        let answer = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
+        stream.write_all(answer.as_bytes()).await.unwrap();
+    });
     names.then(HOST, &["127.0.0.1"]);
     let client = client(&names);
     assert_eq!(client.send(plain()).await.unwrap().status, 200);
-    assert_eq!(names.connected(), [format!("{PUBLIC}:80")]);
     assert_eq!(names.asked(), [HOST], "one look");
+    let error = client.send(plain()).await.unwrap_err();
+    assert!(matches!(error, CallError::NotSent(_)), "{error:?}");
+    assert_eq!(names.asked(), [HOST, HOST]);
+    assert_eq!(names.connected(), [format!("{PUBLIC}:80")], "the second one is not opened");
 }
 
 #[tokio::test(start_paused = true)]

@@ -193,6 +193,20 @@ async fn a_spec_without_the_egress_that_is_declared_runs_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_spec_with_egress_that_is_not_declared_runs_and_names_field_and_origin() {
+    let mut place = Place::new().await;
+    place.options.outbound.origins = ["https://*.example.com".parse().unwrap()].into();
+    place.restart().await;
+    let origins = ["https://a.example.com", "https://b.example.com"];
+    let egress = json!({"egress": origins.map(|origin| json!({"origin": origin}))});
+    place.puppet("caller", &puppet().calls(origins[0]), &egress).await;
+    let told = place.reason("caller", "Limited", "EgressNotDeclared").await;
+    let expected = "spec.egress[1].origin: the processor does not declare calls to `https://b.example.com`; it declares `https://a.example.com`";
+    assert_eq!(told, ("True".to_owned(), expected.to_owned()));
+    assert_eq!(place.reason("caller", "Ready", "Runs").await.0, "True");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_configuration_that_the_processor_cannot_take_is_refused() {
     let place = Place::new().await;
     place.put("misbehave.wasm", MISBEHAVE);
