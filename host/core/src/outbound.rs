@@ -79,7 +79,7 @@ pub struct Allowed {
 
 /// A header that authenticates a call. `Debug` prints neither its value nor its length.
 pub struct Authorization {
-    /// The credential's place: pauses are kept by it.
+    /// The credential's place: pauses are kept by it and the origin of the grant.
     pub credential: Credential,
     /// In lower case.
     pub header: String,

@@ -6,6 +6,7 @@ use mortise_sdk::time;
 use serde_json::{Value, json};
 
 use super::fixture::{World, auth, control_plane, merge, service};
+use crate::kind::AUTH;
 
 const START: u64 = 1_767_225_600_000;
 
@@ -61,7 +62,8 @@ fn check(retry_after: &Value, milliseconds: u64) {
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     world.patch("KongService", "svc", json!({"spec": {"host": "two.example"}}));
     world.patch("KongService", "old", json!({"spec": {"host": "two.example"}}));
-    world.patch("KonnectGatewayControlPlane", "cp", label);
+    world.patch("KonnectGatewayControlPlane", "cp", label.clone());
+    world.patch(AUTH.kind, "auth", label);
     world.apply(&service("new"));
     world.delete("KongService", "leaving");
     world.apply(&of_other("beside"));
@@ -105,4 +107,22 @@ fn a_pause_without_a_time_that_can_be_used() {
     ] {
         check(&retry_after, 15_000);
     }
+}
+
+#[test]
+fn a_pause_holds_for_all_hosts_of_the_api() {
+    let world = with_two_tokens();
+    world.faults(json!([{"path": "organizations/me", "token": "kpat_t", "status": 429, "headers": {"Retry-After": "7"}}]));
+    world.patch(AUTH.kind, "auth", json!({"metadata": {"labels": {"a": "b"}}}));
+    world.pass();
+    let since = world.fake.lock().requests();
+    assert_eq!(world.fake.lock().log(0).last().unwrap().host, "global.api.konghq.com");
+    world.patch("KongService", "old", json!({"spec": {"host": "two.example"}}));
+    world.apply(&of_other("beside"));
+    world.settle();
+    assert!(is_programmed(&world, "beside"), "another token goes on");
+    world.settle_for(Duration::from_secs(5));
+    assert_eq!(sent(&world, "kpat_t", since), 0);
+    world.settle_for(Duration::from_secs(2));
+    assert!(is_programmed(&world, "old"));
 }

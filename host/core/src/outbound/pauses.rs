@@ -8,7 +8,7 @@ use std::{
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 use parking_lot::Mutex;
 
-use super::{Allowed, Answer, CallError, Target};
+use super::{Allowed, Answer, CallError};
 use crate::{contract::ObjectRef, key::tenant_of};
 
 /// The longest pause.
@@ -31,12 +31,16 @@ pub struct PauseKey {
     of: Paused,
 }
 
-/// The scheme, host and port of calls, and the object and path of their credential, if there is one.
+/// Calls that are paused together.
+///
+/// An API counts the calls of a credential, whichever of its hosts they go to. The origin of the
+/// grant, with its `*`, says which hosts belong together: they all get the credential. So a server
+/// of another grant pauses nothing here, although it gets the same credential.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Paused {
-    tls: bool,
-    host: String,
-    port: u16,
+    /// The origin of the grant; of calls without a credential, the origin that they go to.
+    origin: String,
+    /// The object and path of the credential, if there is one.
     credential: Option<(ObjectRef, String)>,
 }
 
@@ -62,10 +66,14 @@ impl PauseKey {
     /// Returns the key of a call.
     pub fn of(call: &Allowed) -> Self {
         let namespace = tenant_of(&call.processor);
-        let Target { tls, host, port, path_and_query: _ } = &call.target;
         let credential = call.authorization.as_ref().map(|with| &with.credential);
-        let credential = credential.map(|with| (with.of.clone(), with.at.clone()));
-        let of = Paused { tls: *tls, host: host.clone(), port: *port, credential };
+        let of = match credential {
+            Some(with) => Paused {
+                origin: call.egress.origin.clone(),
+                credential: Some((with.of.clone(), with.at.clone())),
+            },
+            None => Paused { origin: call.target.origin().to_string(), credential: None },
+        };
         Self { namespace: namespace.to_owned(), of }
     }
 }
@@ -126,16 +134,45 @@ impl CallError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::fixture::reference;
+    use crate::{
+        fixture::reference,
+        outbound::{Authorization, Credential, Egress, Method, Scheme, Target},
+    };
 
     const NOW: Duration = Duration::from_secs(7);
 
-    fn key(namespace: &str, host: &str, credential: Option<&str>) -> PauseKey {
-        let credential =
-            credential.map(|name| (reference("Secret", name), "data.token".to_owned()));
-        let of = Paused { tls: true, host: host.to_owned(), port: 443, credential };
-        PauseKey { namespace: namespace.to_owned(), of }
+    fn key(namespace: &str, granted: &str, host: &str, credential: Option<&str>) -> PauseKey {
+        let authorization = credential.map(|name| Authorization {
+            credential: Credential {
+                of: reference("Secret", name),
+                at: "data.token".to_owned(),
+                scheme: Scheme::Bearer,
+            },
+            header: "authorization".to_owned(),
+            value: String::new().into(),
+        });
+        let egress = Egress {
+            origin: format!("https://{granted}"),
+            credentials: Vec::new(),
+            rate: None,
+            ca_bundle: None,
+            private: false,
+            connect: None,
+        };
+        PauseKey::of(&Allowed {
+            method: Method::Get,
+            target: Target::parse(&format!("https://{host}/")).unwrap(),
+            headers: Vec::new(),
+            body: None,
+            authorization,
+            egress: Arc::new(egress),
+            pause: Duration::ZERO,
+            timeout: Duration::ZERO,
+            processor: format!("{namespace}/p").into(),
+        })
     }
 
     #[test]
@@ -162,18 +199,21 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_of_one_namespace_origin_and_credential_and_ends() {
+    fn a_pause_is_of_one_namespace_grant_and_credential_and_ends() {
         let pauses = Pauses::default();
-        let of = key("a", "a.example", Some("one"));
+        let of = key("a", "*.a.example", "x.a.example", Some("one"));
         pauses.begin(of.clone(), Duration::from_hours(1), NOW);
         assert_eq!(pauses.left(&of, NOW), Some(MAX_PAUSE));
         pauses.begin(of.clone(), Duration::from_secs(1), NOW);
         assert_eq!(pauses.left(&of, NOW), Some(MAX_PAUSE), "the longer one lasts");
+        let same = key("a", "*.a.example", "y.a.example", Some("one"));
+        assert_eq!(pauses.left(&same, NOW), Some(MAX_PAUSE), "another host of the grant");
         let others = [
-            key("b", "a.example", Some("one")),
-            key("a", "b.example", Some("one")),
-            key("a", "a.example", Some("two")),
-            key("a", "a.example", None),
+            key("b", "*.a.example", "x.a.example", Some("one")),
+            key("a", "b.example", "b.example", Some("one")),
+            key("a", "x.a.example", "x.a.example", Some("one")),
+            key("a", "*.a.example", "x.a.example", Some("two")),
+            key("a", "*.a.example", "x.a.example", None),
         ];
         for other in others {
             assert_eq!(pauses.left(&other, NOW), None, "{other:?}");
@@ -184,13 +224,24 @@ mod tests {
     }
 
     #[test]
+    fn without_a_credential_a_pause_is_of_one_host() {
+        let (pauses, second) = (Pauses::default(), Duration::from_secs(1));
+        pauses.begin(key("a", "*.a.example", "x.a.example", None), second, NOW);
+        let left = |granted, host| pauses.left(&key("a", granted, host, None), NOW);
+        assert_eq!(left("x.a.example", "x.a.example"), Some(second), "by another grant");
+        assert_eq!(left("*.a.example", "y.a.example"), None);
+        assert_eq!(left("*.a.example", "x.a.example:8443"), None);
+    }
+
+    #[test]
     fn a_namespace_pushes_out_its_own_pauses_only() {
         let (pauses, second) = (Pauses::default(), Duration::from_secs(1));
-        let (first, other) = (key("a", "0.example", None), key("b", "b.example", None));
+        let key = |namespace, host: &str| key(namespace, host, host, None);
+        let (first, other) = (key("a", "0.example"), key("b", "b.example"));
         pauses.begin(first.clone(), second, NOW);
         pauses.begin(other.clone(), second, NOW);
         for at in 1..=1000 {
-            pauses.begin(key("a", &format!("{at}.example"), None), 2 * second, NOW);
+            pauses.begin(key("a", &format!("{at}.example")), 2 * second, NOW);
         }
         assert_eq!(pauses.left(&first, NOW), None);
         assert_eq!(pauses.left(&other, NOW), Some(second));
