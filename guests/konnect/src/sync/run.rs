@@ -236,7 +236,8 @@ impl<'a> Run<'a> {
                 }
                 let message = paused(self.host.now(), pause);
                 // An entity that is as it should be stays so.
-                if !self.status.is_programmed() || self.metadata.is_deleted() {
+                let is_as_wanted = self.status.is_programmed() && !self.has_change();
+                if !is_as_wanted || self.metadata.is_deleted() {
                     self.set_failed(conditions, reason, &message);
                 }
                 End::Failed(message, Again::After(pause))

@@ -27,18 +27,26 @@ impl Run<'_> {
             return note.rest(now, period);
         }
         let hash = self.hash();
-        let note = match self.note.take() {
+        let note = match self.note.clone() {
             Some(note)
                 if note.refused.is_empty() && (note.sent == hash || note.sent.is_empty()) =>
             {
                 note
             }
+            // Kept until the change is sent: without it, the change would count as sent.
             Some(_) => return None,
             None => Note::of_start(now, period, self.uid(), hash.clone()),
         };
         let rest = note.rest(now, period);
         self.note = Some(Note { sent: hash, ..note });
         rest
+    }
+
+    /// Returns whether a change of what is sent waits, although the object is programmed: one of a
+    /// plugin or a Secret.
+    pub(crate) fn has_change(&self) -> bool {
+        let is_other = |note: &Note| !note.sent.is_empty() && note.sent != self.hash();
+        self.note.as_ref().is_some_and(is_other)
     }
 
     /// Returns the hash of what is sent at once when it changes. Tags and labels that metadata makes

@@ -5,7 +5,10 @@ use std::time::Duration;
 use mortise_sdk::time;
 use serde_json::{Value, json};
 
-use super::fixture::{World, auth, control_plane, merge, service};
+use super::{
+    fixture::{World, auth, control_plane, in_cp, merge, object, service},
+    inputs::secret,
+};
 use crate::kind::AUTH;
 
 const START: u64 = 1_767_225_600_000;
@@ -125,4 +128,69 @@ fn a_pause_holds_for_all_hosts_of_the_api() {
     assert_eq!(sent(&world, "kpat_t", since), 0);
     world.settle_for(Duration::from_secs(2));
     assert!(is_programmed(&world, "old"));
+}
+
+#[test]
+fn a_change_of_a_plugin_or_a_secret_waits_for_the_end_of_a_pause_and_says_so() {
+    let world = World::with_control_plane();
+    let labels = json!({"konghq.com/secret": "true"});
+    let reference = json!({"type": "secretRef", "secretRef": {"name": "tls"}});
+    let of_plugin = json!({"pluginRef": {"name": "plug"}, "scope": "GlobalInControlPlane"});
+    let config = |minute: u32| json!({"plugin": "rate-limiting", "config": {"minute": minute}});
+    for object in [
+        object("KongPlugin", "plug", config(5)),
+        secret("tls", &labels, &json!({"tls.crt": "one", "tls.key": "key"})),
+        in_cp("KongPluginBinding", "o", of_plugin),
+        in_cp("KongCertificate", "o", reference),
+        service("old"),
+    ] {
+        world.apply(&object);
+        world.settle();
+    }
+    world.faults(json!([{"path": "/services", "status": 429, "headers": {"Retry-After": "7"}}]));
+    world.apply(&service("svc"));
+    world.pass();
+    let at = world.fake.lock().log(0).last().unwrap().at;
+    let since = world.fake.lock().requests();
+    world.patch("KongPlugin", "plug", config(9));
+    world.patch("Secret", "tls", json!({"stringData": {"tls.crt": "two"}}));
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    world.patch("KongService", "old", label);
+    world.settle();
+    let until = time::rfc3339((at + 7_000).div_ceil(1_000) * 1_000);
+    let waits =
+        format!("False/FailedToUpdate Konnect asks for a pause: nothing is sent until {until}");
+    let told = |kind: &str| world.condition(kind, "o", "Programmed");
+    for kind in ["KongPluginBinding", "KongCertificate"] {
+        assert_eq!(told(kind), waits, "{kind}");
+    }
+    assert!(is_programmed(&world, "old"), "nothing of it waits");
+    world.settle_for(Duration::from_secs(8));
+    for kind in ["KongPluginBinding", "KongCertificate"] {
+        assert_eq!(told(kind), "True/Programmed ", "{kind}");
+    }
+    let fake = world.fake.lock();
+    assert_eq!(fake.entities("plugins")[0]["config"]["minute"], 9);
+    assert_eq!(fake.entities("certificates")[0]["cert"], "two");
+    let puts = fake.log(since).filter(|entry| entry.method == "PUT").count();
+    assert_eq!(puts, 2);
+}
+
+#[test]
+fn a_change_of_a_plugin_is_not_lost_in_a_pause_of_the_rate() {
+    let world = World::with_control_plane();
+    let config = |minute: u32| json!({"plugin": "rate-limiting", "config": {"minute": minute}});
+    let of_plugin = json!({"pluginRef": {"name": "plug"}, "scope": "GlobalInControlPlane"});
+    for object in
+        [object("KongPlugin", "plug", config(5)), in_cp("KongPluginBinding", "o", of_plugin)]
+    {
+        world.apply(&object);
+        world.settle();
+    }
+    world.faults(json!([{"path": "/services", "status": 429, "headers": {"Retry-After": "1"}}]));
+    world.apply(&service("svc"));
+    world.pass();
+    world.patch("KongPlugin", "plug", config(9));
+    world.settle_for(Duration::from_secs(5));
+    assert_eq!(world.fake.lock().entities("plugins")[0]["config"]["minute"], 9);
 }
