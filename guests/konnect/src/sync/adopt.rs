@@ -16,9 +16,14 @@ use crate::{
 };
 
 /// The condition that says whether the entity was taken over.
-const ADOPTED: &str = "Adopted";
+pub(crate) const ADOPTED: &str = "Adopted";
 
 impl Run<'_> {
+    /// Returns whether the object is to take over an entity in place of a creation.
+    pub(crate) fn is_adopting(&self) -> bool {
+        self.object.pointer("/spec/adopt/konnect/id").is_some()
+    }
+
     /// Takes over the entity that the object names. `path` is that of the collection.
     pub(crate) fn adopt(&mut self, session: &Session, path: &str) -> Result<End, Error> {
         let id = text(self.object, "spec.adopt.konnect.id").unwrap_or_default().to_owned();

@@ -4,6 +4,7 @@ use mortise_sdk::{Error, outbound::Method};
 use serde_json::Value;
 
 use super::{
+    adopt::ADOPTED,
     fault::{Fault, Operation},
     find::id_of,
     run::{Again, End, Run},
@@ -15,6 +16,10 @@ use crate::{
     kind::{CONTROL_PLANE, Create, Lookup, Special, at},
 };
 
+/// The IDs of parents below the control plane, and the names of these in messages.
+const NEAR_PARENTS: [(&str, &str); 3] =
+    [("upstreamID", "Upstream"), ("consumerID", "Consumer"), ("certificateID", "Certificate")];
+
 impl Run<'_> {
     /// Creates the entity, or finds the one that was created before.
     pub(crate) fn create(&mut self, session: &Session) -> Result<End, Error> {
@@ -22,7 +27,7 @@ impl Run<'_> {
             Ok(path) => path,
             Err(field) => return Ok(self.without_parent(session, &field)),
         };
-        if self.object.pointer("/spec/adopt/konnect/id").is_some() {
+        if self.is_adopting() {
             return self.adopt(session, &path);
         }
         let at_uid = self.api.create == Create::PostOrPutAtUid
@@ -56,14 +61,20 @@ impl Run<'_> {
 
     /// Ends a run without the ID of a parent: no call is made.
     fn without_parent(&mut self, session: &Session, field: &str) -> End {
-        let parent = match field {
-            "upstreamID" => "Upstream",
-            "consumerID" => "Consumer",
-            "certificateID" => "Certificate",
-            _ => "ControlPlane",
+        let is_adopting = self.is_adopting();
+        let (operation, reason) = if is_adopting {
+            ("adopt", reason::FAILED_TO_ADOPT)
+        } else {
+            ("create", reason::FAILED_TO_CREATE)
         };
+        // An adoption names the nearest parent, a creation the first that the path lacks.
+        let is_lacking = |&&(id, _): &&(&str, &str)| {
+            let is_near = is_adopting && self.api.collection.contains(id);
+            id == field || is_near && self.id(id).is_none()
+        };
+        let parent = NEAR_PARENTS.iter().find(is_lacking).map_or("ControlPlane", |(_, name)| name);
         let message = format!(
-            "can't create {} {} without a Konnect {parent} ID",
+            "can't {operation} {} {} without a Konnect {parent} ID",
             self.entity.kind,
             self.shown()
         );
@@ -72,7 +83,10 @@ impl Run<'_> {
         if parents.any(|parent| !parent.names(self.object).is_empty()) {
             self.place(session);
         }
-        self.status.set(PROGRAMMED, false, reason::FAILED_TO_CREATE, message.clone());
+        self.status.set(PROGRAMMED, false, reason, message.clone());
+        if is_adopting {
+            self.status.set(ADOPTED, false, reason, message.clone());
+        }
         End::Failed(message, Again::OnChange)
     }
 

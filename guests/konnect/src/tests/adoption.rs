@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::fixture::{World, in_cp};
+use super::fixture::{World, auth, control_plane, in_cp, object, service};
 
 const ID: &str = "aaaaaaaa-1111-4111-8111-111111111111";
 
@@ -68,4 +68,214 @@ fn an_id_that_is_no_segment_of_a_path_is_not_asked_for() {
     world.settle();
     assert_eq!(world.requests(), [""; 0]);
     assert!(world.condition("KongService", "svc", "Adopted").starts_with("False/FetchFailed "));
+}
+
+/// An adoption: what Konnect and the cluster have, and what becomes of it.
+struct Row {
+    what: &'static str,
+    /// The objects before the last one are programmed first; the last one, named `o`, adopts.
+    objects: Vec<Value>,
+    collection: &'static str,
+    /// The entity of the ID. `@collection` stands for the ID of the oldest entity there.
+    entity: Value,
+    faults: Value,
+    /// `Adopted`, and `Programmed` if that has other words; both without what comes after.
+    told: [&'static str; 2],
+    /// The requests, with `ID` for each other ID than the adopted one.
+    requests: &'static [&'static str],
+}
+
+impl Row {
+    fn new(
+        what: &'static str,
+        objects: Vec<Value>,
+        (collection, entity): (&'static str, Value),
+        requests: &'static [&'static str],
+    ) -> Self {
+        let told = ["True/Adopted ", "True/Programmed "];
+        Self { what, objects, collection, entity, faults: json!([]), told, requests }
+    }
+
+    fn failing(self, told: [&'static str; 2]) -> Self {
+        Self { told, ..self }
+    }
+
+    fn check(self) {
+        let what = self.what;
+        let world = World::with_control_plane();
+        let (object, parents) = self.objects.split_last().unwrap();
+        for parent in parents {
+            world.apply(parent);
+            world.settle();
+        }
+        let mut entity = self.entity;
+        entity["id"] = ID.into();
+        for (_, value) in entity.as_object_mut().unwrap().iter_mut() {
+            let Some(of) = value["id"].as_str().and_then(|id| id.strip_prefix('@')) else {
+                continue;
+            };
+            *value = json!({"id": world.fake.lock().entities(of)[0]["id"]});
+        }
+        world.change(json!({"put": self.collection, "entity": entity}));
+        world.requests();
+        world.faults(self.faults);
+        world.apply(object);
+        world.settle();
+        let kind = object["kind"].as_str().unwrap();
+        for (condition, told) in ["Adopted", "Programmed"].into_iter().zip(self.told) {
+            let found = world.condition(kind, "o", condition);
+            assert!(found.starts_with(told), "{what}: {condition} {found}");
+        }
+        let shorten = |request: &String| {
+            let steps = request.split('/').skip(4);
+            let steps = steps.map(|step| if step.len() == 36 && step != ID { "ID" } else { step });
+            let path = steps.collect::<Vec<_>>().join("/").replace(ID, "ADOPTED");
+            format!("{} {}", request.split(' ').next().unwrap(), path.replace("core-entities/", ""))
+        };
+        let requests: Vec<String> = world.requests().iter().map(shorten).collect();
+        assert_eq!(requests, self.requests, "{what}");
+    }
+}
+
+fn with_adopt(mut object: Value, mode: &str) -> Value {
+    object["spec"]["adopt"] = json!({"from": "konnect", "mode": mode, "konnect": {"id": ID}});
+    object
+}
+
+fn child(kind: &str, spec: &Value) -> Value {
+    with_adopt(object(kind, "o", json!({"spec": spec})), "override")
+}
+
+fn consumer() -> Value {
+    let mut consumer = in_cp("KongConsumer", "r", json!({}));
+    consumer["username"] = "r".into();
+    consumer
+}
+
+fn upstream() -> Value {
+    in_cp("KongUpstream", "r", json!({"name": "r"}))
+}
+
+fn target() -> Value {
+    child("KongTarget", &json!({"target": "10.0.0.1:80", "upstreamRef": {"name": "r"}}))
+}
+
+/// Entities that are found through that of their parent.
+fn below_parents() -> Vec<Row> {
+    let entity = json!({"target": "10.0.0.2:80", "upstream": {"id": "@upstreams"}});
+    let second = in_cp("KongUpstream", "second", json!({"name": "second"}));
+    let sni = json!({"name": "h.example", "certificateRef": {"name": "r"}});
+    let certificate = in_cp("KongCertificate", "r", json!({"cert": "c", "key": "k"}));
+    let key = json!({"key": "k", "consumerRef": {"name": "r"}});
+    vec![
+        Row::new(
+            "a target",
+            vec![upstream(), target()],
+            ("targets", entity.clone()),
+            &["GET upstreams/ID/targets/ADOPTED", "PUT upstreams/ID/targets/ADOPTED"],
+        ),
+        Row::new(
+            "a target of another upstream",
+            vec![second, upstream(), target()],
+            ("targets", entity),
+            &["GET upstreams/ID/targets/ADOPTED"],
+        )
+        .failing(["False/FetchFailed ", "False/FailedToAdopt "]),
+        Row::new(
+            "an SNI",
+            vec![certificate, child("KongSNI", &sni)],
+            ("snis", json!({"name": "old.example", "certificate": {"id": "@certificates"}})),
+            &["GET certificates/ID/snis/ADOPTED", "PUT certificates/ID/snis/ADOPTED"],
+        ),
+        Row::new(
+            "a credential",
+            vec![consumer(), child("KongCredentialAPIKey", &key)],
+            ("key-auth", json!({"key": "old", "consumer": {"id": "@consumers"}})),
+            &["GET consumers/ID/key-auth/ADOPTED", "PUT consumers/ID/key-auth/ADOPTED"],
+        ),
+    ]
+}
+
+fn others() -> Vec<Row> {
+    let to = json!({"type": "namespacedRef", "namespacedRef": {"name": "svc"}});
+    let route = json!({"name": "o", "paths": ["/x"], "serviceRef": to});
+    let route = |of: &str| {
+        let entity = json!({"name": "o", "paths": ["/x"], "service": {"id": of}});
+        let objects = vec![service("other"), service("svc"), child("KongRoute", &route)];
+        (objects, ("routes", entity))
+    };
+    let data_plane = |cert: &str, mode: &str| {
+        let object = in_cp("KongDataPlaneClientCertificate", "o", json!({"cert": cert}));
+        (vec![with_adopt(object, mode)], ("dp-client-certificates", json!({"cert": "c"})))
+    };
+    let adopting =
+        with_adopt(in_cp("KongService", "o", json!({"name": "o", "host": "h"})), "override");
+    let refused =
+        json!([{"method": "PUT", "path": "/services/", "status": 400, "body": {"code": 3}}]);
+    let (objects, entity) = route("@services");
+    let (fitting, certificate) = data_plane("c", "match");
+    let (unfit, other) = data_plane("d", "match");
+    vec![
+        Row::new("a route of another service", objects, entity, &["GET routes/ADOPTED"]).failing([
+            "False/FailedToAdopt failed to adopt: reference service ID does not match",
+            "False/FailedToAdopt failed to adopt: reference service ID does not match",
+        ]),
+        Row {
+            faults: refused,
+            ..Row::new(
+                "an entity that is not taken as the object has it",
+                vec![adopting],
+                ("services", json!({"name": "old", "host": "h"})),
+                &["GET services/ADOPTED", "PUT services/ADOPTED"],
+            )
+        }
+        .failing([
+            "False/FailedToAdopt API error occurred: Status 400",
+            "False/FailedToAdopt API error occurred: Status 400",
+        ]),
+        Row::new(
+            "a certificate of data planes",
+            fitting,
+            certificate,
+            &["GET dp-client-certificates/ADOPTED"],
+        ),
+        Row::new(
+            "a certificate of data planes that differs",
+            unfit,
+            other,
+            &["GET dp-client-certificates/ADOPTED"],
+        )
+        .failing(["False/NotMatch ", "False/FailedToAdopt "]),
+    ]
+}
+
+#[test]
+fn entities_are_taken_over_where_they_belong() {
+    below_parents().into_iter().chain(others()).for_each(Row::check);
+}
+
+#[test]
+fn without_the_id_of_a_parent_nothing_is_adopted_or_asked_for() {
+    let of_upstream = "can't adopt KongTarget ns/o without a Konnect Upstream ID";
+    let of_plane = "can't adopt KongService ns/o without a Konnect ControlPlane ID";
+    let service = with_adopt(service("o"), "override");
+    let cases = [
+        ("/upstreams$", vec![upstream(), target()], of_upstream),
+        ("control-planes$", vec![service], of_plane),
+    ];
+    for (path, objects, message) in cases {
+        let world = World::new(&json!({}));
+        world.faults(json!([{"method": "POST", "path": path, "status": 400, "times": -1}]));
+        for object in [&auth(), &control_plane()].into_iter().chain(&objects) {
+            world.requests();
+            world.apply(object);
+            world.settle();
+        }
+        let kind = objects.last().unwrap()["kind"].as_str().unwrap();
+        for condition in ["Adopted", "Programmed"] {
+            let told = world.condition(kind, "o", condition);
+            assert_eq!(told, format!("False/FailedToAdopt {message}"), "{kind}: {condition}");
+        }
+        assert_eq!(world.requests(), [""; 0], "{kind}");
+    }
 }
