@@ -144,3 +144,18 @@ fn a_config_store_whose_answer_was_lost_is_found_by_its_name() {
     let posts = world.requests().iter().filter(|request| request.starts_with("POST")).count();
     assert_eq!(posts, 1);
 }
+
+#[test]
+fn a_config_store_is_found_beside_more_than_a_page_of_others() {
+    let world = World::with_control_plane();
+    for at in 0..100 {
+        change(&world, json!({"put": "config-stores", "entity": {"name": format!("s{at}")}}));
+    }
+    world.faults(json!([{"method": "POST", "path": "config-stores", "drop": true, "act": true}]));
+    world.apply(&store());
+    world.advance(5);
+    assert_eq!(programmed(&world, "KonnectConfigStore"), "True/Programmed ");
+    let all = ids(&world, "config-stores");
+    assert_eq!(all.len(), 101);
+    assert_eq!(all[100], id(&world, "KonnectConfigStore", "o"));
+}
