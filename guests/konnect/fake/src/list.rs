@@ -194,6 +194,17 @@ pub(crate) fn entities(
     Ok(page(request, table.kind.family, cursor, found))
 }
 
+/// Answers with a page of those entities of a table that are wanted.
+pub(crate) fn wanted(
+    request: &Request,
+    table: Option<&Table>,
+    is_wanted: impl Fn(&Entity) -> bool,
+) -> Result<Answer, Answer> {
+    let cursor = Cursor::read(request, Errors::Entity)?;
+    let found = table.into_iter().flat_map(|table| table.after(cursor.after));
+    Ok(page(request, Family::Core, cursor, found.filter(|(_, entity)| is_wanted(entity))))
+}
+
 fn page<'a>(
     request: &Request,
     family: Family,

@@ -6,6 +6,7 @@ use crate::{
     api::{Context, body},
     error::Errors,
     kind::Entity,
+    list,
     message::{Answer, Request},
     plane::Plane,
     table::id_of,
@@ -20,10 +21,9 @@ pub(crate) fn consumers(
 ) -> Result<Answer, Answer> {
     let found = plane.get("consumer_groups", group).ok_or_else(not_found)?;
     match request.method.as_str() {
-        "GET" => {
-            let ids = plane.memberships.iter().filter(|(of, _)| of == group);
-            Ok(all(ids.filter_map(|(_, consumer)| plane.get("consumers", consumer))))
-        }
+        "GET" => list::wanted(request, plane.table("consumers"), |consumer| {
+            plane.memberships.contains(&(group.to_owned(), id_of(consumer).to_owned()))
+        }),
         "POST" => {
             plane.check_write()?;
             let body = body(request, Errors::Entity)?;
@@ -61,13 +61,9 @@ pub(crate) fn groups(plane: &Plane, request: &Request, wanted: &str) -> Result<A
         return Err(Errors::Entity.method_not_allowed());
     }
     let id = id_of(consumer(plane, wanted).ok_or_else(not_found)?);
-    let groups = plane.memberships.iter().filter(|(_, of)| of == id);
-    Ok(all(groups.filter_map(|(group, _)| plane.get("consumer_groups", group))))
-}
-
-fn all<'a>(entities: impl Iterator<Item = &'a Entity>) -> Answer {
-    let data: Vec<&Entity> = entities.collect();
-    Answer::json(200, &json!({"data": data, "next": null}))
+    list::wanted(request, plane.table("consumer_groups"), |group| {
+        plane.memberships.contains(&(id_of(group).to_owned(), id.to_owned()))
+    })
 }
 
 fn not_found() -> Answer {

@@ -1,6 +1,6 @@
 //! Consumers: their groups, and the Secrets of their credentials.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use mortise_sdk::{Error, kubernetes::Secret, outbound::Method};
 use serde_json::{Value, json};
@@ -19,6 +19,9 @@ use crate::kind::{self, Name, Reference, Shape, Special};
 const GROUPS_VALID: &str = "KongConsumerGroupRefsValid";
 /// The reason of `Programmed` of a consumer that could not be added to its groups.
 const FAILED_TO_ATTACH: &str = "FailedToAttachConsumerToConsumerGroup";
+/// The most groups that a run joins and leaves. It makes 64 calls at most, and may need half of them
+/// for the list of the groups that the consumer is in.
+const MAX_CHANGES: usize = 24;
 
 impl Run<'_> {
     /// Returns whether all Secrets that the object lists are there, and sets their condition.
@@ -99,8 +102,12 @@ impl Run<'_> {
         id: &str,
         operation: Operation,
     ) -> Option<End> {
-        let Err(fault) = self.change_groups(session, id) else {
-            return (!self.status.is_true(GROUPS_VALID)).then(|| self.without_some_groups(id));
+        let fault = match self.change_groups(session, id) {
+            Ok(true) => {
+                return (!self.status.is_true(GROUPS_VALID)).then(|| self.without_some_groups(id));
+            }
+            Ok(false) => return Some(End::Done(Some(Duration::from_millis(1)))),
+            Err(fault) => fault,
         };
         if operation == Operation::Update {
             return Some(self.failed(operation, &fault));
@@ -121,8 +128,9 @@ impl Run<'_> {
         self.failed_with(&[PROGRAMMED], FAILED_TO_ATTACH, &message, &fault, false)
     }
 
-    fn change_groups(&self, session: &Session, id: &str) -> Result<(), Fault> {
-        let Ok(consumers) = self.path(self.api.collection) else { return Ok(()) };
+    /// Makes a consumer a member of its groups; returns whether nothing is left to be done.
+    fn change_groups(&self, session: &Session, id: &str) -> Result<bool, Fault> {
+        let Ok(consumers) = self.path(self.api.collection) else { return Ok(true) };
         let groups = consumers.replace("/consumers", "/consumer_groups");
         let path = format!("{consumers}/{id}/consumer_groups");
         let present = session.list(self.host, &path, &[("size", "100")], self.api.items)?;
@@ -130,18 +138,24 @@ impl Run<'_> {
         let wanted = self.resolved.ids.get("consumerGroupIDs").and_then(Value::as_array);
         let wanted: BTreeSet<String> =
             wanted.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-        for group in wanted.difference(&present).filter(|id| crate::body::is_segment(id)) {
+        let joined = wanted.difference(&present).filter(|id| crate::body::is_segment(id));
+        let changes = joined.map(|id| (true, id));
+        let changes = changes.chain(present.difference(&wanted).map(|id| (false, id)));
+        for (at, (is_joined, group)) in changes.enumerate() {
+            if at == MAX_CHANGES {
+                return Ok(false);
+            }
             let path = format!("{groups}/{group}/consumers");
-            let body = json!({"consumer": id});
-            session.send(self.host, Method::Post, &path, &[], Some(&body))?;
-        }
-        for group in present.difference(&wanted) {
-            let path = format!("{groups}/{group}/consumers/{id}");
-            match session.send(self.host, Method::Delete, &path, &[], None) {
-                Err(fault) if fault.status() != Some(404) => return Err(fault),
+            let sent = if is_joined {
+                session.send(self.host, Method::Post, &path, &[], Some(&json!({"consumer": id})))
+            } else {
+                session.send(self.host, Method::Delete, &format!("{path}/{id}"), &[], None)
+            };
+            match sent {
+                Err(fault) if is_joined || fault.status() != Some(404) => return Err(fault),
                 _ => {}
             }
         }
-        Ok(())
+        Ok(true)
     }
 }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::fixture::{World, auth, control_plane, in_cp, merge, object, service};
 
-const KONG: &str = "configuration.konghq.com";
-const KONNECT: &str = "konnect.konghq.com";
+pub(super) const KONG: &str = "configuration.konghq.com";
+pub(super) const KONNECT: &str = "konnect.konghq.com";
 const CLEANUP: &str = "gateway.konghq.com/konnect-cleanup";
 
 /// Moves an object into a namespace; a control plane that it names stays where it is.
@@ -252,6 +252,35 @@ fn a_consumer_is_in_the_groups_that_are_there_and_says_which_are_not() {
     world.apply(&group("two"));
     world.settle();
     assert_eq!(joined(&world), 1, "in the other group");
+    assert_eq!(world.condition("KongConsumer", "o", "Programmed"), "True/Programmed ");
+}
+
+#[test]
+fn a_consumer_is_in_more_groups_than_a_page_has() {
+    let world = World::with_control_plane();
+    let names: Vec<String> = (0..101).map(|at| format!("g{at}")).collect();
+    for name in &names {
+        world.apply(&in_cp("KongConsumerGroup", name, json!({"name": name})));
+    }
+    world.settle();
+    let mut consumer = in_cp("KongConsumer", "o", json!({}));
+    merge(&mut consumer, json!({"username": "o", "consumerGroups": names}));
+    world.apply(&consumer);
+    world.settle();
+    assert_eq!(world.condition("KongConsumer", "o", "Programmed"), "True/Programmed ");
+    let joins = |method: &str| {
+        let requests = world.requests();
+        let is_join = |of: &&String| {
+            let parts = of.split_once("/consumer_groups/");
+            of.starts_with(method) && parts.is_some_and(|(_, rest)| rest.contains("/consumers"))
+        };
+        requests.iter().filter(is_join).count()
+    };
+    assert_eq!(joins("POST"), 101);
+    // Each place is seen: none is asked for again, and the one that goes is of the second page.
+    world.patch("KongConsumer", "o", json!({"consumerGroups": names[..100]}));
+    world.settle();
+    assert_eq!(joins(""), 1);
     assert_eq!(world.condition("KongConsumer", "o", "Programmed"), "True/Programmed ");
 }
 
