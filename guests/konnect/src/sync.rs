@@ -91,6 +91,10 @@ impl Run<'_> {
             // The control plane of a parent is gone, and the entity with it.
             return Ok(Some(if self.is_held() { End::Release } else { End::Done(None) }));
         };
+        // One that is being deleted takes its entities along, or has done so.
+        if control_plane.pointer("/metadata/deletionTimestamp").is_some() {
+            return Ok(Some(End::Done(None)));
+        }
         let Some(session) = self.find_session(&control_plane)? else {
             return Ok(Some(End::Done(None)));
         };

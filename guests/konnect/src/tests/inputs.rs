@@ -293,6 +293,62 @@ fn unfit() -> Vec<Row> {
     ]
 }
 
+/// Objects that are being deleted, and what refers to them.
+fn leaving() -> Vec<Row> {
+    let held = |kind: &str, spec: Value| {
+        let mut of = in_cp(kind, "r", spec);
+        of["metadata"]["finalizers"] = json!(["example.com/held"]);
+        of
+    };
+    let leaving = |what, parent: Value, object, conditions: &[(&'static str, &str)]| {
+        let of = json!({"delete": format!("{}/*/r", parent["kind"].as_str().unwrap())});
+        row(what, vec![parent, of, object], conditions)
+    };
+    let waits: &[_] = &[("Programmed", "Unknown/Pending Waiting for controller")];
+    let mut plane = another("r", json!({}));
+    plane["metadata"]["finalizers"] = json!(["example.com/held"]);
+    let mut consumer = held("KongConsumer", json!({}));
+    consumer["username"] = "r".into();
+    let to = json!({"type": "namespacedRef", "namespacedRef": {"name": "r"}});
+    let certificate = || held("KongCertificate", json!({"cert": "c", "key": "k"}));
+    vec![
+        leaving("a control plane", plane, in_plane("r", service("x")), waits),
+        leaving(
+            "an upstream",
+            held("KongUpstream", json!({"name": "r"})),
+            of_parent(
+                "KongTarget",
+                &json!({"target": "t.example:80", "upstreamRef": {"name": "r"}}),
+            ),
+            waits,
+        ),
+        leaving(
+            "a consumer",
+            consumer,
+            of_parent("KongCredentialACL", &json!({"group": "g", "consumerRef": {"name": "r"}})),
+            waits,
+        ),
+        leaving(
+            "the certificate of a name",
+            certificate(),
+            of_parent("KongSNI", &json!({"name": "s.example", "certificateRef": {"name": "r"}})),
+            waits,
+        ),
+        leaving(
+            "the certificate of a client",
+            certificate(),
+            with_spec(service("x"), json!({"clientCertificateRef": {"name": "r"}})),
+            waits,
+        ),
+        leaving(
+            "a key set",
+            held("KongKeySet", json!({"name": "r"})),
+            in_cp("KongKey", "x", json!({"kid": "k", "jwk": "{}", "name": "x", "keySetRef": to})),
+            waits,
+        ),
+    ]
+}
+
 /// Returns the requests for an object named `x`.
 fn check(rows: Vec<Row>) {
     for Row { what, objects, conditions } in rows {
@@ -335,6 +391,34 @@ fn references_that_are_not_granted() {
 fn references_to_what_does_not_fit() {
     check(unfit());
     check(of_another_plane());
+}
+
+#[test]
+fn references_to_what_is_being_deleted() {
+    check(leaving());
+}
+
+/// What is in use stays until nothing refers to it.
+#[test]
+fn a_plugin_and_a_token_that_are_being_deleted_serve_as_long_as_they_are_there() {
+    let world = World::with_control_plane();
+    let bound = |name| {
+        let spec = json!({"pluginRef": {"name": "p"}, "scope": "GlobalInControlPlane"});
+        in_plane(name, in_cp("KongPluginBinding", name, spec))
+    };
+    for object in [object("KongPlugin", "p", json!({"plugin": "key-auth"})), bound("cp")] {
+        world.apply(&object);
+        world.settle();
+    }
+    world.delete("KongPlugin", "p");
+    world.delete("KonnectAPIAuthConfiguration", "auth");
+    world.settle();
+    for object in [another("second", json!({})), bound("second")] {
+        world.apply(&object);
+        world.settle();
+        let kind = object["kind"].as_str().unwrap();
+        assert_eq!(world.condition(kind, "second", "Programmed"), "True/Programmed ", "{kind}");
+    }
 }
 
 #[test]
