@@ -2,6 +2,7 @@
 
 mod adoption;
 mod checks;
+mod deletion;
 mod drift;
 mod faults;
 mod fixture;

@@ -23,8 +23,9 @@ pub const ABANDON: &str = "mortise.dev/konnect-abandon-entity";
 impl Run<'_> {
     /// Deletes the entity of an object that is being deleted.
     ///
-    /// References are not checked, and no grant is asked for: the entity is there, and goes with what
-    /// the status says of it.
+    /// References are not checked, and no grant of them is asked for: the entity is there, and goes
+    /// with what the status says of it. The grant of the token's Secret is: whoever owns the Secret
+    /// may take it back, and then there is no token.
     pub(crate) fn delete(&mut self) -> Result<End, Error> {
         let is_held = self.is_held() || self.metadata.finalizers.iter().any(|of| of == OLD_CLEANUP);
         if !is_held {

@@ -3,7 +3,7 @@
 //!
 //! `KONNECT_SEED` runs the schedule of one seed; a failure prints seed and steps.
 
-mod actors;
+pub(super) mod actors;
 
 use std::{cell::Cell, collections::BTreeSet, env, panic, time::Duration};
 

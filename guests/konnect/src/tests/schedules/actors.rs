@@ -6,22 +6,22 @@ use super::super::fixture::{auth, control_plane, in_cp, merge, object, service};
 use crate::kind;
 
 /// An object of the schedules.
-pub(super) struct Actor {
-    pub(super) object: Value,
+pub(in crate::tests) struct Actor {
+    pub(in crate::tests) object: Value,
     /// A change of the spec.
-    pub(super) change: fn(u64) -> Value,
+    pub(in crate::tests) change: fn(u64) -> Value,
 }
 
 impl Actor {
-    pub(super) fn kind(&self) -> &str {
+    pub(in crate::tests) fn kind(&self) -> &str {
         self.object["kind"].as_str().unwrap()
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::tests) fn name(&self) -> &str {
         self.object["metadata"]["name"].as_str().unwrap()
     }
 
-    pub(super) fn collection(&self) -> &'static str {
+    pub(in crate::tests) fn collection(&self) -> &'static str {
         let api = kind::find(self.kind()).unwrap().api.as_ref();
         api.map_or("", |api| api.collection.rsplit('/').next().unwrap())
     }
@@ -42,7 +42,7 @@ fn in_other(mut object: Value) -> Value {
 }
 
 /// The objects, parents before their children.
-pub(super) fn actors() -> Vec<Actor> {
+pub(in crate::tests) fn actors() -> Vec<Actor> {
     let actor = |object, change| Actor { object, change };
     let host = |to: u64| json!({"spec": {"host": format!("{to}.example")}});
     let paths = |to: u64| json!({"spec": {"paths": [format!("/{to}")]}});
@@ -94,7 +94,7 @@ pub(super) fn actors() -> Vec<Actor> {
 }
 
 /// Faults of the API. None tells a lie: an entity that is there is never told to be gone.
-pub(super) fn faults() -> Vec<Value> {
+pub(in crate::tests) fn faults() -> Vec<Value> {
     let text = json!({"content-type": "text/plain"});
     vec![
         json!({"status": 429, "headers": {"Retry-After": "3"}}),
