@@ -206,8 +206,7 @@ mod tests {
 
     /// Kong's definitions, without descriptions.
     fn originals() -> BTreeMap<String, Value> {
-        let folder =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/goldens/konnect/crds");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/goldens/konnect/crds");
         let files = fs::read_dir(&folder)
             .unwrap_or_else(|error| panic!("cannot read `{}`: {error}", folder.display()));
         let files = files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap());
