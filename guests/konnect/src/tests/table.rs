@@ -224,6 +224,35 @@ fn a_mirror_of_nothing_is_not_mirrored() {
 }
 
 #[test]
+fn a_mirror_shows_what_is_there_and_sends_nothing() {
+    const ID: &str = "aaaaaaaa-1111-4111-8111-111111111111";
+    let world = World::with_period(60);
+    world.change(json!({"putControlPlane": {"id": ID, "name": "theirs"}}));
+    let planes = || world.fake.lock().entities("control-planes");
+    let theirs = planes().into_iter().find(|plane| plane["id"] == ID).unwrap();
+    let spec = json!({"source": "Mirror", "mirror": {"konnect": {"id": ID}}, "konnect": {"authRef": {"name": "auth"}}});
+    let kind = "KonnectGatewayControlPlane";
+    world.apply(&object(kind, "mirror", json!({"spec": spec})));
+    world.settle_for(Duration::from_mins(3));
+    for (condition, told) in [("Mirrored", "True/Mirrored "), ("Programmed", "True/Programmed ")] {
+        assert_eq!(world.condition(kind, "mirror", condition), told);
+    }
+    let status = world.get(kind, "mirror").unwrap()["status"].clone();
+    assert_eq!(status["id"], ID);
+    let config = &theirs["config"];
+    assert_eq!(status["clusterType"], config["cluster_type"]);
+    let endpoints = json!({"controlPlane": config["control_plane_endpoint"], "telemetry": config["telemetry_endpoint"]});
+    assert_eq!(status["konnectEndpoints"], endpoints);
+    // The other control plane is updated once a period.
+    let is_write = |request: &&String| !request.starts_with("GET") && request.contains(ID);
+    assert_eq!(world.requests().iter().filter(is_write).count(), 0);
+    world.delete(kind, "mirror");
+    world.settle();
+    assert_eq!((count(&world, "DELETE"), world.get(kind, "mirror")), (0, None));
+    assert!(planes().contains(&theirs));
+}
+
+#[test]
 fn a_binding_is_sent_when_its_target_comes() {
     let world = World::with_control_plane();
     let targets = json!({"pluginRef": {"name": "plug"}, "targets": {"serviceRef": {"group": "configuration.konghq.com", "kind": "KongService", "name": "svc"}}});
