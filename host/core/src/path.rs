@@ -14,7 +14,7 @@ use std::{borrow::Cow, fmt, str::FromStr};
 
 use serde_json::Value;
 
-use crate::contract::bounds::{PATH, PATH_STEPS, text::shortened};
+use crate::contract::bounds::{PATH, PATH_PAIRS, PATH_STEPS, text::shortened};
 
 /// A path to one or more values in an object. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -92,6 +92,12 @@ impl Path {
         })
     }
 
+    /// Returns the number of pairs of all steps `[key=value]`, with which elements of lists are
+    /// compared.
+    pub(crate) fn pairs(&self) -> usize {
+        self.0.iter().map(|segment| segment.pairs().len()).sum()
+    }
+
     /// Returns the bytes of the texts in the path, and of its steps.
     pub(crate) fn bytes(&self) -> usize {
         let of = |segment: &Segment| match segment {
@@ -135,8 +141,15 @@ impl Path {
 
     /// Returns a JSON pointer (RFC 6901) for each value that the path finds.
     pub fn pointers(&self, of: &Value) -> Vec<String> {
+        let mut steps = usize::MAX;
+        self.pointers_within(of, &mut steps)
+    }
+
+    /// Returns the same as [`Path::pointers`]. Takes the work off `steps`; once there are none
+    /// left, pointers are missing.
+    pub(crate) fn pointers_within(&self, of: &Value, steps: &mut usize) -> Vec<String> {
         let mut found = Vec::new();
-        point(&self.0, of, &mut String::new(), &mut found);
+        point(&self.0, of, &mut String::new(), &mut found, steps);
         found
     }
 }
@@ -204,6 +217,11 @@ impl Segment {
         }
     }
 
+    /// Returns the keys and texts by which the segment selects elements of a list.
+    pub(crate) fn pairs(&self) -> &[(Box<str>, Box<str>)] {
+        if let Self::Where(wanted) = self { wanted } else { &[] }
+    }
+
     /// Returns whether the segment selects this element of a list.
     pub fn selects(&self, element: &Value) -> bool {
         match self {
@@ -250,10 +268,7 @@ fn find<'a>(segments: &[Segment], value: &'a Value, found: &mut impl FnMut(&'a V
 
 fn finds(segments: &[Segment], value: &Value, steps: &mut usize) -> bool {
     let Some((first, rest)) = segments.split_first() else { return true };
-    let cost = match first {
-        Segment::Key(_) | Segment::Each => 1,
-        Segment::Where(wanted) => 1 + wanted.len(),
-    };
+    let cost = 1 + first.pairs().len();
     let is_over = |steps: &mut usize| {
         *steps = steps.saturating_sub(cost);
         *steps == 0
@@ -272,26 +287,38 @@ fn finds(segments: &[Segment], value: &Value, steps: &mut usize) -> bool {
     }
 }
 
-fn point(segments: &[Segment], value: &Value, prefix: &mut String, found: &mut Vec<String>) {
+fn point(
+    segments: &[Segment],
+    value: &Value,
+    prefix: &mut String,
+    found: &mut Vec<String>,
+    steps: &mut usize,
+) {
     let Some((first, rest)) = segments.split_first() else { return found.push(prefix.clone()) };
     let length = prefix.len();
-    let mut step = |token: &str, child: &Value| {
+    let cost = 1 + first.pairs().len();
+    *steps = steps.saturating_sub(cost);
+    let mut step = |token: &str, child: &Value, steps: &mut usize| {
         prefix.push('/');
         prefix.push_str(&token.replace('~', "~0").replace('/', "~1"));
-        point(rest, child, prefix, found);
+        point(rest, child, prefix, found, steps);
         prefix.truncate(length);
     };
     match (first, value) {
         (Segment::Key(key), Value::Object(map)) => {
             if let Some(child) = map.get(&**key) {
-                step(key, child);
+                step(key, child, steps);
             }
         }
         (Segment::Each | Segment::Where(_), Value::Array(list)) => {
-            for (at, element) in
-                list.iter().enumerate().filter(|(_, element)| first.selects(element))
-            {
-                step(&at.to_string(), element);
+            for (at, element) in list.iter().enumerate() {
+                *steps = steps.saturating_sub(cost);
+                if *steps == 0 {
+                    return;
+                }
+                if first.selects(element) {
+                    step(&at.to_string(), element, steps);
+                }
             }
         }
         _ => {}
@@ -389,8 +416,14 @@ impl<'a> Parser<'a> {
         if is_quoted && self.eat("]") {
             return Ok(Segment::Key(key));
         }
-        let mut wanted = Vec::new();
+        let mut wanted: Vec<(Box<str>, Box<str>)> = Vec::new();
         loop {
+            if wanted.len() == PATH_PAIRS {
+                return Err(self.invalid("a step names more than 8 pairs"));
+            }
+            if wanted.iter().any(|(named, _)| *named == key) {
+                return Err(self.invalid("a step names a key twice"));
+            }
             if !self.eat("=") {
                 return Err(self.invalid("`=` was expected (an element is named as `[key=value]`)"));
             }

@@ -45,6 +45,9 @@ pub const PATH: usize = KIB;
 /// Steps of a path. JSON that is nested deeper than 128 is not parsed at all, and the host walks
 /// paths by recursion.
 pub const PATH_STEPS: usize = 64;
+/// Pairs of one step `[key=value,…]` of a path: no list in Kubernetes has more than four keys. Each
+/// element of a list may be compared with all of them.
+pub const PATH_PAIRS: usize = 8;
 /// Bytes of a page token. The host's own tokens have 440 at most.
 pub const PAGE_TOKEN: usize = KIB;
 /// Bytes of the message of a read error, as it is handed to the guest.

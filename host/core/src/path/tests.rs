@@ -62,6 +62,11 @@ fn a_text_that_is_no_path_is_refused_with_the_place() {
         ("spec[a=b", "path `spec[a=b`: `]` was expected at character 9"),
         ("ß[\"a", "path `ß[\"a`: the quotation is not closed at character 4"),
         ("a[]b", "path `a[]b`: `.` or `[` was expected at character 4"),
+        ("a[b=1,c=2,b=1]", "path `a[b=1,c=2,b=1]`: a step names a key twice at character 12"),
+        (
+            "a[a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1]",
+            "path `a[a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1]`: a step names more than 8 pairs at character 36",
+        ),
         ("a]", "path `a]`: `.` or `[` was expected at character 2"),
     ];
     for (text, message) in cases {
@@ -221,6 +226,13 @@ fn many_conditions_are_stored_as_all_elements_with_what_the_conditions_compare()
     };
     let few = Fields::parse(&paths(8)).unwrap();
     assert_eq!(few.clone().with_few_conditions(), few);
+    let pairs = "spec.list[a=1,b=2,c=3,d=4,e=5,f=6,g=7,h=8]";
+    let with_pairs = |at: usize| Fields::parse(&[format!("{pairs}.sub[k{at}=v]")]).unwrap();
+    let same_step = Fields::union_of(&[with_pairs(0), with_pairs(1)]);
+    assert_eq!((same_step.cost(), few.cost()), (1 + 8 + 2, 1 + 8 + 8));
+    let step = |at: usize| format!("spec.list[k={at},a=1,b=2,c=3,d=4,e=5,f=6,g=7]");
+    let steps = Fields::parse(&(0..9).map(step).collect::<Vec<_>>()).unwrap();
+    assert_eq!(steps.with_few_conditions().cost(), 1, "each pair counts");
     let many = Fields::parse(&paths(100)).unwrap();
     let stored = many.clone().with_few_conditions();
     assert!(stored.covers_all(&many) && !stored.is_whole());

@@ -129,6 +129,12 @@ impl Query {
         1 + labels + self.matching.iter().map(|condition| condition.cost(entry)).sum::<usize>()
     }
 
+    /// Returns the number by which the time of looking up the paths in an object's JSON is
+    /// multiplied, beside that of parsing it.
+    pub(crate) fn pairs_cost(&self) -> usize {
+        1 + self.matching.iter().map(|condition| condition.path.pairs()).sum::<usize>()
+    }
+
     /// Returns whether an object would match with a manifest merged into it. At each path, values
     /// from before the merge match too, also those of list elements that the manifest replaces.
     ///
@@ -192,11 +198,31 @@ impl Condition {
         let is_key = |segment: &Segment| matches!(segment, Segment::Key(_));
         match self.path.segments() {
             segments if self.is_indexed(entry) || segments.iter().all(is_key) => segments.len(),
-            segments => segments.len() + entry.json().len() / BYTES_PER_STEP,
+            segments => {
+                let lists = entry.json().len() / BYTES_PER_STEP;
+                segments.len() + lists * (1 + self.path.pairs())
+            }
         }
     }
 
     fn is_indexed(&self, entry: &Entry) -> bool {
         entry.shape().position(&self.path).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixture::{all, matching, object, with};
+
+    #[test]
+    fn the_cost_of_lists_without_an_index_grows_with_the_pairs_of_a_path() {
+        let list = vec![json!({"a": "1"}); 1_000];
+        let entry = Entry::alone(&with(object("Thing", "a", 1), "spec/list", json!(list)));
+        let cost = |path| Query::new(&matching(all("Thing"), path, "v")).unwrap().cost(&entry);
+        let (each, pairs) = (cost("spec.list[].x"), cost("spec.list[a=1,b=2,c=3].x"));
+        assert!((39 * each..=40 * each).contains(&(10 * pairs)), "{each}, {pairs}");
     }
 }

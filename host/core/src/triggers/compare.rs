@@ -248,13 +248,15 @@ impl Compare {
         self.spent.compared += 1;
         let differ = old.rendered().counted(extent) != new.rendered().counted(extent) && {
             let bytes = old.json().len() + new.json().len();
+            let compared = bytes / COMPARED_PER_STEP;
             if self.partial_reads < MAX_PARTIAL_READS && self.new.is_none() {
                 self.partial_reads += 1;
                 self.spent.parsed_bytes += bytes;
+                self.count(compared * (fields.cost() - 1));
                 let (old, new) = (fields.read(old.json()), fields.read(new.json()));
                 fields.differ(Some(&old), Some(&new), extent)
             } else {
-                self.count(bytes / COMPARED_PER_STEP);
+                self.count(compared * fields.cost());
                 let old = parsed(&mut self.old, &old, &mut self.spent);
                 let new = parsed(&mut self.new, &new, &mut self.spent);
                 fields.differ(Some(old), Some(new), extent)
@@ -297,7 +299,7 @@ impl Compare {
             return *surprises;
         }
         self.spent.compared += 1;
-        self.count(new.json().len() / COMPARED_PER_STEP);
+        self.count(new.json().len() / COMPARED_PER_STEP * fields.cost());
         let Self { old: before, new: after, expected, spent, .. } = self;
         let old = old.map(|old| parsed(before, &old, spent));
         let laid = expected.get_or_insert_with(|| lay_over(old, sent));

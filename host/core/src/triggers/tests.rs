@@ -765,6 +765,28 @@ fn equal_queries_of_many_keys_are_compared_once_a_change() {
     assert_eq!(spent(&mut world, ours), (8, 0, 60), "each key up to the one that it looks for");
 }
 
+#[test]
+fn fields_with_many_pairs_count_as_much_work() {
+    let list = |x: usize| json!(vec![json!({"name": "n", "x": x}); 1_000]);
+    let work = |pairs: usize| {
+        let mut world = World::new();
+        world.upsert(with(thing("a"), "spec/list", list(0)));
+        world.run(&key("k"), |view| {
+            let path = |at: usize| format!("spec.list[name=n{at},k=v].y");
+            let paths: Vec<String> = (0..pairs / 2).map(path).chain(["spec.y".into()]).collect();
+            view.get(&reference("Thing", "a"), &paths).unwrap();
+        });
+        world.queued();
+        let before = world.triggers.spent;
+        world.upsert(with(thing("a"), "spec/list", list(1)));
+        assert!(world.queued().is_empty());
+        world.triggers.spent.steps - before.steps
+    };
+    let (few, many) = (work(0), work(100));
+    // 16 bytes of both objects are compared in a step, with each pair.
+    assert!(few < 100 && (200_000..400_000).contains(&many), "{few}, {many}");
+}
+
 /// Returns an object with so many labels that a comparison with them takes long.
 fn with_many_labels(object: Value, more: &[(&str, &str)]) -> Value {
     let long = "x".repeat(60);

@@ -22,6 +22,8 @@ use crate::{
 const MAX_REMOVED: usize = 4_999;
 /// The most fields that are found, with those that lie within others.
 const MAX_FOUND: usize = 4 * MAX_REMOVED;
+/// The most steps of looking for these fields in one object, some tens of milliseconds' worth.
+const MAX_STEPS: usize = 1 << 21;
 
 impl Run<'_> {
     /// Removes the fields that must be absent, by JSON patch with a test of their values. `answer`:
@@ -77,10 +79,7 @@ impl Run<'_> {
                     None => return Ok(()),
                 },
             };
-            let pointers = pointers(&object, absent);
-            if pointers.len() > MAX_REMOVED {
-                return Err(too_many(target.to));
-            }
+            let pointers = pointers(&object, absent).ok_or_else(|| too_many(target.to))?;
             let operations = removals(&object, &pointers);
             if operations.is_empty() {
                 self.writer.memory.nothing_present(
@@ -98,7 +97,8 @@ impl Run<'_> {
                     let sent = without(named(target.to, uid(&object)), &pointers);
                     self.store(target.to, &answer.body, &Arc::new(sent));
                     self.changed(Action::Update, target.to, answer.body.clone());
-                    if let Some(back) = self::pointers(&answer.body, absent).first() {
+                    let back = self::pointers(&answer.body, absent);
+                    if let Some(back) = back.ok_or_else(|| too_many(target.to))?.first() {
                         return Err(came_back(back, target.to));
                     }
                     known = Some(answer.body);
@@ -123,18 +123,21 @@ fn came_back(pointer: &str, of: &ObjectRef) -> Stop {
 }
 
 fn too_many(of: &ObjectRef) -> Stop {
-    let message = format!("more than {MAX_REMOVED} fields of {} must be absent", display_ref(of));
+    let message = format!(
+        "more than {MAX_REMOVED} fields of {} must be absent, or it takes too long to look for them",
+        display_ref(of)
+    );
     Stop::unsent(422, "Invalid", message)
 }
 
 /// Returns JSON pointers to the fields that the paths select, later elements of a list first, and
-/// no field that lies within another; more than [`MAX_REMOVED`] if they are too many.
-fn pointers(object: &Value, absent: &[Path]) -> Vec<String> {
-    let mut pointers = Vec::new();
+/// no field that lies within another; `None` if they are too many, or take too long to be found.
+fn pointers(object: &Value, absent: &[Path]) -> Option<Vec<String>> {
+    let (mut pointers, mut steps) = (Vec::new(), MAX_STEPS);
     for path in absent {
-        pointers.extend(path.pointers(object));
-        if pointers.len() > MAX_FOUND {
-            return pointers;
+        pointers.extend(path.pointers_within(object, &mut steps));
+        if pointers.len() > MAX_FOUND || steps == 0 {
+            return None;
         }
     }
     pointers.sort_by(|one, other| by_segments(one, other));
@@ -144,7 +147,7 @@ fn pointers(object: &Value, absent: &[Path]) -> Vec<String> {
         within.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     });
     pointers.reverse();
-    pointers
+    (pointers.len() <= MAX_REMOVED).then_some(pointers)
 }
 
 /// Returns the removal as a manifest that the store can lay over the former object, with null for
@@ -203,13 +206,14 @@ mod tests {
         let object = json!({"metadata": {"uid": "u"}, "a": [{"x": 1}, {"x": 2}, {"x": 3}, 4, 5, 6, 7, 8, 9, 10, {"x": 1}], "b": {"c/d": {"e": 1}}});
         let paths = ["a[x=1]", "a[x=3]", "a[x=3].x", "b[\"c/d\"]", "b[\"c/d\"].e", "none"];
         let paths: Vec<Path> = paths.iter().map(|path| path.parse().unwrap()).collect();
-        let removed: Vec<String> = removals(&object, &pointers(&object, &paths))
+        let pointers = |object: &Value| pointers(object, &paths).unwrap();
+        let removed: Vec<String> = removals(&object, &pointers(&object))
             .iter()
             .filter(|operation| operation["op"] == "remove")
             .map(|operation| operation["path"].as_str().unwrap().to_owned())
             .collect();
         assert_eq!(removed, ["/b/c~1d", "/a/10", "/a/2", "/a/0"]);
-        let patched = removals(&object, &pointers(&object, &paths));
+        let patched = removals(&object, &pointers(&object));
         let mut result = object.clone();
         json_patch::patch(
             &mut result,
@@ -217,15 +221,23 @@ mod tests {
         )
         .unwrap();
         assert_eq!(result["a"], json!([{"x": 2}, 4, 5, 6, 7, 8, 9, 10]));
-        assert_eq!(removals(&result, &pointers(&result, &paths)), Vec::<Value>::new());
+        assert_eq!(removals(&result, &pointers(&result)), Vec::<Value>::new());
     }
 
     #[test]
-    fn no_more_fields_are_looked_for_than_can_be_removed() {
-        let items: Vec<Value> = (0..6000).map(|_| json!({"x": 1})).collect();
-        let paths: Vec<Path> = vec!["a[].x".parse().unwrap(); 128];
-        let found = pointers(&json!({"a": items}), &paths).len();
-        assert!((MAX_FOUND..MAX_FOUND + 6000).contains(&found), "{found}");
+    fn only_as_many_fields_as_can_be_removed_are_looked_for_within_bounded_work() {
+        let object = |items: usize| json!({"a": vec![json!({"x": 1}); items]});
+        let paths = |count: usize, path: &str| vec![path.parse::<Path>().unwrap(); count];
+        assert_eq!(pointers(&object(4_999), &paths(2, "a[].x")).unwrap().len(), 4_999);
+        assert_eq!(pointers(&object(5_000), &paths(1, "a[].x")), None, "too many");
+        assert_eq!(
+            pointers(&object(4_999), &paths(128, "a[].x")),
+            None,
+            "too many with equal ones"
+        );
+        let none = "a[x=1,y=1,z=1]";
+        assert_eq!(pointers(&object(6_000), &paths(64, none)), Some(Vec::new()));
+        assert_eq!(pointers(&object(6_000), &paths(128, none)), None, "too much work");
     }
 
     #[test]
@@ -239,7 +251,7 @@ mod tests {
     fn removed_paths_are_absent_from_the_overlaid_object() {
         let there = json!({"metadata": {"name": "n", "labels": {"a/b": "1", "c": "2"}}, "data": {"x": "1"}});
         let paths = ["metadata.labels[\"a/b\"]", "data"].map(|path| path.parse().unwrap());
-        let sent = without(json!({"metadata": {"name": "n"}}), &pointers(&there, &paths));
+        let sent = without(json!({"metadata": {"name": "n"}}), &pointers(&there, &paths).unwrap());
         let left = json!({"metadata": {"name": "n", "labels": {"c": "2"}}});
         assert_eq!(crate::store::lay_over(Some(&there), &sent), left);
     }

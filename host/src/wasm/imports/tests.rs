@@ -36,6 +36,7 @@ const ROWS: &[(&str, &str, usize)] = &[
     ),
     ("PATH", "a path", PATH),
     ("PATH_STEPS", "steps of a path", PATH_STEPS),
+    ("PATH_PAIRS", "pairs of one step `[key=value,…]` of a path", PATH_PAIRS),
     ("PAGE_TOKEN", "a page token", PAGE_TOKEN),
     ("READ_ERROR", "the message of a read error", READ_ERROR),
     ("INDEXED_PATHS", "paths of a kind, declared in `matching`, that are indexed", INDEXED_PATHS),
