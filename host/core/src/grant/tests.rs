@@ -447,6 +447,37 @@ fn many_fields_are_compared_with_many_paths_for_a_bounded_time() {
 }
 
 #[test]
+fn the_fields_of_an_item_are_compared_with_the_keys_of_paths_for_a_bounded_time() {
+    let path = |number: usize| format!("items[a{number}=1,b{number}=2].x").parse::<Path>().unwrap();
+    let paths: Vec<Path> = (0..100).map(path).chain(["items[]".parse().unwrap()]).collect();
+    let of = |fields: usize| {
+        let item: serde_json::Map<_, _> =
+            (0..fields).map(|at| (at.to_string(), json!(0))).collect();
+        within::outside(&json!({ "items": [item] }), &paths)
+    };
+    assert_eq!(of(1_000), None);
+    let found = of(30_000);
+    assert!(matches!(found, Some(Undeclared::NotCompared(_))), "{found:?}");
+}
+
+#[test]
+fn only_the_keys_of_the_selected_element_may_be_sent_along() {
+    let paths = [r"rows[][k=v].x", "rows[][l=w][]"].map(|path| path.parse::<Path>().unwrap());
+    let cases = [
+        (json!([[{"k": "v", "x": 1}]]), None),
+        (json!([[{"k": "v", "l": 2, "x": 1}]]), None),
+        (json!([[{"k": "v", "m": 2, "x": 1}]]), Some("rows[0][0].m")),
+        (json!([[{"k": "v", "x": 1}, [0]]]), Some("rows[0][1]")),
+        (json!([[{"k": "w", "x": 1}]]), Some("rows[0][0]")),
+        (json!([{"k": "v"}]), Some("rows[0].k")),
+    ];
+    for (rows, place) in cases {
+        let found = within::outside(&json!({ "rows": rows }), &paths);
+        assert_eq!(found, place.map(|place| Undeclared::Field(place.to_owned())), "{rows}");
+    }
+}
+
+#[test]
 fn an_on_demand_reconciler_may_be_of_any_kind_and_needs_no_watch_until_it_is_started() {
     let any = whole(Kind::home("*", "*", "*"));
     let any =

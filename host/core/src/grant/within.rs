@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::path::{Path, Segment};
 
@@ -34,27 +34,28 @@ pub(super) fn outside<'a>(
 ) -> Option<Undeclared> {
     let allowed: Vec<&[Segment]> = allowed.into_iter().map(Path::segments).collect();
     let mut at = Walk { place: String::new(), steps_left: MAX_PATH_STEPS };
-    if !walk(fields, &allowed, &mut at) {
+    if !walk(fields, &allowed, &[], &mut at) {
         return None;
     }
     let Walk { place, steps_left } = at;
     Some(if steps_left > 0 { Undeclared::Field(place) } else { Undeclared::NotCompared(place) })
 }
 
-/// Returns whether a field is outside of the paths; `at` then holds its place.
-fn walk(value: &Value, allowed: &[&[Segment]], at: &mut Walk) -> bool {
+/// Returns whether a field is outside of the paths; `at` then holds its place. The fields of `value`
+/// with these `keys` are not compared.
+fn walk(value: &Value, allowed: &[&[Segment]], keys: &[&str], at: &mut Walk) -> bool {
     if allowed.iter().any(|path| path.is_empty()) {
         return false;
     }
     let length = at.place.len();
     match value {
         Value::Object(object) if !object.is_empty() && !allowed.is_empty() => {
-            object.iter().any(|(key, held)| {
+            object.iter().filter(|(key, _)| !keys.contains(&key.as_str())).any(|(key, held)| {
                 at.place.truncate(length);
                 push_key(&mut at.place, key);
                 let is_key =
                     |segment: &Segment| matches!(segment, Segment::Key(wanted) if **wanted == **key);
-                !at.can_compare(allowed.len()) || walk(held, &below(allowed, is_key), at)
+                !at.can_compare(allowed.len()) || walk(held, &below(allowed, is_key), &[], at)
             })
         }
         Value::Array(items) if !items.is_empty() && !allowed.is_empty() => {
@@ -69,25 +70,24 @@ fn walk(value: &Value, allowed: &[&[Segment]], at: &mut Walk) -> bool {
 }
 
 fn item_outside(item: &Value, allowed: &[&[Segment]], at: &mut Walk) -> bool {
-    let below = below(allowed, |segment| segment.selects(item));
-    let mut item = item.clone();
-    if let Some(object) = item.as_object_mut() {
-        for segment in allowed.iter().filter_map(|path| path.first()) {
-            if let Segment::Where(keys) = segment {
-                object.retain(|key, _| !keys.iter().any(|(named, _)| **named == **key));
-            }
-        }
+    let pairs = allowed.iter().filter_map(|path| path.first()).flat_map(Segment::pairs);
+    let keys: Vec<&str> = pairs.map(|(key, _)| &**key).collect();
+    let fields = item.as_object().map_or(0, Map::len);
+    if !at.can_compare(keys.len() * (1 + fields)) {
+        return true;
     }
-    let only_keys = item.as_object().is_some_and(serde_json::Map::is_empty) && !below.is_empty();
-    !only_keys && walk(&item, &below, at)
+    let below = below(allowed, |segment| segment.selects(item));
+    let is_key = |field: &String| keys.contains(&field.as_str());
+    let only_keys = item.as_object().is_some_and(|object| object.keys().all(is_key));
+    (!only_keys || below.is_empty()) && walk(item, &below, &keys, at)
 }
 
 // === impl Walk ===
 
 impl Walk {
-    /// Returns whether one more place may be compared with so many paths, and counts the steps.
-    fn can_compare(&mut self, paths: usize) -> bool {
-        self.steps_left = self.steps_left.saturating_sub(paths);
+    /// Returns whether one more place may be compared in so many steps, and counts them.
+    fn can_compare(&mut self, steps: usize) -> bool {
+        self.steps_left = self.steps_left.saturating_sub(steps);
         self.steps_left > 0
     }
 }
