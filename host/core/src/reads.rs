@@ -60,7 +60,7 @@ pub struct View {
     grant: Arc<Grant>,
     page_bytes: usize,
     /// The few kinds that a call reads, each as it was at its first use.
-    kinds: Vec<Arc<KindSnapshot>>,
+    kinds: Vec<ReadKind>,
     /// The position of the snapshot that answers the current read.
     stood: Option<SnapshotPosition>,
     reads: Reads,
@@ -78,6 +78,14 @@ pub struct View {
     forgets: bool,
     /// The selection that was listed last: a call often lists several kinds by the same labels.
     listed: Option<Listed>,
+}
+
+/// A kind that a call reads. Only stores that may answer are locked for it, each once.
+#[derive(Debug)]
+struct ReadKind {
+    all: Arc<KindSnapshot>,
+    /// The namespaces of the queries so far; `*` for queries in all namespaces.
+    namespaces: foldhash::HashSet<Box<str>>,
 }
 
 /// The reconciled object of a call.
@@ -494,14 +502,7 @@ impl View {
         query: &Query,
         fields: &Fields,
     ) -> Result<Answering, ReadError> {
-        let held = self.kinds.iter().find(|held| *held.kind == *kind).cloned();
-        let all = held.unwrap_or_else(|| {
-            let mut all = self.stores.snapshots(kind);
-            all.stores.retain(|(_, scope, _)| !self.grant.limited().is_refused(kind, scope));
-            let all = Arc::new(all);
-            self.kinds.push(Arc::clone(&all));
-            all
-        });
+        let all = self.snapshots_for(kind, query.namespace.as_deref());
         let answering = answering(&all, query, fields, self.grant.limited());
         if let Err(error) = &answering {
             self.reads.waits_for(&all.kind, *error == ReadError::UnknownKind);
@@ -527,6 +528,32 @@ impl View {
         }
         granted
     }
+    /// Returns the snapshots of a kind, with those of all stores that may answer queries in a
+    /// namespace.
+    fn snapshots_for(&mut self, kind: &Kind, namespace: Option<&str>) -> Arc<KindSnapshot> {
+        let known = self.kinds.iter().position(|of| *of.all.kind == *kind);
+        let mut of = match known {
+            Some(at) => self.kinds.swap_remove(at),
+            None => ReadKind {
+                all: Arc::new(self.stores.snapshots(kind, |_| false)),
+                namespaces: foldhash::HashSet::default(),
+            },
+        };
+        // No object is in the namespace `*`.
+        let place = namespace.unwrap_or("*");
+        if !of.namespaces.contains(place) {
+            of.namespaces.insert(place.into());
+            let limited = self.grant.limited();
+            self.stores.add_snapshots(Arc::make_mut(&mut of.all), |scope| {
+                (scope.namespace.is_none() || scope.namespace.as_deref() == namespace)
+                    && !limited.is_refused(kind, scope)
+            });
+        }
+        let all = Arc::clone(&of.all);
+        self.kinds.push(of);
+        all
+    }
+
 
     fn depends_on(&mut self, answering: &Answering, depends_on: DependsOn) {
         let snapshot = &answering.snapshot;

@@ -257,10 +257,10 @@ impl Stores {
     pub fn wrote(&self, kind: &Kind, object: &Value, by: &Key, sent: &Arc<Value>) {
         let of_kind = self.of_kind(kind);
         let source = Source::Write { by: by.clone(), sent: Some(Arc::clone(sent)) };
-        for store in of_kind.stores.read().iter() {
+        for store in of_kind.with_place(&NamespacedName::of(object)) {
             let is_within = store.scope.holds(object);
             let update = if is_within { Update::Wrote(object) } else { Update::Left(object) };
-            self.update(&of_kind.kind, store, None, update, &source);
+            self.update(&of_kind.kind, &store, None, update, &source);
         }
     }
 
@@ -284,8 +284,8 @@ impl Stores {
         let of_kind = self.of_kind(kind);
         let source = Source::Write { by: by.clone(), sent: None };
         let place = NamespacedName::new(namespace.unwrap_or_default(), name);
-        for store in of_kind.stores.read().iter() {
-            self.update(&of_kind.kind, store, None, Update::Deleted(&place, uid), &source);
+        for store in of_kind.with_place(&place) {
+            self.update(&of_kind.kind, &store, None, Update::Deleted(&place, uid), &source);
         }
     }
 
@@ -299,7 +299,8 @@ impl Stores {
     pub fn known_by_name(&self, kind: &Kind, namespace: Option<&str>, name: &str) -> Known {
         let mut known = Known::Unwatched;
         let place = NamespacedName::new(namespace.unwrap_or_default(), name);
-        for store in self.of_kind(kind).stores.read().iter() {
+        let of_kind = self.of_kind(kind);
+        for store in of_kind.stores.read().iter().filter(|store| store.scope.may_hold(&place)) {
             let tables = store.tables.lock();
             let current = &tables.served.table.current;
             let covers = || store.scope.covers(&Query::object(namespace, name));
@@ -323,7 +324,8 @@ impl Stores {
         selection: &Selection,
         manager: &str,
     ) -> Result<Option<Vec<Arc<Entry>>>, String> {
-        let (query, snapshots) = (Query::new(selection)?, self.snapshots(&selection.kind));
+        let query = Query::new(selection)?;
+        let snapshots = self.snapshots(&selection.kind, |scope| scope.covers(&query));
         let covering = snapshots.covering(&query, None);
         let covering = covering.filter(|(_, snapshot)| snapshot.is_complete());
         // The manager is compared first, since that needs no JSON.
@@ -345,7 +347,7 @@ impl Stores {
     /// Returns the objects that a query finds, ordered by namespace and name; `None` if no complete
     /// store covers the query.
     pub fn selected(&self, kind: &Kind, query: &Query) -> Option<Vec<Arc<Entry>>> {
-        let snapshots = self.snapshots(kind);
+        let snapshots = self.snapshots(kind, |scope| scope.covers(query));
         let covering =
             snapshots.covering(query, None).filter(|(_, snapshot)| snapshot.is_complete());
         covering.map(|(_, snapshot)| snapshot.select(query, None).cloned().collect())
@@ -354,7 +356,7 @@ impl Stores {
     /// Returns the objects that a query finds so far, ordered by namespace and name: also those of a
     /// list that is not complete.
     pub(crate) fn selected_so_far(&self, kind: &Kind, query: &Query) -> Vec<Arc<Entry>> {
-        let snapshots = self.snapshots(kind);
+        let snapshots = self.snapshots(kind, |scope| scope.covers(query));
         let covering = snapshots.covering(query, None);
         covering
             .map_or_else(Vec::new, |(_, snapshot)| snapshot.select(query, None).cloned().collect())
@@ -362,13 +364,22 @@ impl Stores {
 
     /// Returns whether the cluster serves a kind; `None` if that is not known yet.
     pub fn serves(&self, kind: &Kind) -> Option<bool> {
-        self.snapshots(kind).served
+        self.of_kind(kind).state.lock().served
     }
 
-    /// Returns a snapshot of a kind and of all its stores.
-    pub fn snapshots(&self, kind: &Kind) -> KindSnapshot {
+    /// Returns a snapshot of a kind and of its stores within these scopes. No other store is locked.
+    pub fn snapshots(&self, kind: &Kind, is_wanted: impl Fn(&Scope) -> bool) -> KindSnapshot {
         let of_kind = self.of_kind(kind);
-        let state = of_kind.state.lock().clone();
+        let KindState { served, unavailable } = of_kind.state.lock().clone();
+        let kind = Arc::clone(&of_kind.kind);
+        let mut snapshots = KindSnapshot { kind, served, unavailable, stores: Vec::new() };
+        self.add_snapshots(&mut snapshots, is_wanted);
+        snapshots
+    }
+
+    /// Adds the stores within these scopes that a snapshot of a kind does not have.
+    pub(crate) fn add_snapshots(&self, to: &mut KindSnapshot, is_wanted: impl Fn(&Scope) -> bool) {
+        let of_kind = self.of_kind(&to.kind);
         let snapshot = |store: &Arc<Store>| {
             let mut tables = store.tables.lock();
             let sequence = tables.sequence;
@@ -377,9 +388,11 @@ impl Stores {
             store.held.store(tables.held(), Ordering::Relaxed);
             (store.id, Arc::clone(&store.scope), snapshot)
         };
-        let stores = of_kind.stores.read().iter().map(snapshot).collect();
-        let kind = Arc::clone(&of_kind.kind);
-        KindSnapshot { kind, served: state.served, unavailable: state.unavailable, stores }
+        let is_new = |store: &&Arc<Store>| to.stores.iter().all(|(id, ..)| *id != store.id);
+        let stores = of_kind.stores.read();
+        let wanted = stores.iter().filter(|store| is_wanted(&store.scope)).filter(is_new);
+        let new: Vec<_> = wanted.map(snapshot).collect();
+        to.stores.extend(new);
     }
 
     /// Returns the shared kind and the best store that covers a query (complete before incomplete),
@@ -472,8 +485,11 @@ impl Stores {
         update: Update<'_>,
         source: &Source,
     ) {
+        // Rendering a large object takes long, so that is done without the lock.
+        let shapes = update.object().map(|object| store.tables.lock().shapes_for(table, object));
+        let mut entries = update.entries(&shapes.unwrap_or_default());
         let mut tables = store.tables.lock();
-        let changes = tables.update(table, update);
+        let changes = tables.update(table, update, &mut entries);
         let is_seen = self.record(kind, store, &mut tables, changes, source);
         if matches!(update, Update::ListItem(_)) {
             return;
@@ -546,6 +562,12 @@ impl OfKind {
             stores: RwLock::default(),
             absences: Absences::default(),
         })
+    }
+
+    /// Returns the stores that may hold the object of this namespace and name.
+    fn with_place(&self, place: &NamespacedName) -> Vec<Arc<Store>> {
+        let stores = self.stores.read();
+        stores.iter().filter(|store| store.scope.may_hold(place)).cloned().collect()
     }
 
     fn find(&self, scope: &Scope) -> Option<Arc<Store>> {

@@ -48,7 +48,7 @@ pub struct Entry {
     rendered: Rendered,
     own: Digests,
     /// The field managers for which the object has a field that must be absent, if any.
-    broken: Option<Managers>,
+    pub(super) broken: Option<Managers>,
     shape: Arc<Shape>,
     indexed: Indexed,
 }
@@ -90,12 +90,7 @@ impl Shape {
 impl Entry {
     /// Builds the entry of an object. The object must be whole, with `metadata.managedFields`, of
     /// which only digests are kept.
-    pub(super) fn new(
-        object: &Value,
-        place: NamespacedName,
-        shape: &Arc<Shape>,
-        broken: Option<Managers>,
-    ) -> Self {
+    pub(super) fn new(object: &Value, place: NamespacedName, shape: &Arc<Shape>) -> Self {
         let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
         let label = |(key, value): (&String, &Value)| Some(format!("{key}={}", value.as_str()?));
         let labels: Vec<String> = labels.into_iter().flatten().filter_map(label).collect();
@@ -110,7 +105,7 @@ impl Entry {
             finalizers: finalizers.map(Into::into).collect(),
             rendered: Rendered::of(&shape.fields.select(object, Extent::Shown)),
             own: applied_fields::of(object),
-            broken,
+            broken: None,
             shape: Arc::clone(shape),
             indexed: Indexed::new(object, shape),
         }
@@ -119,7 +114,7 @@ impl Entry {
     /// Builds the entry of a whole object that is in no store.
     pub fn alone(object: &Value) -> Self {
         let shape = Shape::new(Fields::whole(), BTreeSet::new());
-        Self::new(object, NamespacedName::of(object), &shape, None)
+        Self::new(object, NamespacedName::of(object), &shape)
     }
 
     /// Returns the JSON of the kept fields.

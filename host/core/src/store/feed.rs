@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use super::{
     OfKind, Scope, Source, StoreId, Stores, Wanted,
     absence::Absences,
-    entry::Shape,
+    entry::{Entry, Shape},
     table::{Changes, Table, Update},
 };
 
@@ -125,14 +125,30 @@ impl Tables {
 
     /// Applies an update to one table, or to both for a write by this host. Returns the changes
     /// that readers see. Ignores updates of a table that is no longer needed.
-    pub(super) fn update(&mut self, table: Option<u64>, update: Update<'_>) -> Changes {
-        let is_meant = |fed: &FedTable| {
-            table.is_none_or(|number| fed.number == number && !fed.over.is_cancelled())
-        };
-        if let Some(next) = self.next.as_mut().filter(|next| is_meant(next)) {
-            next.table.update(update);
+    ///
+    /// `entries` are entries of the update's object, which are taken.
+    pub(super) fn update(
+        &mut self,
+        table: Option<u64>,
+        update: Update<'_>,
+        entries: &mut Vec<Entry>,
+    ) -> Changes {
+        if let Some(next) = self.next.as_mut().filter(|next| next.is_meant(table)) {
+            next.table.update(update, entries);
         }
-        if is_meant(&self.served) { self.served.table.update(update) } else { Changes::default() }
+        if self.served.is_meant(table) {
+            self.served.table.update(update, entries)
+        } else {
+            Changes::default()
+        }
+    }
+
+    /// Returns the shapes of those tables that an update with this object is for, unless they hold
+    /// it already.
+    pub(super) fn shapes_for(&self, table: Option<u64>, object: &Value) -> Vec<Arc<Shape>> {
+        let tables = self.next.iter().chain([&self.served]).filter(|fed| fed.is_meant(table));
+        let without = tables.filter(|fed| !fed.table.is_known(object));
+        without.map(|fed| Arc::clone(fed.table.current.shape())).collect()
     }
 
     /// Replaces the served table with the next one if that is complete and moves no object back to
@@ -172,6 +188,11 @@ impl Tables {
 impl FedTable {
     fn new(table: Table, wanted: &Wanted, number: u64) -> Self {
         Self { table, wanted: wanted.clone(), number, over: CancellationToken::new() }
+    }
+
+    /// Returns whether an update is for this table: it names the table, or all tables.
+    fn is_meant(&self, table: Option<u64>) -> bool {
+        table.is_none_or(|number| self.number == number && !self.over.is_cancelled())
     }
 
     fn covers(&self, wanted: &Wanted) -> bool {

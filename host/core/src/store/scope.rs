@@ -44,12 +44,16 @@ impl Scope {
 
     /// Returns whether an object is in the scope.
     pub fn holds(&self, object: &Value) -> bool {
-        let NamespacedName { namespace, name } = NamespacedName::of(object);
-        self.namespace.as_deref().is_none_or(|wanted| *wanted == *namespace)
-            && self.name.as_deref().is_none_or(|wanted| *wanted == *name)
+        self.may_hold(&NamespacedName::of(object))
             && (self.labels.is_empty()
                 || LabelSelector::parse(&self.labels)
                     .is_ok_and(|selector| selector.matches_object(object)))
+    }
+
+    /// Returns whether the object of this namespace and name is in the scope with some labels.
+    pub(super) fn may_hold(&self, place: &NamespacedName) -> bool {
+        self.namespace.as_deref().is_none_or(|wanted| *wanted == *place.namespace)
+            && self.name.as_deref().is_none_or(|wanted| *wanted == *place.name)
     }
 
     /// Returns whether all objects that a query can find are in the scope.

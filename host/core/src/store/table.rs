@@ -102,6 +102,21 @@ impl Update<'_> {
             _ => None,
         }
     }
+
+    /// Returns the object to be stored, if any.
+    pub(super) fn object(&self) -> Option<&Value> {
+        match self {
+            Self::ListItem(object) | Self::Upsert(object) | Self::Wrote(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    /// Builds the entries of the object to be stored, one for each shape.
+    pub(super) fn entries(&self, shapes: &[Arc<Shape>]) -> Vec<Entry> {
+        let Some(object) = self.object() else { return Vec::new() };
+        let entry = |shape| Entry::new(object, NamespacedName::of(object), shape);
+        shapes.iter().map(entry).collect()
+    }
 }
 
 // === impl Table ===
@@ -176,26 +191,33 @@ impl Table {
         self.current.at(sequence, self.seen.max(written))
     }
 
-    /// Applies an update. Returns the changes that readers see.
-    pub(super) fn update(&mut self, update: Update<'_>) -> Changes {
+    /// Returns whether an object is known in the same or a newer version.
+    pub(super) fn is_known(&self, object: &Value) -> bool {
+        let revision = revision(object);
+        revision != 0 && revision <= self.revision_of(&NamespacedName::of(object))
+    }
+
+    /// Applies an update. Returns the changes that readers see. Takes the entry of its object from
+    /// `entries`; if none has the shape of the table, builds one.
+    pub(super) fn update(&mut self, update: Update<'_>, entries: &mut Vec<Entry>) -> Changes {
         self.current.index_labels();
         match update {
             Update::BeginList => {
                 self.listing = Some(Listing::default());
                 Changes::default()
             }
-            Update::ListItem(object) => self.list_item(object).into(),
+            Update::ListItem(object) => self.list_item(object, entries).into(),
             Update::EndList => self.end_list(),
-            Update::Upsert(object) => self.upsert(object).into(),
+            Update::Upsert(object) => self.upsert(object, entries).into(),
             Update::Delete(object) => self.delete(object).into(),
-            Update::Wrote(object) => self.wrote(object).into(),
+            Update::Wrote(object) => self.wrote(object, entries).into(),
             Update::Left(object) => self.left(object).into(),
             Update::Deleted(place, uid) => self.deleted(place, uid).into(),
         }
     }
 
     /// Stores an object of the running list.
-    fn list_item(&mut self, object: &Value) -> Option<Difference> {
+    fn list_item(&mut self, object: &Value, entries: &mut Vec<Entry>) -> Option<Difference> {
         let (place, revision) = (NamespacedName::of(object), revision(object));
         let held = self.revision_of(&place);
         if let Some(listing) = &mut self.listing {
@@ -205,7 +227,7 @@ impl Table {
             listing.places.insert(place.clone());
             listing.newest = listing.newest.max(revision);
         }
-        self.put(object, place)
+        self.put(object, place, entries)
     }
 
     /// Ends the running list: objects that were not in it are removed. The first list makes the
@@ -233,15 +255,15 @@ impl Table {
     }
 
     /// Stores an object that a watch reports.
-    fn upsert(&mut self, object: &Value) -> Vec<Difference> {
+    fn upsert(&mut self, object: &Value, entries: &mut Vec<Entry>) -> Vec<Difference> {
         let place = NamespacedName::of(object);
         self.confirm(&place);
-        let put = self.put(object, place);
+        let put = self.put(object, place, entries);
         put.into_iter().chain(self.passed(revision(object))).collect()
     }
 
     /// Stores an object that the API server returned for a write by this host.
-    fn wrote(&mut self, object: &Value) -> Option<Difference> {
+    fn wrote(&mut self, object: &Value, entries: &mut Vec<Entry>) -> Option<Difference> {
         let (place, revision) = (NamespacedName::of(object), revision(object));
         let is_past = revision != 0 && revision <= self.seen;
         let held = self.current.row(&place).map(|held| held.revision());
@@ -249,7 +271,7 @@ impl Table {
             // The answer is late: the watch has already reported the deletion.
             return None;
         }
-        let put = self.put(object, place.clone())?;
+        let put = self.put(object, place.clone(), entries)?;
         self.unconfirmed.remove(&held.unwrap_or_default());
         if !is_past && revision != 0 {
             self.unconfirmed.insert(revision, place);
@@ -303,7 +325,12 @@ impl Table {
     }
 
     /// Stores an object, unless the known version is the same or newer.
-    fn put(&mut self, object: &Value, place: NamespacedName) -> Option<Difference> {
+    fn put(
+        &mut self,
+        object: &Value,
+        place: NamespacedName,
+        entries: &mut Vec<Entry>,
+    ) -> Option<Difference> {
         let (revision, uid) = (revision(object), metadata(object, "uid"));
         if self.tombstones.bar(&place, revision, Some(uid).filter(|uid| !uid.is_empty())) {
             return None;
@@ -312,8 +339,15 @@ impl Table {
         if revision != 0 && held.as_ref().is_some_and(|held| revision <= held.revision()) {
             return None;
         }
+        // Fields that must be absent are looked for under the lock: a writer that registers some
+        // afterwards finds this version of the object in the store.
         let broken = self.absences.broken(&place, object);
-        let entry = Arc::new(Entry::new(object, place, &self.current.shape, broken));
+        let shape = &self.current.shape;
+        let built = entries.iter().position(|entry| Arc::ptr_eq(entry.shape(), shape));
+        let entry = built.map(|at| entries.swap_remove(at));
+        let mut entry = entry.unwrap_or_else(|| Entry::new(object, place, shape));
+        entry.broken = broken;
+        let entry = Arc::new(entry);
         if held.as_ref().is_some_and(|held| held.json() == entry.json()) {
             return None;
         }

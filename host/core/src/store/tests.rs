@@ -61,7 +61,7 @@ fn list(stores: &Stores, scope: &Scope, objects: &[Value]) {
 }
 
 fn snapshot(stores: &Stores) -> Snapshot {
-    stores.snapshots(&kind()).stores.remove(0).2
+    stores.snapshots(&kind(), |_| true).stores.remove(0).2
 }
 
 fn labelled(labels: &str) -> Selection {
@@ -74,7 +74,7 @@ fn matching(path: &str, value: &str) -> Selection {
 
 /// Requests an index as a read does.
 fn request(stores: &Stores, of: &Selection, user: &IndexUser) {
-    for (_, _, snapshot) in stores.snapshots(&kind()).stores {
+    for (_, _, snapshot) in stores.snapshots(&kind(), |_| true).stores {
         snapshot.request_index(&Query::new(of).unwrap(), user);
     }
 }
@@ -264,7 +264,7 @@ fn more_fields_are_read_only_when_all_objects_have_them() {
     assert!(is_over(&never) && !is_over(&former), "the widest of those on their way is enough");
     never.begin_list();
     never.end_list();
-    let shape = || stores.snapshots(&kind()).stores[0].2.shape().fields.clone();
+    let shape = || stores.snapshots(&kind(), |_| true).stores[0].2.shape().fields.clone();
     stores.take_events();
     feed.begin_list();
     feed.list_item(&object);
@@ -891,7 +891,7 @@ impl World {
     }
 
     fn check(&self) {
-        let kept = self.stores.snapshots(&kind());
+        let kept = self.stores.snapshots(&kind(), |_| true);
         assert_eq!(kept.stores.len(), 2);
         for (store, scope, snapshot) in &kept.stores {
             assert!(self.stores.is_settled(&kind(), scope), "all that was wanted is served");
@@ -965,4 +965,49 @@ proptest! {
         world.settle();
         world.check();
     }
+}
+
+#[test]
+fn an_entry_is_built_without_the_lock_for_each_table_that_lacks_its_object() {
+    let stores = stores(&wanted(&["spec.a"], &[]));
+    let store = stores.of_kind(&kind()).find(&Scope::default()).unwrap();
+    let shapes = |object: &Value| store.tables.lock().shapes_for(None, object);
+    let first = thing("default", "a", 5);
+    assert_eq!(shapes(&first).len(), 1);
+    upsert(&stores, &first);
+    assert!(shapes(&first).is_empty(), "it is known");
+    let second = thing("default", "a", 6);
+    stores.open(&kind(), &Scope::default(), &wanted(&["spec.b"], &[])).unwrap();
+    let update = Update::Wrote(&second);
+    let mut entries = update.entries(&shapes(&second));
+    let built: Vec<*const u8> = entries.iter().map(|entry| entry.json().as_ptr()).collect();
+    assert_eq!(built.len(), 2, "the served table and the one that is listed");
+    let changes = store.tables.lock().update(None, update, &mut entries);
+    let (_, new) = &changes.differences[0];
+    assert!(entries.is_empty() && built.contains(&new.as_ref().unwrap().json().as_ptr()));
+}
+
+#[test]
+fn only_stores_that_may_hold_an_object_are_asked_about_it() {
+    let stores = Stores::new();
+    let scope = |namespace: &str| Scope { namespace: Some(namespace.into()), ..Scope::default() };
+    for namespace in ["a", "b"] {
+        stores.open(&kind(), &scope(namespace), &wanted(&[], &[])).unwrap();
+        list(&stores, &scope(namespace), &[]);
+    }
+    stores.take_events();
+    stores.wrote(&kind(), &thing("a", "x", 7), &key(), &Arc::new(json!({})));
+    stores.deleted(&kind(), Some("b"), "x", None, &key());
+    let events = stores.take_events();
+    assert_eq!(events.len(), 2, "one for each: {events:?}");
+    assert!(matches!(stores.known_by_name(&kind(), Some("a"), "x"), Known::Present(_)));
+    assert!(matches!(stores.known_by_name(&kind(), Some("b"), "x"), Known::Absent));
+    // A store that is not asked is not locked.
+    let other = stores.of_kind(&kind()).find(&scope("b")).unwrap();
+    let locked = other.tables.lock();
+    assert!(matches!(stores.known_by_name(&kind(), Some("a"), "x"), Known::Present(_)));
+    let query = Query::object(Some("a"), "x");
+    assert_eq!(stores.selected(&kind(), &query).unwrap().len(), 1);
+    stores.wrote(&kind(), &thing("a", "x", 8), &key(), &Arc::new(json!({})));
+    drop(locked);
 }

@@ -206,7 +206,7 @@ async fn a_version_keeps_its_store_if_a_wider_one_exceeds_the_limit() {
     bed.add(1, &["ConfigMap"], LIST);
     bed.list("ConfigMap", 20);
     let is_read = |bed: &Bed| {
-        let snapshots = bed.stores.snapshots(&kind("ConfigMap"));
+        let snapshots = bed.stores.snapshots(&kind("ConfigMap"), |_| true);
         snapshots.stores.iter().any(|(.., snapshot)| snapshot.is_complete() && snapshot.len() == 20)
     };
     assert!(is_read(&bed));
