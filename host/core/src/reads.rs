@@ -70,7 +70,7 @@ pub struct View {
     live: HashMap<ObjectRef, Option<Arc<Entry>>>,
     /// The bytes of live objects that `take_fetched` has not returned yet.
     fetched: usize,
-    /// The bytes that were examined since the last pause, and the pauses so far.
+    /// The bytes that were examined since the last pause, and the slices of all before it.
     examined: usize,
     pauses: usize,
     /// True if the current read is not recorded: it is not declared, and not one of the first few
@@ -268,7 +268,7 @@ impl View {
     fn find(&mut self, of: &ObjectRef, fields: &[String]) -> Result<Option<Rendered>, ReadError> {
         let found = self.find_kept(of, fields)?;
         Ok(found.map(|(entry, fields)| {
-            self.examined += entry.json().len();
+            self.examined += entry.json().len() * fields.cost();
             Cut::new(&fields).give(&entry)
         }))
     }
@@ -277,6 +277,9 @@ impl View {
     fn find_kept(&mut self, of: &ObjectRef, fields: &[String]) -> Result<Option<Kept>, ReadError> {
         let grant = Arc::clone(&self.grant);
         let (namespace, mut found) = (of.namespace.as_deref(), None);
+        // Each declared part compares them.
+        let asked_bytes = EXAMINED_BYTES + fields.iter().map(String::len).sum::<usize>();
+        self.examined += asked_bytes;
         // The object of the last part, and its parsed JSON: mostly all parts find the same.
         let (mut last, mut parsed) = (None, None);
         for (part, fields) in self.declared("get", &of.kind, grant.may_get(of, fields))? {
@@ -288,12 +291,18 @@ impl View {
             let depends_on =
                 DependsOn::Read { query: Arc::clone(&query), fields: Arc::clone(&fields) };
             self.depends_on(&answering, depends_on);
+            self.examined += asked_bytes;
             let entry = answering.snapshot.get(namespace.unwrap_or_default(), &of.name);
             let Some(entry) = entry.filter(|_| found.is_none()).cloned() else { continue };
             if last.replace(Arc::clone(&entry)).is_none_or(|last| !Arc::ptr_eq(&last, &entry)) {
                 parsed = None;
             }
-            if query.matches_parsed(&entry, &mut parsed) {
+            let was_parsed = parsed.is_some();
+            let is_selected = query.matches_parsed(&entry, &mut parsed);
+            // A step of a comparison takes as long as parsing some bytes.
+            let is_parsed = parsed.is_some() && !was_parsed;
+            self.examined += query.cost(&entry) + if is_parsed { entry.json().len() } else { 0 };
+            if is_selected {
                 self.reads.answered(&answering.kind, &entry);
                 found = Some((entry, fields));
             }
@@ -414,7 +423,10 @@ impl View {
             // Parsing a large object takes time even if little or nothing of it remains.
             let stored = entry.bytes() / STORED_BYTES_PER_PAGE_BYTE;
             let rendered = match &selected {
-                Examined::Selected(parsed) => Some(cut.give_parsed(entry, parsed.as_ref())),
+                Examined::Selected(parsed) => {
+                    self.examined += entry.json().len() * (fields.cost() - 1);
+                    Some(cut.give_parsed(entry, parsed.as_ref()))
+                }
                 Examined::Other { is_parsed } => {
                     bytes += if *is_parsed { stored } else { 0 };
                     None
@@ -467,7 +479,8 @@ impl View {
         let is_selected = query.matches_parsed(entry, &mut parsed);
         let is_parsed = parsed.is_some() || entry.has_too_many_terms();
         let is_read = is_selected || is_parsed;
-        self.examined += EXAMINED_BYTES + if is_read { entry.json().len() } else { 0 };
+        let read = if is_read { entry.json().len() * query.pairs_cost() } else { 0 };
+        self.examined += EXAMINED_BYTES + read;
         Ok(if is_selected { Examined::Selected(parsed) } else { Examined::Other { is_parsed } })
     }
 
@@ -476,8 +489,8 @@ impl View {
         if self.examined < SLICE_BYTES {
             return Ok(());
         }
+        self.pauses += self.examined / SLICE_BYTES;
         self.examined = 0;
-        self.pauses += 1;
         pace.pause(self.pauses).await
     }
 
@@ -515,19 +528,6 @@ impl View {
         answering
     }
 
-    /// Records a denial if a read is not declared.
-    fn declared<T>(
-        &mut self,
-        verb: &'static str,
-        kind: &Kind,
-        granted: Result<T, ReadError>,
-    ) -> Result<T, ReadError> {
-        if let Err(ReadError::Denied(message)) = &granted {
-            let message = shortened(message, bounds::DENIAL);
-            self.forgets = !self.reads.denied(Denial::of_declaration(verb, kind, &message));
-        }
-        granted
-    }
     /// Returns the snapshots of a kind, with those of all stores that may answer queries in a
     /// namespace.
     fn snapshots_for(&mut self, kind: &Kind, namespace: Option<&str>) -> Arc<KindSnapshot> {
@@ -554,6 +554,19 @@ impl View {
         all
     }
 
+    /// Records a denial if a read is not declared.
+    fn declared<T>(
+        &mut self,
+        verb: &'static str,
+        kind: &Kind,
+        granted: Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        if let Err(ReadError::Denied(message)) = &granted {
+            let message = shortened(message, bounds::DENIAL);
+            self.forgets = !self.reads.denied(Denial::of_declaration(verb, kind, &message));
+        }
+        granted
+    }
 
     fn depends_on(&mut self, answering: &Answering, depends_on: DependsOn) {
         let snapshot = &answering.snapshot;

@@ -1,14 +1,14 @@
 //! The reads that a description declares, the watches that these need, and the check of wanted
 //! reads.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{cell::OnceCell, collections::BTreeSet, sync::Arc};
 
 use super::{Declared, Grant, Invalid, Limited, accepted, display_selection};
 use crate::{
     contract::{
         Kind, ObjectRef, ReadError, Selection, bounds::INDEXED_PATHS, display_kind, display_ref,
     },
-    path::{Fields, Path},
+    path::{self, Fields, Path},
     store::{Query, Scope, Wanted},
 };
 
@@ -57,6 +57,12 @@ pub(super) struct Lists {
 }
 
 type ByList = foldhash::HashMap<Box<[String]>, Arc<Fields>>;
+
+/// The fields that a read asks for, parsed once for all declared selections.
+struct Asked<'a> {
+    texts: &'a [String],
+    parsed: OnceCell<Result<Arc<Fields>, path::Invalid>>,
+}
 
 /// The granted fields, by the selections and by the requested list. Refusals are not cached.
 #[derive(Debug, Default)]
@@ -173,6 +179,7 @@ impl Grant {
         asked: &[String],
     ) -> Result<Vec<Granted<'_>>, ReadError> {
         self.may_connect_to_read(&of.kind)?;
+        let asked = &Asked::new(asked);
         let fitting = self.fitting(|read| read.of.could_hold(of));
         let shown = || display_ref(of);
         if fitting.is_empty() {
@@ -215,7 +222,7 @@ impl Grant {
         if fitting.is_empty() {
             return Err(self.denied(&shown(), &of.kind));
         }
-        let fields = self.fields(&fitting, &of.fields, shown)?;
+        let fields = self.fields(&fitting, &Asked::new(&of.fields), shown)?;
         for (path, _) in query.matching() {
             self.may_compare(&of.kind, path)?;
             let may = |at: &usize| self.reads.get(*at).is_some_and(|read| read.may_match(path));
@@ -248,10 +255,10 @@ impl Grant {
     fn fields(
         &self,
         fitting: &[usize],
-        asked: &[String],
+        asked: &Asked<'_>,
         of: impl Fn() -> String,
     ) -> Result<Arc<Fields>, ReadError> {
-        if let Some(held) = self.lists.lock().granted.get(fitting, asked) {
+        if let Some(held) = self.lists.lock().granted.get(fitting, asked.texts) {
             return Ok(held);
         }
         let reads = fitting.iter().filter_map(|at| self.reads.get(*at));
@@ -260,12 +267,12 @@ impl Grant {
         } else {
             Fields::union_of(reads.map(|read| &*read.fields))
         };
-        let fields = Arc::new(check(declared, asked, of)?);
+        let fields = check(declared, asked, of)?;
         for read in fitting.iter().filter_map(|at| self.reads.get(*at)) {
             fields.paths().try_for_each(|path| self.may_compare(&read.of.kind, path))?;
         }
-        if is_short(asked) {
-            self.lists.lock().granted.insert(fitting, asked, &fields);
+        if is_short(asked.texts) {
+            self.lists.lock().granted.insert(fitting, asked.texts, &fields);
         }
         Ok(fields)
     }
@@ -294,6 +301,20 @@ impl Grant {
     }
 }
 
+// === impl Asked ===
+
+impl<'a> Asked<'a> {
+    fn new(texts: &'a [String]) -> Self {
+        Self { texts, parsed: OnceCell::new() }
+    }
+
+    fn parsed(&self) -> Result<&Arc<Fields>, ReadError> {
+        let parse = || Fields::parse(self.texts).map(Arc::new);
+        let parsed = self.parsed.get_or_init(parse).as_ref();
+        parsed.map_err(|invalid| ReadError::Invalid(invalid.to_string()))
+    }
+}
+
 // === impl Parsed ===
 
 impl Parsed {
@@ -318,13 +339,17 @@ fn is_short(fields: &[String]) -> bool {
     fields.iter().map(String::len).sum::<usize>() <= MAX_CACHED_LIST_BYTES
 }
 
-fn check(declared: Fields, asked: &[String], of: impl Fn() -> String) -> Result<Fields, ReadError> {
-    if asked.is_empty() {
-        return Ok(declared);
+fn check(
+    declared: Fields,
+    asked: &Asked<'_>,
+    of: impl Fn() -> String,
+) -> Result<Arc<Fields>, ReadError> {
+    if asked.texts.is_empty() {
+        return Ok(Arc::new(declared));
     }
-    let asked = Fields::parse(asked).map_err(|invalid| ReadError::Invalid(invalid.to_string()))?;
-    match declared.first_missing(&asked) {
-        None => Ok(asked),
+    let asked = asked.parsed()?;
+    match declared.first_missing(asked) {
+        None => Ok(Arc::clone(asked)),
         Some(path) => Err(ReadError::Denied(format!(
             "`{path}` of {} is not declared; declared of it: {declared}",
             of()

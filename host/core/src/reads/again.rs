@@ -84,8 +84,8 @@ impl View {
         match &asked.question {
             Question::Get { of, fields } => {
                 let (of, fields) = (of.clone(), Arc::clone(fields));
-                let place = ReadTarget::object(of.namespace.as_deref(), &of.name);
-                if self.is_at_hand(&of.kind, place) {
+                let target = ReadTarget::object(of.namespace.as_deref(), &of.name);
+                if self.is_at_hand(&of.kind, target) {
                     self.get_again(asked, &of, &fields);
                 } else {
                     // The answer or its error is in the recorded read.
@@ -95,11 +95,12 @@ impl View {
             Question::List { of, limit, from } => {
                 let (limit, from) = (*limit, from.clone());
                 let (of, from) = (of.clone(), from.as_deref());
+        let pace = &mut Yielding { most: MAX_PAUSES };
+        self.pause_if_due(pace).await.ok()?;
                 if !can_be_asked(&of) || from.is_some_and(is_digest) {
                     return None;
                 }
                 let target = ReadTarget::list(of.namespace.as_deref(), of.name.as_deref());
-                let pace = &mut Yielding { most: MAX_PAUSES };
                 if self.is_at_hand(&of.kind, target) {
                     self.list_again(asked, &of, (limit, from), answers, pace).await.ok()?;
                 } else {

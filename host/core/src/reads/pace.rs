@@ -12,7 +12,8 @@ pub trait Pace: Send {
     /// The reason why a read ends without an answer.
     type Stop: Send;
 
-    /// Waits until the reads of a view may go on. `pauses` is the number of the view's pauses.
+    /// Waits until the reads of a view may go on. `pauses` is the number of
+    /// slices that the view has examined, of which one large object may take several.
     fn pause(&mut self, pauses: usize) -> impl Future<Output = Result<(), Self::Stop>> + Send;
 }
 

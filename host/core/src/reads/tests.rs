@@ -227,10 +227,72 @@ fn small_objects_count_as_work_too() {
 fn gets_of_large_objects_count_as_work() {
     let mut view = view_of_large(1, 1 << 20);
     for _ in 0..3 {
-        assert!(view.pause_if_due(&mut Counted(2)).now_or_never().unwrap().is_ok());
+        assert!(view.pause_if_due(&mut Counted(8)).now_or_never().unwrap().is_ok());
         view.get(&reference("Thing", "t000000"), &texts(&["spec.name"])).unwrap();
     }
-    assert_eq!(view.pause_if_due(&mut Counted(2)).now_or_never(), Some(Err(3)));
+    assert_eq!(view.pause_if_due(&mut Counted(8)).now_or_never(), Some(Err(12)));
+}
+
+#[test]
+fn a_get_that_finds_nothing_counts_as_work_of_each_declared_part() {
+    let part = |at: usize| {
+        let of = Selection { name: None, ..fields(all("Thing"), &["spec.x"]) };
+        matching(of, &format!("spec.list[].k{at}"), "v")
+    };
+    let parts: Vec<_> = (0..200).map(part).collect();
+    let grant = Arc::new(Grant::new(&description(all("Rule"), parts)).unwrap());
+    let thing = with(object("Thing", "a", 5), "spec", json!({"list": vec![json!({}); 100_000]}));
+    let of = reference("Thing", "a");
+    let asked = texts(&["spec.x"]);
+    let granted = grant.may_get(&of, &asked).unwrap();
+    assert_eq!(granted.len(), 200);
+    assert!(granted.iter().all(|(_, of)| Arc::ptr_eq(of, &granted[0].1)), "parsed once");
+    let slices = |thing: Option<&Value>| {
+        let stores = stores(&grant, &[("Thing", thing.into_iter().cloned().collect())]);
+        let mut view = View::new(stores, Arc::clone(&grant), PAGE_BYTES);
+        assert_eq!(view.get(&of, &asked), Ok(None));
+        view.examined
+    };
+    let (none, large) = (slices(None), slices(Some(&thing)));
+    assert!((200 * EXAMINED_BYTES..100_000).contains(&none), "{none}");
+    assert!(large > 600_000, "{large}");
+}
+
+#[test]
+fn comparing_elements_of_lists_with_many_pairs_counts_as_work() {
+    let mut view = view_of_large(1, 1 << 20);
+    let path = |at: usize| format!("spec.list[a{at}=1,b=2,c=3]");
+    let pairs = texts(
+        &(0..21).map(path).collect::<Vec<_>>().iter().map(|path| &**path).collect::<Vec<_>>(),
+    );
+    view.get(&reference("Thing", "t000000"), &pairs).unwrap();
+    assert!(view.pause_if_due(&mut Counted(usize::MAX)).now_or_never().unwrap().is_ok());
+    assert!((4 * 64..5 * 64).contains(&view.pauses), "1 MiB for 63 pairs: {}", view.pauses);
+    let before = view.pauses;
+    view.list(&fields(all("Thing"), &["spec.list[a=1,b=2,c=3]"]), 0, None).unwrap();
+    let by_pairs = matching(fields(all("Thing"), &["spec.name"]), "spec.list[a=1,b=2,c=3].d", "4");
+    view.list(&by_pairs, 0, None).unwrap();
+    assert!(view.pause_if_due(&mut Counted(usize::MAX)).now_or_never().unwrap().is_ok());
+    assert!((4 * 8..5 * 8).contains(&(view.pauses - before)), "{}", view.pauses - before);
+}
+
+#[test]
+fn only_stores_that_may_answer_are_asked_for_snapshots_and_each_once() {
+    let stores = Stores::new();
+    let grant = Grant::new(&description(all("Rule"), vec![all("Thing")])).unwrap();
+    let of = |namespace: Option<&str>| Scope {
+        namespace: namespace.map(str::to_owned),
+        ..Scope::default()
+    };
+    let (_, _, wanted) = grant.wanted().iter().find(|(of, ..)| of.kind == "Thing").unwrap();
+    let scopes = [of(None), of(Some("a")), of(Some("b"))];
+    for scope in &scopes {
+        stores.open(&kind("Thing"), scope, wanted).unwrap();
+    }
+    let mut view = View::new(stores, Arc::new(grant), PAGE_BYTES);
+    let mut asked = |namespace| view.snapshots_for(&kind("Thing"), namespace).stores.len();
+    assert_eq!([asked(None), asked(Some("a")), asked(Some("a")), asked(Some("c"))], [1, 2, 2, 2]);
+    assert_eq!([asked(Some("b")), asked(None)], [3, 3]);
 }
 
 #[test]
