@@ -62,6 +62,10 @@ use mortise_core::{
     reads::record::Asked,
     reconcile,
 };
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::block_in_place,
+};
 use tokio_util::sync::CancellationToken;
 use wasmtime::{CallHook, Store, StoreContextMut};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -443,6 +447,14 @@ impl reconcile::Call for Processor {
 
     fn outcome_limit(&self) -> usize {
         self.limits().outcome
+    }
+
+    fn work(&self, work: &mut dyn FnMut()) {
+        match Handle::current().runtime_flavor() {
+            // Other tasks of this thread are taken over by another one.
+            RuntimeFlavor::MultiThread => block_in_place(work),
+            _ => work(),
+        }
     }
 
     fn call<'a>(&'a self, input: Input<'a>) -> BoxFuture<'a, reconcile::Called> {

@@ -35,7 +35,10 @@ use serde_json::Value;
 use crate::{
     contract::{
         self, EventType, Kind, ObjectRef, Outcome, Propagation, Requeue, SameObject,
-        bounds::text::{CLUSTER_FORM, KIND_FORM, NAME_FORM, is_cluster, is_kind, is_name},
+        bounds::{
+            MAX_LEVELS, OUTCOME_ACCOUNT, account,
+            text::{CLUSTER_FORM, KIND_FORM, NAME_FORM, is_cluster, is_kind, is_name},
+        },
         display_ref,
     },
     grant::{Grant, Selected, Writable},
@@ -179,13 +182,16 @@ pub struct Limits {
     pub object: usize,
     /// Bytes of the whole outcome.
     pub outcome: usize,
+    /// Bytes that the objects and the status take when they are parsed: their texts, and more for each
+    /// entry.
+    pub account: usize,
     /// The number of writes and events.
     pub entries: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { object: 3 << 20, outcome: 32 << 20, entries: 10_000 }
+        Self { object: 3 << 20, outcome: 32 << 20, account: OUTCOME_ACCOUNT, entries: 10_000 }
     }
 }
 
@@ -268,6 +274,7 @@ impl Plan {
     ) -> Result<Self, Invalid> {
         against.limits.check_count(failure.events.len())?;
         check_note(failure.note.as_ref(), "failure")?;
+        against.limits.check_account([], failure.status.as_ref())?;
         let check = Check { against, kinds: against.kinds, applied: Applied::default() };
         Ok(Self {
             status: check.status(failure.status.as_deref())?,
@@ -347,6 +354,13 @@ fn unique(all: &[(String, ObjectRef)]) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Returns the bytes of the objects and the status of an outcome, as JSON.
+pub(crate) fn object_bytes(outcome: &Outcome) -> usize {
+    let manifests = outcome.apply.iter().chain(&outcome.patch);
+    let objects = manifests.map(|manifest| manifest.object.len()).sum::<usize>();
+    objects + outcome.status.as_ref().map_or(0, String::len)
+}
+
 /// Returns the kinds that an outcome names, to be looked up before [`Plan::build`]. Objects that
 /// cannot be parsed are ignored: [`Plan::build`] refuses them.
 pub fn kinds(outcome: &Outcome, reconciled: &ObjectRef) -> HashSet<Kind> {
@@ -407,15 +421,48 @@ impl Limits {
         self.check_count(lists.iter().sum::<usize>() + events.len())?;
         let manifests = apply.iter().chain(patch).map(|manifest| manifest.object.len());
         let events = events.iter().map(|event| event.reason.len() + event.message.len());
-        let status = status.as_ref().map_or(0, String::len);
+        let (status_text, status) = (status.as_ref(), status.as_ref().map_or(0, String::len));
         // An object that is too large is refused later, with its name.
         let bytes = manifests.map(|bytes| bytes.min(self.object)).chain(events).sum::<usize>()
             + status.min(self.object);
         if bytes > self.outcome {
-            Err(Fault::TooLarge { bytes, limit: self.outcome }.at("outcome"))
-        } else {
-            Ok(())
+            return Err(Fault::TooLarge { bytes, limit: self.outcome }.at("outcome"));
         }
+        self.check_account([("apply", apply), ("patch", patch)], status_text)
+    }
+
+    /// Refuses an outcome whose objects take too much when they are parsed, with the name of the one
+    /// that takes most.
+    fn check_account<'a, const N: usize>(
+        &self,
+        lists: [(&str, &'a Vec<contract::Manifest>); N],
+        status: Option<&'a String>,
+    ) -> Result<(), Invalid> {
+        let (mut sum, mut most) = (0, (0, String::new(), ""));
+        let mut add = |text: &'a str, place: &dyn Fn() -> String| {
+            // An object that is too large is refused before it is parsed.
+            if text.len() <= self.object {
+                let account = account(text.as_bytes(), MAX_LEVELS);
+                sum += account;
+                if account > most.0 {
+                    most = (account, place(), text);
+                }
+            }
+        };
+        for (list, manifests) in lists {
+            for (at, manifest) in manifests.iter().enumerate() {
+                add(&manifest.object, &|| format!("{list}[{at}].object"));
+            }
+        }
+        if let Some(status) = status {
+            add(status, &|| "status".to_owned());
+        }
+        if sum <= self.account {
+            return Ok(());
+        }
+        let (account, place, text) = most;
+        let fault = Fault::TooMuch { account, limit: self.account };
+        Err(Invalid { object: manifest::name_of(text), ..fault.at(place) })
     }
 }
 

@@ -165,6 +165,9 @@ pub const FAILURE: usize = 8 * KIB;
 pub const PANIC: usize = 4 * KIB;
 /// Bytes of a function's name in a backtrace; the rest is cut.
 pub const FUNCTION: usize = 240;
+/// Bytes that the objects and the status of an outcome may take when they are parsed: their texts, and
+/// [`ENTRY`] for each field and item. Istio's 70 objects take some 4 MiB.
+pub const OUTCOME_ACCOUNT: usize = 40 * MIB;
 /// Owner references of one object; usual objects have one or two.
 pub const OWNERS: usize = 64;
 /// Selections that an outcome starts.

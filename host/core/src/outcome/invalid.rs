@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    contract::{Kind, ObjectRef, display_ref},
+    contract::{Kind, ObjectRef, bounds::ENTRY, display_ref},
     grant::Denied,
     path::Path,
 };
@@ -42,6 +42,17 @@ pub enum Fault {
     TooLarge {
         bytes: usize,
         /// The maximum number of bytes.
+        limit: usize,
+    },
+    /// More than may be parsed.
+    #[error(
+        "it takes most of an outcome that is parsed, {account} bytes, where each field and item counts {ENTRY} more; \
+         at most {limit} are allowed together"
+    )]
+    TooMuch {
+        /// The bytes of the object.
+        account: usize,
+        /// The maximum number of bytes of all objects.
         limit: usize,
     },
     /// More entries than are allowed.

@@ -123,7 +123,7 @@ pub(super) fn kind_of(text: &str) -> Option<Kind> {
 }
 
 /// Returns the object's name for messages.
-fn name_of(text: &str) -> Option<String> {
+pub(super) fn name_of(text: &str) -> Option<String> {
     let (kind, metadata) = parse_name(text)?;
     let name = metadata.name.unwrap_or_else(|| "(no name)".to_owned());
     Some(display_ref(&ObjectRef { kind: kind.into(), namespace: metadata.namespace, name }))

@@ -108,7 +108,7 @@ fn build_for(outcome: &Outcome, reconciled: &Reconciled) -> Result<Plan, Invalid
         (of.kind.kind == "Secret" && of.name == "read" && of.namespace.as_deref() == Some("a"))
             .then(|| READ_UID.to_owned())
     };
-    let limits = Limits { object: 2000, outcome: 5000, entries: 20 };
+    let limits = Limits { object: 2000, outcome: 5000, account: 50_000, entries: 20 };
     Plan::build(
         outcome,
         &Against {

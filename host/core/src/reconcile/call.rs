@@ -23,6 +23,12 @@ pub trait Call: Send + Sync {
     /// Returns the most bytes that an outcome may have.
     fn outcome_limit(&self) -> usize;
 
+    /// Does work of a run that takes milliseconds, so that the other tasks of this thread need not
+    /// wait for it.
+    fn work(&self, work: &mut dyn FnMut()) {
+        work();
+    }
+
     /// Reconciles one object.
     fn call<'a>(&'a self, input: Input<'a>) -> BoxFuture<'a, Called>;
 }

@@ -37,6 +37,8 @@ use crate::{
 const TERMINATING_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The reason why the call with failed writes sends nothing.
 const REPORTS: &str = "the call that reports failed writes calls nothing outside of the cluster";
+/// The bytes of an outcome's objects that are checked in about a millisecond.
+const SMALL_OUTCOME_BYTES: usize = 256 << 10;
 /// The reason of the event about a processor that failed.
 const FAILED: &str = "ProcessorFailed";
 
@@ -188,8 +190,15 @@ impl Reconciler {
         let kinds = self.resolve_all(&named).await?;
         let uids = turn.reads.uids();
         let read = |of: &ObjectRef| uids.of(of).map(str::to_owned);
-        let plan = Plan::build(outcome, &self.against(turn, &kinds, &read))?;
-        Ok(Planned { plan, retry: None, note: outcome.note.clone() })
+        let against = self.against(turn, &kinds, &read);
+        let mut plan = Ok(Plan::default());
+        let mut build = || plan = Plan::build(outcome, &against);
+        if outcome::object_bytes(outcome) > SMALL_OUTCOME_BYTES {
+            self.version.call.work(&mut build);
+        } else {
+            build();
+        }
+        Ok(Planned { plan: plan?, retry: None, note: outcome.note.clone() })
     }
 
     async fn plan_of_failure(&self, failure: &Failure, turn: &Turn<'_>) -> Result<Plan, Refused> {

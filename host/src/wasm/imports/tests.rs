@@ -96,6 +96,11 @@ const ROWS: &[(&str, &str, usize)] = &[
     ("FAILURE", "the message of a failure, or of a refused configuration", FAILURE),
     ("PANIC", "the message of a panic", PANIC),
     ("FUNCTION", "the name of a function in a backtrace", FUNCTION),
+    (
+        "OUTCOME_ACCOUNT",
+        "objects and status of an outcome together, where each field and item of their JSON counts 64 bytes more",
+        OUTCOME_ACCOUNT,
+    ),
     ("OWNERS", "owner references of one object", OWNERS),
     ("STARTS", "selections that an outcome starts", STARTS),
     ("STARTED", "different selections that the outcomes of a processor start together", STARTED),

@@ -7,6 +7,14 @@ use crate::contract::{Failure, bounds};
 
 /// Checks an outcome with the host's own limits.
 fn check(outcome: &Outcome) -> Result<Plan, Invalid> {
+    with_limits(|against| Plan::build(outcome, against))
+}
+
+fn check_failure(failure: &Failure) -> Result<Plan, Invalid> {
+    with_limits(|against| Plan::build_of_failure(failure, against))
+}
+
+fn with_limits<T>(check: impl FnOnce(&Against<'_>) -> T) -> T {
     let (reconciled, kinds, grant) = (reconciled(), known_kinds(), wide_grant());
     let against = Against {
         grant: &grant,
@@ -16,7 +24,7 @@ fn check(outcome: &Outcome) -> Result<Plan, Invalid> {
         read: &|_| None,
         limits: Limits::default(),
     };
-    Plan::build(outcome, &against)
+    check(&against)
 }
 
 fn wide_grant() -> Grant {
@@ -74,10 +82,43 @@ fn a_large_outcome_is_checked_in_time() {
     let deleted = (0..10_000).map(|number| removal(v1("", "ConfigMap"), &format!("c{number}")));
     assert_eq!(check(&removing(deleted.collect())).unwrap().delete.len(), 10_000);
     let first = (0..64).map(|number| given(&owned(&format!("c{number}"), 0)));
-    let others = (0..2000).map(|number| given(&owned(&format!("d{number}"), 64)));
+    let others = (0..1200).map(|number| given(&owned(&format!("d{number}"), 64)));
     let applied = Outcome { apply: others.chain(first).collect(), ..outcome() };
-    assert_eq!(check(&applied).unwrap().apply.len(), 2064);
+    assert_eq!(check(&applied).unwrap().apply.len(), 1264);
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn what_objects_become_when_they_are_parsed_is_bounded_together() {
+    let zeros = |name: &str, count: usize| {
+        given(&json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "a"},
+            "data": {"k": vec![0; count]},
+        }))
+    };
+    let of = |counts: &[usize], status: Option<String>| {
+        let apply = counts.iter().enumerate().map(|(at, count)| zeros(&format!("c{at}"), *count));
+        check(&Outcome { apply: apply.collect(), status, ..outcome() })
+    };
+    let part = bounds::OUTCOME_ACCOUNT / (2 + bounds::ENTRY) / 2;
+    assert_eq!(of(&[part - 100, part - 100], None).unwrap().apply.len(), 2);
+    let refused = of(&[part - 100, part + 200], None).unwrap_err();
+    assert_eq!(refused.place, "apply[1].object");
+    let text = refused.to_string();
+    assert!(
+        text.contains("(ConfigMap v1 `a/c1`)") && text.contains("41943040 are allowed"),
+        "{text}"
+    );
+    let status = json!({"zeros": vec![0; 2 * part]}).to_string();
+    assert_eq!(of(&[1], Some(status.clone())).unwrap_err().place, "status");
+    let failure = Failure {
+        message: String::new(),
+        status: Some(status),
+        events: Vec::new(),
+        retry: contract::Retry::BackOff,
+        note: None,
+    };
+    assert_eq!(check_failure(&failure).unwrap_err().place, "status");
 }
 
 #[test]
@@ -134,16 +175,7 @@ fn lists_of_a_manifest_and_events_of_a_failure_are_bounded_in_number() {
         retry: contract::Retry::BackOff,
         note: None,
     };
-    let (reconciled, kinds, grant) = (reconciled(), known_kinds(), wide_grant());
-    let against = Against {
-        grant: &grant,
-        reconciler: &reconciler(),
-        reconciled: &reconciled,
-        kinds: &kinds,
-        read: &|_| None,
-        limits: Limits::default(),
-    };
-    let refused = Plan::build_of_failure(&failure, &against).unwrap_err().fault;
+    let refused = check_failure(&failure).unwrap_err().fault;
     assert_eq!(refused, Fault::TooMany { count: 100_000, limit: 10_000 });
 }
 
