@@ -4,6 +4,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
+//! | `blocking`, `share` | threads for work on large texts; shares of bounded resources |
 //! | [`cache_dir`], [`debounce`] | the cache directory; bursts of file events as one |
 //! | [`reason`] | the reasons of conditions, and what to do about each |
 //! | [`metrics`], [`telemetry`] | metrics; the program's own log |
@@ -18,6 +19,7 @@
 //! | [`args`], [`serve`], [`program`] | the command line; `run`; the async runtime and exit code |
 
 pub mod args;
+mod blocking;
 pub mod cache_dir;
 pub mod cluster;
 pub mod debounce;

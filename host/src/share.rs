@@ -1,5 +1,9 @@
 //! The rule by which tenants share a bounded resource that each of them could use up.
 
+mod held;
+
+pub(crate) use held::{Held, MAX_UNCOUNTED, Part, Sum};
+
 /// Returns whether a tenant may use `own` of a resource of which all use `of_all`, its own part
 /// included: no more than what all leave. A single tenant gets half, two get a third each, and some
 /// is always left for one more.

@@ -45,11 +45,15 @@ use tokio::net::TcpListener;
 use tracing::{debug, warn};
 
 use self::{
-    body::Held,
+    body::{Held, Holding},
     path::Path,
     rate::{REQUESTS_A_SECOND, Rates},
 };
-use crate::host::{Hooking, Host, Source};
+use crate::{
+    blocking::on_text,
+    host::{Hooking, Host, Source},
+    wasm::namespace_of,
+};
 
 /// The timeout of a request without the parameter `timeout`: that of a conversion.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -181,7 +185,8 @@ impl Webhooks {
             );
             return Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, message));
         }
-        let answered = self.ask_hook(&hooking, &path, body, (asked, ends)).await;
+        let holding = self.shared.held.open(from.address, namespace_of(hooking.name()));
+        let answered = self.ask_hook(&hooking, &path, (body, holding), (asked, ends)).await;
         // The metrics of a processor that was removed meanwhile must not be created again.
         if self.shared.host.hooking(&processor).is_some() {
             let result = match &answered {
@@ -200,7 +205,7 @@ impl Webhooks {
         &self,
         hooking: &Hooking,
         path: &Path<'_>,
-        body: Incoming,
+        (body, mut holding): (Incoming, Holding),
         (asked, ends): (Instant, Instant),
     ) -> Result<Answered, Refused> {
         let bound = match path {
@@ -208,14 +213,23 @@ impl Webhooks {
             Path::Admit { .. } => body::ADMISSION,
         };
         // The bytes count as held until the answer is made.
-        let (body, mut holding) = self.shared.held.read(body, bound, ends).await?;
+        let body = holding.read(body, bound, ends).await?;
         match path {
             Path::Convert { .. } => conversion::answer(hooking, body, &mut holding, ends).await,
             Path::Admit { hook, .. } => {
-                admission::answer(hooking, hook, &body, (asked, ends)).await
+                admission::answer(hooking, hook, (body, holding), (asked, ends)).await
             }
         }
     }
+}
+
+/// Reads a body of so many bytes.
+async fn parsed<T: Send + 'static>(
+    bytes: usize,
+    read: impl FnOnce() -> Result<T, Refused> + Send + 'static,
+) -> Result<T, Refused> {
+    let parsed = on_text(bytes, read).await;
+    parsed.unwrap_or_else(|error| Err(Refused::unavailable(error.to_string())))
 }
 
 fn response(answered: Result<Bytes, Refused>) -> Response<Full<Bytes>> {

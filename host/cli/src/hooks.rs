@@ -124,7 +124,7 @@ impl Hooks {
         let asked = question(hook, review, object)?;
         let ends = Instant::now() + Duration::from_millis(hook.timeout);
         let hooking = hooking.clone();
-        let call = async move { hooking.admit(asked, ends).await };
+        let call = async move { hooking.admit(asked, ends, |_| Ok(())).await };
         self.run(call)?.map_err(|error: NoAnswer| error.message())
     }
 }

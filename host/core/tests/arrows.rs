@@ -35,7 +35,7 @@ const CORE: [&[&str]; 6] = [
 
 /// The modules of the host, from the bottom, by the same rule.
 const HOST: [&[&str]; 8] = [
-    &["cache_dir", "debounce", "http", "metrics", "reason", "share"],
+    &["blocking", "cache_dir", "debounce", "http", "metrics", "reason", "share"],
     &["cluster", "oci", "outbound", "telemetry", "wasm"],
     &["host"],
     &["webhooks"],

@@ -7,8 +7,6 @@
 //! does one that the parser refuses although it is JSON, with the whole page or watch: one that is
 //! nested too deep, is no Unicode, or has a number out of range.
 
-mod held;
-
 use std::{
     borrow::Cow,
     fmt,
@@ -26,9 +24,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tower::BoxError;
 
-use self::held::{Held, MAX_HELD};
-pub(crate) use self::held::{Incoming, Part};
-use crate::metrics::OBJECTS_TOO_LARGE;
+use crate::{
+    metrics::OBJECTS_TOO_LARGE,
+    share::{Held, Part, Sum},
+};
 
 /// The bound on the account of a page, and on that of an object. etcd accepts objects of 1.5 MiB,
 /// which take at most six times as much as JSON.
@@ -37,6 +36,8 @@ const MAX_ACCOUNT_BYTES: usize = 16 << 20;
 const MAX_UNPAGED_ACCOUNT_BYTES: usize = 64 << 20;
 /// The largest answer or event that is read at all, to learn the name of its object, in bytes.
 const MAX_READ_BYTES: usize = 32 << 20;
+/// The maximum of what other clusters have sent of answers that are not complete yet, in bytes.
+const MAX_HELD: u64 = 64 << 20;
 /// The largest answer that is a refusal, in bytes.
 const MAX_REFUSAL_BYTES: usize = 1 << 20;
 /// A text of so few bytes is within its account, whatever its entries are.
@@ -192,7 +193,7 @@ pub(super) async fn answer(head: &Head, body: Body) -> Result<Bytes, BoxError> {
 }
 
 async fn read(of: &Head, body: Body, most: usize) -> Result<Bytes, BoxError> {
-    let mut held = Held::of(&of.extensions);
+    let mut held = Held::of(of.extensions.get::<Part>().cloned());
     let mut chunks = Limited::new(body, most).into_data_stream();
     let mut text = Vec::new();
     while let Some(chunk) = chunks.next().await {
@@ -200,7 +201,9 @@ async fn read(of: &Head, body: Body, most: usize) -> Result<Bytes, BoxError> {
             Err(error) if error.is::<LengthLimitError>() => return Err(TooMuch::of(most).into()),
             chunk => chunk?,
         };
-        held.set(text.len() + chunk.len())?;
+        if !held.set(text.len() + chunk.len()) {
+            return Err(TooMuch::Together.into());
+        }
         text.extend_from_slice(&chunk);
     }
     Ok(text.into())
@@ -294,12 +297,19 @@ fn is_doubtful(text: &str) -> bool {
         || text.as_bytes().split(is_between).any(is_out_of_range)
 }
 
+/// Creates the sum of what other clusters have sent, by namespaces of the Secrets that name them: who
+/// writes such a Secret decides which server answers. Answers of a cluster have its part among their
+/// extensions.
+pub(super) fn incoming() -> Sum {
+    Sum::new(MAX_HELD)
+}
+
 // === impl Lines ===
 
 impl Lines {
     /// Returns the body of a watch, in which events of objects that are not read are replaced.
     pub(super) fn bounded(uri: &Uri, parsed_depth: usize, (of, body): (&Head, Body)) -> Answered {
-        let held = Held::of(&of.extensions);
+        let held = Held::of(of.extensions.get::<Part>().cloned());
         let mut lines = Self { resource: resource_of(uri), parsed_depth, begun: Vec::new(), held };
         let chunks = Answered::new(body).into_data_stream();
         Answered::from_stream(chunks.map(move |chunk| lines.take(chunk?)))
@@ -319,7 +329,9 @@ impl Lines {
         if self.begun.len() > MAX_READ_BYTES {
             return Err(TooMuch::of(MAX_READ_BYTES).into());
         }
-        self.held.set(self.begun.len())?;
+        if !self.held.set(self.begun.len()) {
+            return Err(TooMuch::Together.into());
+        }
         let parsed_depth = self.parsed_depth.saturating_add(1);
         if whole.len() <= UNCOUNTED_BYTES
             && Account::of(&whole, parsed_depth).is_within(MAX_ACCOUNT_BYTES)

@@ -43,12 +43,14 @@ use tokio::{
 
 use self::slot::Slot;
 use super::{
-    Cluster,
-    bounded::Incoming,
+    Cluster, bounded,
     lease::Guard,
     remote::{Connect, Inline, InvalidServer, Servers},
 };
-use crate::{reason::Reason, share};
+use crate::{
+    reason::Reason,
+    share::{self, Sum},
+};
 
 /// The number of clusters that one processor may use at once.
 const MAX_OF_PROCESSOR: usize = 64;
@@ -101,7 +103,7 @@ struct State {
     options: Options,
     lease: Guard,
     /// What has come in of answers.
-    incoming: Incoming,
+    incoming: Sum,
     /// The grants of all versions, the newest last.
     all: Mutex<Vec<Weak<Remotes>>>,
     open: Mutex<BTreeMap<Arc<str>, Arc<Slot>>>,
@@ -152,7 +154,7 @@ impl Clusters {
             identity: identity.clone(),
             options: options.clone(),
             lease: lease.clone(),
-            incoming: Incoming::default(),
+            incoming: bounded::incoming(),
             all: Mutex::default(),
             open: Mutex::default(),
             moves: AtomicU64::new(0),

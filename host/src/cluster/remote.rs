@@ -32,8 +32,11 @@ use tokio::time::{Instant, timeout_at};
 use tower::BoxError;
 
 use self::kubeconfig::Kubeconfig;
-use super::{bounded::Part, request::Policy};
-use crate::http::{Address, Dial, Home, Policy as Addresses, Reach};
+use super::request::Policy;
+use crate::{
+    http::{Address, Dial, Home, Policy as Addresses, Reach},
+    share::Part,
+};
 
 /// The time limit for a connection, and for the head of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

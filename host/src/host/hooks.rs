@@ -34,7 +34,10 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, error, info, trace, warn};
 
 use super::{Host, HostState, Loaded, NotServed, swap::Prepared};
-use crate::wasm::{self, Line, Moment, Processor};
+use crate::{
+    blocking::on_text,
+    wasm::{self, Line, Moment, Processor},
+};
 
 /// The maximum number of batches of one conversion that run concurrently.
 const MAX_CONCURRENT_BATCHES: usize = 4;
@@ -365,12 +368,18 @@ impl Hooking {
         Err(NoAnswer::Broken(format!("processor `{name}` returned {found} objects for {count}")))
     }
 
-    /// Calls an admission hook with a request, and sets the configuration in the request.
+    /// Calls an admission hook with a request, and sets the configuration in the request. `charge`
+    /// is called with the bytes that are held beside the request, before they are.
     ///
     /// # Errors
     ///
     /// Fails if the request is not for the hook, if the hook fails, or if its answer breaks a rule.
-    pub async fn admit(&self, review: Review, ends: Instant) -> Result<Decision, NoAnswer> {
+    pub async fn admit(
+        &self,
+        review: Review,
+        ends: Instant,
+        mut charge: impl FnMut(usize) -> Result<(), NoAnswer> + Send,
+    ) -> Result<Decision, NoAnswer> {
         let hooks = Arc::clone(&self.shared.hooks);
         let Some(hook) = hooks.hook(&review.hook) else {
             let all: Vec<&str> = hooks.admission.iter().map(|hook| hook.name.as_str()).collect();
@@ -378,6 +387,7 @@ impl Hooking {
             let message = format!("there is no hook `{}`; there are: {all}", review.hook);
             return Err(NoAnswer::NotAsked(message));
         };
+        charge(hooks::account_of_matching(hook, &review))?;
         if !hooks::matches(hook, &review).map_err(NoAnswer::NotAsked)? {
             return Ok(Decision { denial: None, patch: None, warnings: Vec::new() });
         }
@@ -392,7 +402,11 @@ impl Hooking {
         let called = called.map_err(|error| NoAnswer::Broken(error.to_string()))?;
         self.log(&hook.name, &called.log);
         let answer = called.answer?.map_err(NoAnswer::Refused)?;
-        hooks::decide(hook, &review, answer).map_err(NoAnswer::Broken)
+        let (hook, bytes) = (hook.clone(), hooks::account_of_deciding(&review, &answer));
+        charge(bytes)?;
+        // The account has the objects some four times.
+        let decided = on_text(bytes / 4, move || hooks::decide(&hook, &review, answer)).await;
+        decided.map_err(|error| NoAnswer::Broken(error.to_string()))?.map_err(NoAnswer::Broken)
     }
 
     /// Returns a view that allows the reads that the version declares.

@@ -11,7 +11,7 @@ use mortise_core::contract::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::{Answered, RESPONSE_TIME, Refused, review::Form, short};
+use super::{Answered, RESPONSE_TIME, Refused, body::Holding, parsed, review::Form, short};
 use crate::host::{Hooking, NoAnswer};
 
 const REVIEW: Form =
@@ -59,17 +59,22 @@ struct UserInfo {
 pub(super) async fn answer(
     hooking: &Hooking,
     hook: &str,
-    body: &Bytes,
+    (body, mut holding): (Bytes, Holding),
     (asked, ends): (Instant, Instant),
 ) -> Result<Answered, Refused> {
-    let (api_version, request): (_, Request<'_>) = REVIEW.parse(body)?;
     let timeout = hooking.hooks().hook(hook).map(|hook| Duration::from_millis(hook.timeout));
     let own = timeout.map(|timeout| asked + timeout.saturating_sub(RESPONSE_TIME));
     let ends = own.map_or(ends, |own| own.min(ends));
-    let uid = request.uid.clone();
-    match hooking.admit(review(hook, request)?, ends).await {
+    let (name, size) = (hook.to_owned(), body.len());
+    let read = move || {
+        let (api_version, request): (_, Request<'_>) = REVIEW.parse(&body)?;
+        Ok((api_version, request.uid.clone(), review(&name, request)?))
+    };
+    let (api_version, uid, review) = parsed(size, read).await?;
+    let charge = |bytes| holding.charge(bytes).map_err(|refused| NoAnswer::Broken(refused.message));
+    match hooking.admit(review, ends, charge).await {
         Ok(decision) => {
-            let body = response(api_version, &uid, &decision)?;
+            let body = response(api_version, &uid, &decision, &mut holding)?;
             Ok(Answered { body, is_refused: decision.denial.is_some() })
         }
         Err(NoAnswer::NotAsked(message)) => Err(Refused::bad(message)),
@@ -111,7 +116,12 @@ fn review(hook: &str, request: Request<'_>) -> Result<hooks::Review, Refused> {
     })
 }
 
-fn response(api_version: &str, uid: &str, decision: &Decision) -> Result<Bytes, Refused> {
+fn response(
+    api_version: &str,
+    uid: &str,
+    decision: &Decision,
+    holding: &mut Holding,
+) -> Result<Bytes, Refused> {
     let Decision { denial, patch, warnings } = decision;
     let mut response = Map::new();
     let mut set = |key: &str, value: Value| response.insert(key.to_owned(), value);
@@ -123,6 +133,8 @@ fn response(api_version: &str, uid: &str, decision: &Decision) -> Result<Bytes, 
     if let Some(patch) = patch {
         let text = serde_json::to_string(patch);
         let text = text.map_err(|error| Refused::unavailable(error.to_string()))?;
+        // The text, and a third more of it in the answer, which is written once more.
+        holding.charge(4 * text.len())?;
         set("patch", STANDARD.encode(text).into());
         set("patchType", "JSONPatch".into());
     }

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// The maximum number of open connections.
-const MAX_CONNECTIONS: usize = 512;
+pub(super) const MAX_CONNECTIONS: usize = 512;
 /// The timeout of a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The idle timeout of a connection: longer than that of the API server, so that the API server

@@ -10,7 +10,7 @@ mod conversion;
 mod round_trip;
 mod served;
 
-pub use admission::{Decision, decide, matches};
+pub use admission::{Decision, account_of_deciding, account_of_matching, decide, matches};
 pub use conversion::{Given, Target, batches, shown};
 pub use round_trip::first_difference;
 pub use served::serve_converted;

@@ -231,7 +231,7 @@ fn an_event_without_an_end_is_given_up() {
         resource: String::new(),
         parsed_depth: usize::MAX,
         begun: Vec::new(),
-        held: Held::of(extensions),
+        held: Held::of(extensions.get::<Part>().cloned()),
     };
     let chunk = Bytes::from(vec![b'x'; 8 << 20]);
     let take = |lines: &mut Lines| lines.take(chunk.clone()).is_ok();
@@ -239,7 +239,7 @@ fn an_event_without_an_end_is_given_up() {
     assert_eq!([(); 5].map(|()| take(&mut alone)), [true, true, true, true, false]);
 
     // Those of other clusters have one sum.
-    extensions.insert(Incoming::default().part_of("shop"));
+    extensions.insert(incoming().part_of("shop"));
     let mut first = lines(&extensions);
     assert_eq!([(); 3].map(|()| take(&mut first)), [true; 3]);
     let mut second = lines(&extensions);

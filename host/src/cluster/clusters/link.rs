@@ -13,12 +13,14 @@ use tokio::{
 use tracing::debug;
 
 use super::elsewhere::Elsewhere;
-use crate::cluster::{
-    Cluster, Policy,
-    bounded::Part,
-    health::Watches,
-    lease::Guard,
-    remote::{Connected, Gate, gated, policy},
+use crate::{
+    cluster::{
+        Cluster, Policy,
+        health::Watches,
+        lease::Guard,
+        remote::{Connected, Gate, gated, policy},
+    },
+    share::Part,
 };
 
 /// The time without an answer after which the cluster is asked for its version, so that a cluster

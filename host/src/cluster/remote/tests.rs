@@ -319,7 +319,7 @@ async fn a_body_that_trickles_ends_in_its_time() {
 async fn a_server_that_hangs_is_given_up_after_its_time_limit() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let shop = crate::cluster::bounded::Incoming::default().part_of("shop");
+    let shop = crate::cluster::bounded::incoming().part_of("shop");
     let (client, _) = gated(&client(&of_server(&format!("http://127.0.0.1:{port}")), None), shop);
     let error = get(&client).await.unwrap_err();
     assert!(error.contains("no answer within 10 s"), "{error}");

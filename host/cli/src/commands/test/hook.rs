@@ -87,7 +87,7 @@ pub async fn ask(processor: Processor, case: &HookCase) -> anyhow::Result<HookAn
         }
         Question::Review { hook, object, old, user, objects } => {
             let review = review(hook, object.as_ref(), old.as_ref(), user)?;
-            let decision = hooking(&loaded, objects)?.admit(review, ends).await;
+            let decision = hooking(&loaded, objects)?.admit(review, ends, |_| Ok(())).await;
             let reviewed = decision.map_err(|error| error.message()).and_then(|decision| {
                 let mut stored = object.clone().filter(|_| decision.denial.is_none());
                 if let (Some(stored), Some(patch)) = (&mut stored, &decision.patch) {
