@@ -90,6 +90,8 @@ const IN_CONTEXT: u64 = 64;
 const FUNCTION: u64 = 32;
 /// Bytes of an element of a table.
 const ELEMENT: u64 = 8;
+/// Bytes as which each section counts, so that a module has few: each is read by itself.
+const SECTION: u64 = 64;
 /// Bytes of a loaded module for each entry of a section, beside the entry's own bytes.
 const ENTRY: u64 = 192;
 /// Bytes of a loaded module for each function.
@@ -324,10 +326,11 @@ impl Walk<'_> {
     }
 
     /// Returns the section that begins at a position; `None` at the end.
-    fn section(&self, start: u64, end: u64) -> Result<Option<Section>, Error> {
+    fn section(&mut self, start: u64, end: u64) -> Result<Option<Section>, Error> {
         if start >= end {
             return Ok(None);
         }
+        self.load(SECTION)?;
         let header = self.content.part(start..end.min(start + 1 + LEB_BYTES))?;
         let mut reader = BinaryReader::new(&header, 0);
         let (id, size) = (reader.read_u8()?, reader.read_var_u32()?);

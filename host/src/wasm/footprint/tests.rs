@@ -118,3 +118,14 @@ fn a_damaged_module_is_malformed() {
     other[at + 4] = 9;
     assert!(matches!(Footprint::of(&other.into()), Err(Error::Malformed(_))));
 }
+
+#[test]
+fn many_sections_are_refused_however_small_they_are() {
+    let with = |sections: usize| {
+        let empty_custom = [0_u8, 0].repeat(sections);
+        let component = [wat::parse_str("(component)").unwrap(), empty_custom].concat();
+        Footprint::of(&component.into())
+    };
+    with(1_000).unwrap();
+    assert!(matches!(with(LOADED_BYTES / 64 + 1), Err(Error::Refused(_))));
+}
