@@ -1,7 +1,7 @@
 //! Opens, hands over and closes watches by the plan of [`super::watches`], and renews the rights of
 //! accounts that the plan depends on.
 
-use std::{collections::HashMap, future::pending, sync::Arc, time::Duration};
+use std::{cell::RefCell, collections::HashMap, future::pending, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use mortise_core::{
@@ -38,6 +38,14 @@ pub(super) struct Opened {
     feed: Feed,
     rights: Option<Arc<Rights>>,
     over: CancellationToken,
+}
+
+/// A store as it would be if only one version used it.
+#[derive(PartialEq)]
+struct Alone {
+    watch: Watch,
+    wanted: Wanted,
+    user: IndexUser,
 }
 
 // === impl HostState ===
@@ -85,6 +93,9 @@ impl HostState {
 
     /// Opens watches for unwatched objects that the reads of a version's reconciler have asked for.
     pub(super) fn demand(&self, user: User, reconciler: &ReconcilerId, demands: Vec<Demand>) {
+        if demands.is_empty() {
+            return;
+        }
         // Locked until the steps are carried out: no watch is opened or closed in between.
         let mut watches = self.watches.lock();
         let new = demands.into_iter().filter(|of| watches.demand(user, reconciler, of)).count();
@@ -142,20 +153,47 @@ impl HostState {
     /// Closes or narrows a store that has grown, if a version that it is kept for exceeds its
     /// bounds.
     pub(super) fn grown(&self, watch: &Watch) {
-        let stores = self.parts.dispatch.stores();
-        let is_past = {
-            let mut watches = self.watches.lock();
-            let held =
-                |Watch { kind, scope }: &Watch, alone: Option<(&Wanted, &IndexUser)>| match alone {
-                    Some((wanted, user)) => stores.held_with(kind, scope, wanted, user),
-                    None => stores.held(kind, scope),
-                };
-            let steps = watches.grown(watch, Instant::now(), held);
-            steps.map(|steps| self.carry_out(steps)).is_some()
-        };
-        if is_past {
-            self.notify_activity();
+        // Sizes for one version alone take long to compute, so that is done between two tries, without
+        // the lock. What is still unknown in the second one is checked when the store grows again.
+        let mut known = Vec::new();
+        for _ in 0..2 {
+            let unknown = RefCell::new(Vec::new());
+            if self.check_grown(watch, &known, &unknown) {
+                return self.notify_activity();
+            }
+            let stores = self.parts.dispatch.stores();
+            known.extend(unknown.into_inner().into_iter().map(|of: Alone| {
+                let Watch { kind, scope } = &of.watch;
+                let held = stores.held_with(kind, scope, &of.wanted, &of.user);
+                (of, held)
+            }));
+            if known.is_empty() {
+                return;
+            }
         }
+    }
+
+    /// Closes or narrows a store that exceeds the bounds of a version by these sizes. Returns whether
+    /// it did. Adds the sizes that are unknown, and count as 0, to `unknown`.
+    fn check_grown(
+        &self,
+        watch: &Watch,
+        known: &[(Alone, usize)],
+        unknown: &RefCell<Vec<Alone>>,
+    ) -> bool {
+        let stores = self.parts.dispatch.stores();
+        let held = |watch: &Watch, alone: Option<(&Wanted, &IndexUser)>| {
+            let Some((wanted, user)) = alone else { return stores.held(&watch.kind, &watch.scope) };
+            let of = Alone { watch: watch.clone(), wanted: wanted.clone(), user: user.clone() };
+            let size = known.iter().find(|(known, _)| *known == of).map(|(_, size)| *size);
+            size.unwrap_or_else(|| {
+                unknown.borrow_mut().push(of);
+                0
+            })
+        };
+        let mut watches = self.watches.lock();
+        let steps = watches.grown(watch, Instant::now(), held);
+        steps.map(|steps| self.carry_out(steps)).is_some()
     }
 
     /// Closes demanded watches that are not used any more, opens stores again that were too large

@@ -46,6 +46,12 @@ type User = Weak<AtomicBool>;
 
 // === impl IndexUser ===
 
+impl PartialEq for IndexUser {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl IndexUser {
     /// Gives back what is indexed for this user alone.
     pub fn end(&self) {
