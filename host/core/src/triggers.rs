@@ -58,6 +58,8 @@ use crate::{
 const EVENTS_AT_ONCE: usize = 64;
 /// The most events at the end of a run; the key of a run with more is queued again.
 const MAX_EVENTS_OF_RUN: usize = 50_000;
+/// The steps of finding or queueing a key when events are skipped.
+const OVERRUN_STEPS: usize = 16;
 /// The time for which triggers count as limited after a change took too much work.
 const LIMITED_PERIOD: Duration = Duration::from_mins(1);
 
@@ -75,6 +77,8 @@ pub struct Triggers {
     position: Position,
     /// The event at the position, if some of its keys were found already.
     pending: Option<Pending>,
+    /// The keys that are still to be queued since events were skipped.
+    overrun: Vec<Key>,
     /// The work so far.
     spent: Spent,
     /// The last change that took too much work, by its kind.
@@ -141,6 +145,7 @@ impl Triggers {
             log: log.clone(),
             position: log.end(),
             pending: None,
+            overrun: Vec::new(),
             spent: Spent::default(),
             limited: None,
         }
@@ -236,6 +241,7 @@ impl Triggers {
     }
 
     fn remove(&mut self, which: impl Fn(&Key) -> bool) {
+        self.overrun.retain(|key| !which(key));
         for key in self.keys.keys().filter(|key| which(key)).cloned().collect::<Vec<_>>() {
             self.forget(&key);
             if let Some(state) = self.keys.get_mut(&key) {
@@ -301,10 +307,21 @@ impl Triggers {
     ) -> bool {
         let until = self.spent.work().saturating_add(steps);
         loop {
+            while self.spent.work() < until
+                && let Some(key) = self.overrun.pop()
+            {
+                self.spent.steps += OVERRUN_STEPS;
+                if self.keys.get(&key).is_none_or(|state| state.since.is_some()) {
+                    queue(&key, Cause::Overrun);
+                }
+            }
+            if !self.overrun.is_empty() {
+                return true;
+            }
             let events = self.position.read(EVENTS_AT_ONCE);
             let events = events.filter(|events| !events.iter().any(|event| self.is_lost(event)));
             let Some(events) = events else {
-                self.overrun(stores).iter().for_each(|key| queue(key, Cause::Overrun));
+                self.overrun(stores);
                 continue;
             };
             let (first, count) = (self.position.at(), events.len() as u64);
@@ -329,16 +346,17 @@ impl Triggers {
         self.kinds.contains_key(kind) || self.reconcilers.contains_key(kind)
     }
 
-    /// Skips all events in the log. Returns the keys that they may affect: all that do not run.
-    fn overrun(&mut self, stores: &Stores) -> BTreeSet<Key> {
+    /// Skips all events in the log. Keeps the keys that they may affect: all but those that run when
+    /// they are queued.
+    fn overrun(&mut self, stores: &Stores) {
         // First, so that no change in the stores comes between.
         self.position = self.log.end();
         self.pending = None;
         let of_stores = self.reconcilers.values().flatten().flat_map(|of| of.keys(stores));
         let keys: BTreeSet<Key> = self.keys.keys().cloned().chain(of_stores).collect();
-        self.spent.steps += keys.len();
-        let is_running = |key: &Key| self.keys.get(key).is_some_and(|state| state.since.is_none());
-        keys.into_iter().filter(|key| !is_running(key)).collect()
+        self.spent.steps += OVERRUN_STEPS * keys.len();
+        // The last one is queued first.
+        self.overrun = keys.into_iter().rev().collect();
     }
 
     /// Passes the keys that an event with this number queues to `queue`, each once. Returns false if

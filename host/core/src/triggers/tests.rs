@@ -907,6 +907,35 @@ fn triggers_that_are_too_late_for_the_log_queue_all_keys_once() {
     }
 }
 
+#[test]
+fn keys_of_skipped_events_are_queued_in_slices() {
+    let mut world = World::new();
+    for number in 0..100 {
+        world.run(&key(&format!("{number:03}")), get("a", "spec.x"));
+    }
+    world.upsert(thing("a"));
+    world.log.take_from(&world.stores);
+    world.log.trim(0, usize::MAX);
+    let mut queued = Vec::new();
+    let mut slices = 0;
+    loop {
+        let before = queued.len();
+        let queue = |key: &Key, _| queued.push(key.name().to_owned());
+        let is_left = world.triggers.work_off(&world.stores, 10 * OVERRUN_STEPS, queue);
+        assert!(queued.len() - before <= 10);
+        slices += 1;
+        if !is_left {
+            break;
+        }
+        // What runs now sees all that was skipped.
+        if slices == 5 {
+            let _ = world.triggers.begin(&key("099"));
+        }
+    }
+    assert!(slices >= 10 && queued.len() == 99, "{slices}, {queued:?}");
+    assert!(queued.is_sorted());
+}
+
 /// Returns the selections that the model supports too.
 fn questions() -> Vec<Selection> {
     let mut questions = Vec::new();
