@@ -18,6 +18,8 @@ use crate::{
 
 /// The most cached answers: more lists than the keys of a processor share.
 const MAX_CACHED_ANSWERS: usize = 1024;
+/// The most bytes of the questions of these answers.
+const MAX_CACHED_BYTES: usize = 4 << 20;
 /// The most objects that are compared directly, which is faster than a cache lookup.
 const MAX_UNCACHED_OBJECTS: usize = 16;
 
@@ -31,7 +33,14 @@ const MAX_FETCHED_BYTES: usize = 16 << 20;
 /// The cached answers to lists, for all keys of one version of a processor: a list that many keys
 /// read is evaluated once until its store changes.
 #[derive(Debug, Default)]
-pub struct Answers(Mutex<HashMap<Question, Answer>>);
+pub struct Answers(Mutex<Cached>);
+
+#[derive(Debug, Default)]
+struct Cached {
+    of: HashMap<Question, Answer>,
+    /// The bytes of the questions.
+    bytes: usize,
+}
 
 /// A store's answer at a sequence number. Sequence numbers are never reused, so the answer is valid
 /// as long as the store's number is the same.
@@ -50,15 +59,20 @@ struct Answer {
 impl Answers {
     fn get(&self, question: &Question, store: StoreId, sequence: u64) -> Option<Answer> {
         let answers = self.0.lock();
-        answers.get(question).filter(|of| of.store == store && of.sequence == sequence).copied()
+        answers.of.get(question).filter(|of| of.store == store && of.sequence == sequence).copied()
     }
 
     fn keep(&self, question: &Question, answer: Answer) {
         let mut answers = self.0.lock();
-        if answers.len() >= MAX_CACHED_ANSWERS && !answers.contains_key(question) {
-            answers.clear();
+        let bytes = question.bytes();
+        if answers.of.contains_key(question) {
+            answers.bytes -= bytes;
+        } else if answers.of.len() >= MAX_CACHED_ANSWERS || answers.bytes + bytes > MAX_CACHED_BYTES
+        {
+            *answers = Cached::default();
         }
-        answers.insert(question.clone(), answer);
+        answers.bytes += bytes;
+        answers.of.insert(question.clone(), answer);
     }
 }
 
@@ -81,6 +95,8 @@ impl View {
             return None;
         }
         let before = self.reads.records().len();
+        let pace = &mut Yielding { most: MAX_PAUSES };
+        self.pause_if_due(pace).await.ok()?;
         match &asked.question {
             Question::Get { of, fields } => {
                 let (of, fields) = (of.clone(), Arc::clone(fields));
@@ -95,8 +111,6 @@ impl View {
             Question::List { of, limit, from } => {
                 let (limit, from) = (*limit, from.clone());
                 let (of, from) = (of.clone(), from.as_deref());
-        let pace = &mut Yielding { most: MAX_PAUSES };
-        self.pause_if_due(pace).await.ok()?;
                 if !can_be_asked(&of) || from.is_some_and(is_digest) {
                     return None;
                 }
@@ -210,6 +224,41 @@ mod tests {
         grant::Grant,
         store::{Scope, Stores},
     };
+
+    #[test]
+    fn the_questions_of_cached_answers_are_bounded_in_bytes() {
+        let grant = Grant::new(&description(all("Rule"), vec![all("Thing")])).unwrap();
+        let stores = Stores::new();
+        for (of, scope, wanted) in grant.wanted() {
+            stores.open(of, scope, wanted).unwrap();
+        }
+        let (store, ..) = stores.snapshots(&kind("Thing"), |_| true).stores.remove(0);
+        let digest = Digest::of(false, [b"x".as_slice()]);
+        let answer = Answer { store, sequence: 1, digest, kept: None, objects: 20, bytes: 1 };
+        let question = |at: usize| Question::List {
+            of: Box::new(labelled(all("Thing"), &format!("l={at:01000}"))),
+            limit: 0,
+            from: None,
+        };
+        let answers = Answers::default();
+        for at in 0..1_000 {
+            answers.keep(&question(at), answer);
+            answers.keep(&question(at), answer);
+        }
+        assert_eq!(answers.0.lock().of.len(), 1_000, "each counts once");
+        let long = |at: usize| Question::List {
+            of: Box::new(labelled(all("Thing"), &format!("l={at:050000}"))),
+            limit: 0,
+            from: None,
+        };
+        for at in 0..1_000 {
+            answers.keep(&long(at), answer);
+            let held = answers.0.lock();
+            let bytes: usize = held.of.keys().map(Question::bytes).sum();
+            assert!(bytes == held.bytes && bytes <= MAX_CACHED_BYTES, "{bytes}");
+        }
+        assert!(answers.get(&long(999), store, 1).is_some());
+    }
 
     /// A change of one of three things, or of an object that nothing reads.
     #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::{
     applied_fields::Pair,
-    contract::{Kind, ObjectRef, Selection},
+    contract::{Kind, ObjectRef, Selection, bounds},
     key::Key,
 };
 
@@ -248,6 +248,14 @@ impl Question {
         match self {
             Self::Get { of, .. } => &of.kind,
             Self::List { of, .. } => &of.kind,
+        }
+    }
+
+    /// Returns the bytes of the texts, with [`bounds::ENTRY`] more for each entry of a list.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Get { of, fields } => bounds::get_size(of, fields),
+            Self::List { of, from, .. } => bounds::list_size(of, from.as_deref()),
         }
     }
 }
