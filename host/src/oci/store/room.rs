@@ -64,6 +64,8 @@ pub(super) struct Reserved {
     by_namespace: Mutex<HashMap<String, u64>>,
     /// Held during a reservation, so that no space is reserved twice.
     turn: Mutex<()>,
+    /// The layers of the manifests that Processors keep, so that each manifest is read once.
+    layers: Mutex<HashMap<Digest, Digest>>,
 }
 
 /// Space reserved for one artifact. Dropping it releases the unused rest.
@@ -76,7 +78,7 @@ pub struct Room {
 }
 
 /// Names and sizes of files.
-type Files = BTreeMap<String, u64>;
+pub(super) type Files = BTreeMap<String, u64>;
 
 /// The files on the disk of the manifests that Processors keep.
 struct Kept<'a> {
@@ -231,16 +233,26 @@ impl Store {
     fn kept<'a>(&self, keeps: &'a Keeps) -> Kept<'a> {
         let manifests: BTreeSet<Digest> =
             keeps.manifests.iter().map(|keep| keep.manifest).collect();
+        self.reserved.layers.lock().retain(|manifest, _| manifests.contains(manifest));
         let files = manifests.into_iter().map(|manifest| (manifest, self.files_of(manifest)));
         Kept { keeps, files: files.collect() }
     }
 
     /// Returns the files of an artifact that are on the disk.
-    fn files_of(&self, manifest: Digest) -> Files {
-        let parts = self.manifest(manifest).and_then(|bytes| artifact::parse(&bytes).ok());
-        let layer = parts.map(|parts| blob_name(parts.layer.digest));
+    pub(super) fn files_of(&self, manifest: Digest) -> Files {
+        let layer = self.layer_of(manifest).map(blob_name);
         let names = [blob_name(manifest), signatures_name(manifest)].into_iter().chain(layer);
         names.filter_map(|name| self.size(&name).map(|size| (name, size))).collect()
+    }
+
+    /// Returns the layer of a manifest on the disk.
+    fn layer_of(&self, manifest: Digest) -> Option<Digest> {
+        if let Some(known) = self.reserved.layers.lock().get(&manifest) {
+            return Some(*known);
+        }
+        let parts = artifact::parse(&self.manifest(manifest)?).ok()?;
+        self.reserved.layers.lock().insert(manifest, parts.layer.digest);
+        Some(parts.layer.digest)
     }
 
     fn size(&self, name: &str) -> Option<u64> {

@@ -433,3 +433,20 @@ async fn a_full_disk_is_said() {
     assert!(error.to_string().starts_with("cannot write to `"), "{error}");
     assert!(error.to_string().ends_with("/modules` (--cache)"), "{error}");
 }
+
+#[tokio::test]
+async fn the_manifest_of_a_kept_artifact_is_read_once() {
+    let fixture = Fixture::new(1 << 20);
+    let (manifest, layer) = fixture.put(&module(1)).await;
+    let all = fixture.store.files_of(manifest);
+    assert_eq!(
+        all.values().sum::<u64>(),
+        1000 + fs::metadata(fixture.path(manifest)).unwrap().len()
+    );
+    fs::write(fixture.path(manifest), "").unwrap();
+    assert!(fixture.store.files_of(manifest).contains_key(&blob_name(layer.digest)));
+    // What nobody keeps is forgotten.
+    let (_, other) = incoming(&module(2));
+    fixture.store.admit("shop", other, keeps([])).await.unwrap();
+    assert!(!fixture.store.files_of(manifest).contains_key(&blob_name(layer.digest)));
+}
