@@ -262,7 +262,7 @@ impl Reconciler {
         let started = dispatch.started(&self.version.identity.processor);
         let started = started.lock();
         let mut askers = self.reconcilers.declared().iter().map(|of| self.registration(of));
-        askers.all(|of| of.keys(dispatch.stores()).iter().all(|key| started.has_asked(key)))
+        askers.all(|of| of.all_keys(dispatch.stores(), |key| started.has_asked(key)))
     }
 
     /// Returns the on-demand reconcilers that are started, sorted by identity.

@@ -46,6 +46,11 @@ impl Registration {
         self.entries(stores).iter().map(|entry| self.key(entry)).collect()
     }
 
+    /// Returns whether the keys of all objects in the stores fulfil a condition.
+    pub fn all_keys(&self, stores: &Stores, fulfils: impl Fn(&Key) -> bool) -> bool {
+        self.entries(stores).iter().all(|entry| fulfils(&self.key(entry)))
+    }
+
     /// Returns the keys of the objects in the stores, ordered by `rank`.
     pub fn ranked_keys(&self, stores: &Stores, rank: impl Fn(&Entry) -> u64) -> Vec<Key> {
         let mut entries = self.entries(stores);
