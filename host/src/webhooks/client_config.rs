@@ -10,6 +10,7 @@ use mortise_core::{
 };
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;
+use tracing::debug;
 
 use super::{Paths, certificate};
 use crate::{cluster::Cluster, host::Hooking};
@@ -73,20 +74,27 @@ pub(super) async fn read(
     Ok(found)
 }
 
-/// Returns the names of the definitions of the kinds that are converted.
+/// Returns the names of the definitions of the kinds that are converted. A kind that cannot be resolved
+/// is left out; fails if none can be.
 async fn definitions(cluster: &Cluster, hooks: &[Hooking]) -> Result<BTreeSet<String>, String> {
-    let mut names = BTreeSet::new();
+    let (mut names, mut failed) = (BTreeSet::new(), None);
     for of in hooks.iter().flat_map(|hooking| &hooking.hooks().conversions) {
         for version in &of.versions {
             let (group, version, kind) = (of.group.clone(), version.clone(), of.kind.clone());
-            let resolved = cluster.resolve(&Kind::home(group, version, kind)).await;
-            if let Some(resource) = resolved.map_err(|error| error.to_string())? {
-                names.insert(format!("{}.{}", resource.plural, of.group));
-                break;
+            match cluster.resolve(&Kind::home(group, version, kind)).await {
+                Ok(Some(resource)) => {
+                    names.insert(format!("{}.{}", resource.plural, of.group));
+                    break;
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    debug!(of.group, of.kind, %error, "the definition of a converted kind is not known");
+                    failed = Some(error.to_string());
+                }
             }
         }
     }
-    Ok(names)
+    failed.filter(|_| names.is_empty()).map_or(Ok(names), Err)
 }
 
 async fn list(cluster: &Cluster, path: String) -> Result<Vec<Value>, Refusal> {
