@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// The namespace of the objects.
 pub(super) const NAMESPACE: &str = "a";
-const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nQUFB\n-----END CERTIFICATE-----";
+pub(super) const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nQUFB\n-----END CERTIFICATE-----";
 
 /// Returns an object with these fields beside its metadata.
 fn object(of: &str, name: &str, fields: &Value) -> Value {
@@ -47,7 +47,7 @@ pub(super) fn consumer(round: usize) -> Value {
 }
 
 /// Returns an object of a round in its control plane.
-fn in_plane(round: usize, of: &str, name: &str, spec: &Value, fields: &Value) -> Value {
+pub(super) fn in_plane(round: usize, of: &str, name: &str, spec: &Value, fields: &Value) -> Value {
     let namespace = if of == "KongVault" { json!({"namespace": NAMESPACE}) } else { json!({}) };
     let mut reference = json!({"name": format!("cp-{round}")});
     crate::host::merge(&mut reference, &namespace);

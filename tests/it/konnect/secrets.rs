@@ -206,6 +206,23 @@ async fn a_planted_token_is_seen_by_konnect_alone() {
     on.says_nothing_of(&tokens, &[PASSWORD, PLUGIN]).await;
 }
 
+#[tokio::test]
+async fn without_egress_nothing_is_called_and_conditions_say_so() {
+    let mut on = Watched::new(&[OF_SECRET, OF_OBJECT]).await;
+    on.apply([vec![secret(OF_SECRET)], auths()].concat()).await;
+    on.apply(["secret", "token"].map(control_plane).into()).await;
+    on.start_as_it_is(loaded("guests/konnect", "{}").await.unwrap(), Mode::Reconcile);
+    on.settle().await;
+    for name in ["secret", "token"] {
+        let told = condition(&on, "KonnectAPIAuthConfiguration", name, "APIAuthValid");
+        let expected = "the Processor does not grant calls to `https://global.api.konghq.com`; `spec.egress` grants none";
+        assert_eq!(told, ("False".to_owned(), expected.to_owned()), "{name}");
+        assert_eq!(condition(&on, "KonnectGatewayControlPlane", name, "Programmed").0, "False");
+    }
+    assert_eq!(on.fake.konnect().lock().requests(), 0);
+    on.says_nothing_of(&[OF_SECRET, OF_OBJECT], &[]).await;
+}
+
 // === the memory of a guest ===
 
 /// Returns a call of the puppet with a credential.

@@ -1,6 +1,6 @@
 //! A host with a processor beside the fake of Konnect, and everything that can be seen of its runs.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
 
 use konnect_fake::{Konnect, Server, server, tenant::Tokens};
 use kube::Client;
@@ -33,7 +33,8 @@ const SECONDS: usize = 5;
 /// A place in which a text may be seen.
 const DEV: &str = "the view of `mortise dev`";
 /// The pages of the admin port.
-pub(super) const PAGES: [&str; 5] = ["/host", "/processors", "/watches", "/keys", "/reports"];
+pub(super) const PAGES: [&str; 6] =
+    ["/host", "/processors", "/watches", "/started", "/keys", "/reports"];
 
 /// A cluster in memory, the fake over TLS, and a host between them.
 pub(super) struct Watched {
@@ -44,6 +45,8 @@ pub(super) struct Watched {
     reports: Reports,
     /// What `mortise dev` masks.
     secrets: Secrets,
+    /// The keys that have run.
+    keys: BTreeSet<String>,
     /// The reports in words, by place.
     said: Vec<(&'static str, String)>,
     log: Log,
@@ -94,6 +97,7 @@ impl Watched {
             host: None,
             reports: Reports::default(),
             secrets: Secrets::new(false, []),
+            keys: BTreeSet::new(),
             said: Vec::new(),
             log,
             _listening: listening,
@@ -113,6 +117,11 @@ impl Watched {
         let grants = loaded.description.outbound.iter().map(|rule| grant(&rule.origin));
         let grants: Vec<Grant> = grants.collect();
         egress::grant(&mut loaded, grants).unwrap();
+        self.start_as_it_is(loaded, mode);
+    }
+
+    /// Starts a host with a processor that may call what is granted to it already.
+    pub(super) fn start_as_it_is(&mut self, mut loaded: Loaded, mode: Mode) {
         loaded.settings.mode = mode;
         self.secrets = Secrets::new(false, loaded.description.credentials().cloned());
         local::serve_untyped(&self.api, &loaded.description, |_| false);
@@ -162,6 +171,7 @@ impl Watched {
 
     /// Keeps what a report says, and what `mortise dev` shows of it.
     fn keep(&mut self, report: &Report) {
+        self.keys.insert(report.key.to_string());
         let record = serde_json::to_string(&*report.record).unwrap();
         self.said.push(("a report", format!("{report:?}\n{record}")));
         let ran = Ran::new(report.clone(), |_| Some(&self.api), self.secrets.clone());
@@ -196,9 +206,11 @@ impl Watched {
             lease: self.host().options().lease.clone(),
             about: Map::new(),
         };
-        for page in PAGES {
-            places.push((page.to_owned(), page_of(objects.clone().router(), page).await));
+        for page in PAGES.map(str::to_owned).into_iter().chain(records(&self.keys)) {
+            let text = page_of(objects.clone().router(), &page).await;
+            places.push((page, text));
         }
+        assert_has_record(&places);
         places.push(("/metrics".to_owned(), self.metrics().await));
         for object in self.api.objects() {
             let mut said = json!({"status": object["status"], "kind": object["kind"]});
@@ -212,6 +224,19 @@ impl Watched {
             holds_none_of(&place, &text, tokens.iter().chain(bodies));
         }
     }
+}
+
+/// Returns the pages with the records of keys.
+pub(super) fn records(keys: &BTreeSet<String>) -> impl Iterator<Item = String> {
+    keys.iter().map(|key| format!("/records?key={}", key.replace('/', "%2F")))
+}
+
+/// Fails if no record is at these places. That of a key whose object is gone is not kept.
+pub(super) fn assert_has_record(places: &[(String, String)]) {
+    let is_record = |(place, text): &(String, String)| {
+        place.starts_with("/records") && text.contains("\"reads\"")
+    };
+    assert!(places.iter().any(is_record), "{places:#?}");
 }
 
 /// Fails if a text at a place holds one of these.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{
     fixture::{World, in_cp, object},
     inputs::secret,
+    references::grant,
 };
 
 /// An object with something secret in its body.
@@ -132,6 +133,19 @@ fn check(rows: Vec<Row>) {
 #[test]
 fn passwords_and_keys_of_consumers_are_not_told() {
     check(credentials());
+}
+
+#[test]
+fn configurations_of_vaults_are_not_told() {
+    let from = ("configuration.konghq.com", "KongVault", "");
+    let to = ("konnect.konghq.com", "KonnectGatewayControlPlane");
+    let holder = |text: &str| {
+        let spec = json!({"backend": "hcv", "prefix": "p", "config": {"token": text}});
+        let mut vault = in_cp("KongVault", "x", spec);
+        vault["spec"]["controlPlaneRef"]["konnectNamespacedRef"]["namespace"] = "ns".into();
+        vault
+    };
+    check(vec![Row { kind: "KongVault", others: vec![grant("vaults", "ns", from, to)], holder }]);
 }
 
 #[test]
