@@ -186,6 +186,7 @@ fn thing() -> Value {
 fn rules() -> Vec<contract::OutboundRule> {
     let secrets = || fields(labelled(whole(v1("", "Secret")), "a=b"), &["data.token"]);
     let auths = fields(all("Auth"), &["spec.token", "spec.keys[].value"]);
+    let auths = contract::Selection { namespace: Some("default".into()), ..auths };
     let rule = |origin: &str, credentials| contract::OutboundRule {
         origin: origin.to_owned(),
         methods: Methods::GET | Methods::POST,
@@ -445,13 +446,14 @@ fn refusals() -> Refusals {
         ),
         (
             "other namespace",
-            same,
+            |world| {
+                let auth = with(object("Auth", "auth", 1), "spec/token", json!(TOKEN));
+                world.objects.push(with(auth, "metadata/namespace", json!("other")));
+            },
             {
-                let of = object_ref(kind("Other"), Some("other"), "token");
-                Call {
-                    credential: Some(Credential { of, ..bearer(kind("Auth"), "x", "spec.token") }),
-                    ..post(URL)
-                }
+                let of = object_ref(kind("Auth"), Some("other"), "auth");
+                let of = Credential { of, ..bearer(kind("Auth"), "auth", "spec.token") };
+                Call { credential: Some(of), ..post(URL) }
             },
             "denied",
             "not declared",
