@@ -99,3 +99,46 @@ fn claimed(description: Description, config: &Config) -> Description {
             .writes(there, all())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the clusters and groups of which all kinds are declared: to be reconciled, read and
+    /// written.
+    fn whole_groups(groups: &[&str]) -> [Vec<(String, String)>; 3] {
+        let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+        let all = describe(&Config { groups, ..Config::default() }).unwrap();
+        let reconciled = all.reconcilers.into_iter().map(|of| of.of).collect();
+        let written = all.writes.into_iter().map(|rule| rule.of).collect();
+        [reconciled, all.reads, written].map(|selections: Vec<Selection>| {
+            let whole = selections.into_iter().filter(|of| of.kind.kind == "*");
+            whole.map(|of| (of.cluster, of.kind.group)).collect()
+        })
+    }
+
+    #[test]
+    fn bound_objects_are_declared_in_the_configured_groups_only() {
+        let cases: [(&[&str], &[&str]); 5] = [
+            (&[], &[]),
+            (&["a.example"], &["a.example"]),
+            (&["a.example", "b.example"], &["a.example", "b.example"]),
+            (&["*"], &["*"]),
+            (&["a.example", "*"], &["*"]),
+        ];
+        for (groups, expected) in cases {
+            let of = |clusters: &[&str]| {
+                let of = |group: &&str| {
+                    let in_group = |cluster: &&str| ((*cluster).to_owned(), (*group).to_owned());
+                    clusters.iter().map(in_group).collect::<Vec<_>>()
+                };
+                expected.iter().flat_map(of).collect::<Vec<_>>()
+            };
+            assert_eq!(
+                whole_groups(groups),
+                [of(&["", "*"]), of(&["*"]), of(&["*"])],
+                "{groups:?}"
+            );
+        }
+    }
+}
