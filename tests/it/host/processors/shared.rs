@@ -161,3 +161,47 @@ async fn two_with_the_same_finalizer_on_other_objects_both_run() {
         place.reason(name, "Ready", "Runs").await;
     }
 }
+
+/// Returns a puppet with a reconciler on demand, which has the finalizer of [`held`], and an object
+/// that starts it on those with `class=a`.
+fn starts() -> (Play, Value) {
+    let of = selection(CONFIG_MAP, "class=a");
+    let own = json!({"finalizers": ["example.com/starter"]});
+    let start = json!({"start": [{"reconciler": "held", "of": of}]});
+    let on_demand = json!({"finalizers": ["example.com/held"], "on_demand": true});
+    let play = Play::new("starts")
+        .reconciles_with("objects", &selection(CONFIG_MAP, "play=yes"), &own)
+        .reconciles_with("held", &selection(CONFIG_MAP, ""), &on_demand)
+        .script(json!({"returns": outcome(&json!({}))}));
+    let mut starter = scripted("starter", &json!({"returns": outcome(&start)}).to_string());
+    // Only an object that holds a finalizer starts a reconciler that has one.
+    merge(&mut starter, &json!({ "metadata": own }));
+    (play, starter)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_on_demand_reconciler_takes_no_finalizer_from_the_processor_that_holds_it() {
+    let place = Place::new().await;
+    place.puppet("victim", &held("victim", "class=a"), &json!({})).await;
+    place.reason("victim", "Ready", "Runs").await;
+    let (starts, starter) = starts();
+    let of_both = object(CONFIG_MAP, "of-both", &json!({"metadata": {"labels": {"class": "a"}}}));
+    place.apply(&[starter, of_both]).await;
+    place.puppet("starts", &starts, &json!({})).await;
+    let (status, message) = place.reason("starts", "Ready", "FinalizerShared").await;
+    assert_eq!(status, "False");
+    let expected = "`held` does not run for ConfigMap v1: the Processor `a/victim` holds the finalizer `example.com/held` of ConfigMap already";
+    assert!(message.starts_with(expected), "{message}");
+    place.reason("starts", "Synced", "Synced").await;
+    place.reason("victim", "Ready", "Runs").await;
+    place.until_idle().await;
+    let is_of_held = |report: &Report| report.key.reconciler().name() == "held";
+    assert!(!place.reports.borrow().iter().any(is_of_held), "the finalizer is not held yet");
+    assert_eq!(place.holds("victim").await, ["example.com/held"]);
+    assert_eq!(place.holds("starts").await, ["example.com/starter"]);
+    place.delete("victim").await;
+    place.until_gone("victim").await;
+    place.reason("starts", "Ready", "Runs").await;
+    place.report("the started one runs", is_of_held).await;
+    assert_eq!(place.holds("starts").await, ["example.com/starter", "example.com/held"]);
+}
