@@ -263,6 +263,10 @@ fn is_child(of: &Actor, parent: &Actor) -> bool {
     if parent.kind() == "KongConsumerGroup" && groups.any(|group| group == parent.name()) {
         return true;
     }
+    let mut members = of.object["spec"]["members"].as_array().into_iter().flatten();
+    if parent.kind() == of.kind() && members.any(|member| member["name"] == parent.name()) {
+        return true;
+    }
     let entity = kind::find(of.kind()).unwrap();
     let references = entity.references.iter().filter(|reference| reference.to == parent.kind());
     let mut names = references.flat_map(|reference| reference.names(&of.object));

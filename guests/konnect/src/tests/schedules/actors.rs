@@ -62,6 +62,16 @@ pub(in crate::tests) fn actors() -> Vec<Actor> {
     );
     let mut consumer = in_cp("KongConsumer", "con", json!({}));
     merge(&mut consumer, json!({"username": "con", "consumerGroups": ["grp"]}));
+    let basic = json!({"username": "b", "password": "p"});
+    let key = json!({"kid": "k", "jwk": "{}", "keySetRef": reference("set")});
+    let bound = json!({"pluginRef": {"name": "plug"}, "scope": "GlobalInControlPlane"});
+    let store = json!({"apiSpec": {"name": "store"}, "controlPlaneRef": reference("cp")});
+    let mut group = control_plane();
+    let request = json!({"name": "group", "cluster_type": "CLUSTER_TYPE_CONTROL_PLANE_GROUP"});
+    merge(
+        &mut group,
+        json!({"metadata": {"name": "group"}, "spec": {"createControlPlaneRequest": request, "members": [{"name": "cp"}]}}),
+    );
     let sni = json!({"spec": {"name": "s.example", "certificateRef": {"name": "crt"}}});
     let target =
         json!({"spec": {"target": "t.example:80", "weight": 1, "upstreamRef": {"name": "up"}}});
@@ -78,6 +88,9 @@ pub(in crate::tests) fn actors() -> Vec<Actor> {
         actor(in_cp("KongConsumerGroup", "grp", json!({"name": "grp"})), tags),
         actor(consumer, |to| json!({"custom_id": to.to_string()})),
         actor(of_consumer("KongCredentialACL", json!({"group": "a"})), tags),
+        actor(of_consumer("KongCredentialBasicAuth", basic), tags),
+        actor(of_consumer("KongCredentialHMAC", json!({"username": "h"})), tags),
+        actor(of_consumer("KongCredentialJWT", json!({"key": "j"})), tags),
         actor(of_consumer("KongCredentialAPIKey", json!({"key": "k-e-y-1"})), tags),
         actor(in_cp("KongUpstream", "up", json!({"name": "up"})), tags),
         actor(object("KongTarget", "tgt", target), tags),
@@ -90,6 +103,11 @@ pub(in crate::tests) fn actors() -> Vec<Actor> {
             label,
         ),
         actor(in_cp("KongKeySet", "set", json!({"name": "set"})), tags),
+        actor(in_cp("KongKey", "key", key), tags),
+        actor(object("KongPlugin", "plug", json!({"plugin": "key-auth"})), label),
+        actor(in_cp("KongPluginBinding", "bind", bound), tags),
+        actor(object("KonnectConfigStore", "store", json!({"spec": store})), label),
+        actor(group, description),
     ]
 }
 
