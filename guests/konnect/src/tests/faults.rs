@@ -11,12 +11,12 @@ use mortise_sdk::testing::Settled;
 use serde_json::{Value, json};
 
 use self::table::{
-    Again, Fault,
+    Again, Fault, ONE_OF_EACH,
     Operation::{self, Create, Delete, Update},
-    PERIOD, Shape, control_planes, faults, routes, services, without_unique_field, without_update,
+    PERIOD, Shape, WRITES, faults,
 };
 use super::{
-    fixture::{NAMESPACE, World, service},
+    fixture::{NAMESPACE, World},
     watch::is_held,
 };
 use crate::kind;
@@ -74,11 +74,13 @@ impl Cell<'_> {
 
     /// Returns what is asked for when the fault is over.
     fn recovery(&self) -> Vec<String> {
-        if self.operation != Create {
-            return self.attempt();
-        }
         let found = if self.fault.is_done { self.shape.found } else { self.shape.create };
-        found.iter().chain(self.shape.then).map(|&request| request.to_owned()).collect()
+        let (requests, then) = match self.operation {
+            Create => (found, self.shape.then),
+            Update => (self.shape.update, self.shape.after),
+            Delete => return self.attempt(),
+        };
+        requests.iter().chain(then).map(|&request| request.to_owned()).collect()
     }
 
     fn check(&self) {
@@ -87,7 +89,8 @@ impl Cell<'_> {
             self.world.settle();
             self.requests();
         }
-        self.fault.begin(self.world);
+        // Lookups are answered: what is looked up is the fault of the request that it is for.
+        self.fault.begin(self.world, WRITES);
         match self.operation {
             Create => self.world.apply(&self.shape.object),
             Update => self.change(1),
@@ -99,8 +102,12 @@ impl Cell<'_> {
         let expected = self.fault.expected(self.operation, at).filter(|_| is_sent);
         // Connections that are refused leave nothing in the log.
         let asked = if self.fault.keys.is_null() { Vec::new() } else { self.attempt() };
-        let then =
-            if expected.is_none() && self.operation == Create { self.shape.then } else { &[] };
+        let then = match self.operation {
+            Create => self.shape.then,
+            Update => self.shape.after,
+            Delete => &[],
+        };
+        let then = if expected.is_none() { then } else { &[] };
         let asked: Vec<String> =
             asked.into_iter().chain(then.iter().map(|&of| of.to_owned())).collect();
         assert_eq!(self.requests(), asked);
@@ -176,20 +183,30 @@ impl Cell<'_> {
             assert_eq!(entities[0]["id"].as_str(), id);
             self.world.delete(self.kind(), "x");
             self.world.settle();
-            self.requests();
+            self.world.requests();
         }
         assert_eq!((self.stored(), self.entities()), (None, Vec::new()));
     }
 }
 
-fn check(shape: &Shape) {
-    let world = World::with_period(PERIOD);
-    world.apply(&service("parent"));
-    world.settle();
+fn world(shape: &Shape, period: u32) -> World {
+    let world = World::with_period(period);
+    for parent in &shape.parents {
+        world.apply(parent);
+        world.settle();
+    }
     world.requests();
+    world
+}
+
+fn check(shape: &Shape, is_chosen: impl Fn(&str) -> bool) {
+    let world = world(shape, PERIOD);
     for at in 0..faults(0).len() {
         for operation in [Create, Update, Delete] {
             let fault = &faults(world.now()).remove(at);
+            if !is_chosen(fault.name) {
+                continue;
+            }
             println!("{} x {operation:?}, {}", fault.name, shape.collection);
             Cell { world: &world, shape, fault, operation }.check();
         }
@@ -197,26 +214,24 @@ fn check(shape: &Shape) {
 }
 
 #[test]
-fn faults_of_a_control_plane() {
-    check(&control_planes());
-}
-
-#[test]
 fn faults_of_a_service() {
-    check(&services());
+    check(&table::services(), |_| true);
 }
 
 #[test]
-fn faults_of_a_route() {
-    check(&routes());
-}
-
-#[test]
-fn faults_of_an_entity_without_a_unique_field() {
-    check(&without_unique_field());
-}
-
-#[test]
-fn faults_of_an_entity_without_updates() {
-    check(&without_update());
+fn faults_of_other_entities() {
+    for shape in [
+        table::control_planes(),
+        table::groups(),
+        table::unnamed(),
+        table::routes(),
+        table::consumers(),
+        table::bindings(),
+        table::credentials(),
+        table::stores(),
+        table::without_unique_field(),
+        table::without_update(),
+    ] {
+        check(&shape, |name| ONE_OF_EACH.contains(&name));
+    }
 }

@@ -8,6 +8,11 @@ use serde_json::{Value, json};
 use super::super::fixture::{NAMESPACE, World, control_plane, in_cp, merge, object, service};
 use crate::sync::fault::until;
 
+/// The methods of a creation, an update and a deletion, without those of lookups.
+pub(super) const WRITES: &[&str] = &["POST", "PUT", "PATCH", "DELETE"];
+/// The faults of all shapes: one of each class. A service meets the others too.
+pub(super) const ONE_OF_EACH: [&str; 6] =
+    ["429 with seconds", "500", "403", "refused connection", "a lost answer", "201 with nothing"];
 /// Longer than all cells together.
 pub(super) const PERIOD: u32 = 86_400;
 
@@ -22,6 +27,8 @@ use Operation::{Create, Delete, Update};
 
 /// An entity.
 pub(super) struct Shape {
+    /// The objects that it refers to.
+    pub(super) parents: Vec<Value>,
     pub(super) object: Value,
     pub(super) collection: &'static str,
     /// The requests of a creation, up to the one that the fault meets.
@@ -31,6 +38,8 @@ pub(super) struct Shape {
     pub(super) found: &'static [&'static str],
     /// The requests once the entity is there.
     pub(super) then: &'static [&'static str],
+    /// The requests after an update.
+    pub(super) after: &'static [&'static str],
     /// A change of the spec.
     pub(super) change: fn(usize) -> Value,
 }
@@ -94,17 +103,17 @@ impl Fault {
         matches!(self.class, Class::Pause(_) | Class::PauseUntil(_))
     }
 
-    pub(super) fn begin(&self, world: &World) {
+    /// Begins the fault for requests of these methods.
+    pub(super) fn begin(&self, world: &World, methods: &[&str]) {
         if self.keys.is_null() {
             return world.set_down(true);
         }
-        // Lookups are answered: what is looked up is the fault of the request that it is for.
-        let faults = ["POST", "PUT", "PATCH", "DELETE"].map(|method| {
+        let faults = methods.iter().map(|method| {
             let mut fault = self.keys.clone();
             merge(&mut fault, json!({"method": method, "path": "^/v2/", "times": -1}));
             fault
         });
-        world.faults(faults.to_vec().into());
+        world.faults(faults.collect());
     }
 
     pub(super) fn end(world: &World) {
@@ -214,67 +223,166 @@ pub(super) fn faults(now: u64) -> Vec<Fault> {
     ]
 }
 
+fn shape(object: Value, collection: &'static str, change: fn(usize) -> Value) -> Shape {
+    Shape {
+        parents: Vec::new(),
+        object,
+        collection,
+        create: &[],
+        update: &[],
+        found: &[],
+        then: &[],
+        after: &[],
+        change,
+    }
+}
+
+fn host(to: usize) -> Value {
+    json!({"spec": {"host": format!("{to}.example")}})
+}
+
+fn tags(to: usize) -> Value {
+    json!({"spec": {"tags": [to.to_string()]}})
+}
+
+fn description(to: usize) -> Value {
+    json!({"spec": {"createControlPlaneRequest": {"description": to.to_string()}}})
+}
+
 pub(super) fn control_planes() -> Shape {
     let mut object = control_plane();
     object["spec"]["createControlPlaneRequest"]["name"] = "x".into();
     object["metadata"]["name"] = "x".into();
     Shape {
-        object,
-        collection: "control-planes",
         create: &["POST control-planes"],
         update: &["GET control-planes", "PATCH control-planes/ID"],
         found: &["POST control-planes", "GET control-planes"],
         then: &["GET control-planes"],
-        change: |to| json!({"spec": {"createControlPlaneRequest": {"description": to.to_string()}}}),
+        ..shape(object, "control-planes", description)
+    }
+}
+
+pub(super) fn groups() -> Shape {
+    let mut group = control_planes();
+    let request = json!({"cluster_type": "CLUSTER_TYPE_CONTROL_PLANE_GROUP"});
+    let spec = json!({"createControlPlaneRequest": request, "members": [{"name": "cp"}]});
+    merge(&mut group.object["spec"], spec);
+    Shape {
+        then: &["PUT control-planes/ID/group-memberships", "GET control-planes"],
+        after: &["PUT control-planes/ID/group-memberships"],
+        ..group
     }
 }
 
 pub(super) fn services() -> Shape {
     Shape {
-        object: service("x"),
-        collection: "services",
         create: &["POST services"],
         update: &["PUT services/ID"],
         found: &["POST services", "GET services"],
-        then: &[],
-        change: |to| json!({"spec": {"host": format!("{to}.example")}}),
+        ..shape(service("x"), "services", host)
+    }
+}
+
+pub(super) fn unnamed() -> Shape {
+    Shape {
+        create: &["PUT services/ID"],
+        update: &["PUT services/ID"],
+        found: &["PUT services/ID"],
+        ..shape(in_cp("KongService", "x", json!({"host": "h"})), "services", host)
     }
 }
 
 pub(super) fn routes() -> Shape {
     let of = json!({"type": "namespacedRef", "namespacedRef": {"name": "parent"}});
     let spec = json!({"name": "x", "paths": ["/x"], "serviceRef": of});
+    let object = object("KongRoute", "x", json!({"spec": spec}));
     Shape {
-        object: object("KongRoute", "x", json!({"spec": spec})),
-        collection: "routes",
+        parents: vec![service("parent")],
         create: &["POST routes"],
         update: &["PUT routes/ID"],
         found: &["POST routes", "GET routes"],
-        then: &[],
-        change: |to| json!({"spec": {"paths": [format!("/{to}")]}}),
+        ..shape(object, "routes", |to| json!({"spec": {"paths": [format!("/{to}")]}}))
+    }
+}
+
+/// A consumer in a group.
+pub(super) fn consumers() -> Shape {
+    let mut object = in_cp("KongConsumer", "x", json!({}));
+    merge(&mut object, json!({"username": "x", "consumerGroups": ["parent"]}));
+    Shape {
+        parents: vec![in_cp("KongConsumerGroup", "parent", json!({"name": "parent"}))],
+        create: &["POST consumers"],
+        update: &["PUT consumers/ID"],
+        found: &["POST consumers", "GET consumers"],
+        then: &["GET consumers/ID/consumer_groups", "POST consumers"],
+        after: &["GET consumers/ID/consumer_groups"],
+        ..shape(object, "consumers", |to| json!({"custom_id": to.to_string()}))
+    }
+}
+
+pub(super) fn bindings() -> Shape {
+    let spec = json!({"pluginRef": {"name": "parent"}, "scope": "GlobalInControlPlane"});
+    Shape {
+        parents: vec![object("KongPlugin", "parent", json!({"plugin": "key-auth"}))],
+        create: &["POST plugins"],
+        update: &["PUT plugins/ID"],
+        found: &["POST plugins", "GET plugins"],
+        ..shape(in_cp("KongPluginBinding", "x", spec), "plugins", tags)
+    }
+}
+
+/// Credentials, of which the API takes equal ones twice.
+pub(super) fn credentials() -> Shape {
+    let mut consumer = in_cp("KongConsumer", "parent", json!({}));
+    consumer["username"] = "parent".into();
+    let spec = json!({"consumerRef": {"name": "parent"}, "group": "g"});
+    let object = object("KongCredentialACL", "x", json!({"spec": spec}));
+    Shape {
+        parents: vec![consumer],
+        create: &["GET acls", "POST acls"],
+        update: &["PUT acls/ID"],
+        found: &["GET acls"],
+        ..shape(object, "acls", |to| json!({"spec": {"group": format!("g{to}")}}))
+    }
+}
+
+pub(super) fn stores() -> Shape {
+    let of = json!({"type": "namespacedRef", "namespacedRef": {"name": "cp"}});
+    let spec = json!({"controlPlaneRef": of, "apiSpec": {"name": "x"}});
+    let object = object("KonnectConfigStore", "x", json!({"spec": spec}));
+    Shape {
+        create: &["GET config-stores", "POST config-stores"],
+        update: &["PUT config-stores/ID"],
+        found: &["GET config-stores"],
+        ..shape(
+            object,
+            "config-stores",
+            |to| json!({"spec": {"apiSpec": {"name": format!("x{to}")}}}),
+        )
     }
 }
 
 pub(super) fn without_unique_field() -> Shape {
     Shape {
-        object: in_cp("KongCACertificate", "x", json!({"cert": "c"})),
-        collection: "ca_certificates",
         create: &["GET ca_certificates", "POST ca_certificates"],
         update: &["PUT ca_certificates/ID"],
         found: &["GET ca_certificates"],
-        then: &[],
-        change: |to| json!({"spec": {"cert": format!("c{to}")}}),
+        ..shape(
+            in_cp("KongCACertificate", "x", json!({"cert": "c"})),
+            "ca_certificates",
+            |to| json!({"spec": {"cert": format!("c{to}")}}),
+        )
     }
 }
 
 pub(super) fn without_update() -> Shape {
     Shape {
-        object: in_cp("KongDataPlaneClientCertificate", "x", json!({"cert": "c"})),
-        collection: "dp-client-certificates",
         create: &["GET dp-client-certificates", "POST dp-client-certificates"],
-        update: &[],
         found: &["GET dp-client-certificates"],
-        then: &[],
-        change: |to| json!({"metadata": {"labels": {"l": to.to_string()}}}),
+        ..shape(
+            in_cp("KongDataPlaneClientCertificate", "x", json!({"cert": "c"})),
+            "dp-client-certificates",
+            |to| json!({"metadata": {"labels": {"l": to.to_string()}}}),
+        )
     }
 }
