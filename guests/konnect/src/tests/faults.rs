@@ -235,3 +235,39 @@ fn faults_of_other_entities() {
         check(&shape, |name| ONE_OF_EACH.contains(&name));
     }
 }
+
+/// A lookup fails: before the creation, or after it for what belongs to the entity.
+#[test]
+fn a_lookup_that_fails_leaves_one_entity() {
+    for (shape, is_before) in [
+        (table::control_planes(), false),
+        (table::consumers(), false),
+        (table::credentials(), true),
+        (table::stores(), true),
+        (table::without_unique_field(), true),
+        (table::without_update(), true),
+    ] {
+        for at in 0..faults(0).len() {
+            let world = world(&shape, 60);
+            let fault = &faults(world.now()).remove(at);
+            if !["429 with seconds", "500", "closed connection"].contains(&fault.name) {
+                continue;
+            }
+            let case = format!("{}, {}", fault.name, shape.collection);
+            let cell = Cell { world: &world, shape: &shape, fault, operation: Create };
+            let created = |requests: Vec<String>| {
+                let post = format!("POST {}", shape.collection);
+                requests.iter().filter(|request| **request == post).count()
+            };
+            fault.begin(&world, &["GET"]);
+            world.apply(&shape.object);
+            world.settle();
+            assert!(cell.told().starts_with("False/"), "{case}: {}", cell.told());
+            assert_eq!(created(cell.requests()), usize::from(!is_before), "{case}");
+            Fault::end(&world);
+            world.settle_for(Duration::from_mins(2));
+            assert_eq!(cell.told(), "True/Programmed ", "{case}");
+            cell.check_end();
+        }
+    }
+}
