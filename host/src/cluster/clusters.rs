@@ -254,7 +254,7 @@ impl Clusters {
             };
             count += 1;
             let problem = match slot.link_for(user) {
-                Ok(link) => link.slow().map(|why| Problem::new(Reason::ClusterSlow, why)),
+                Ok(link) => link.problem(),
                 Err(problem) => Some(problem),
             };
             problems.extend(problem.map(|problem| (Arc::clone(slot.name()), problem)));

@@ -19,17 +19,10 @@ const OPEN_PERIOD: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     all: Mutex<Vec<Weak<Health>>>,
-    found: Mutex<Found>,
+    /// The kinds whose watches failed for long at the last check, and why.
+    failing: Mutex<Vec<(Kind, String)>>,
     /// Notified when a watch works again that had failed for long.
     mended: Notify,
-}
-
-/// The watches that failed for long at the last check.
-#[derive(Debug, Default)]
-struct Found {
-    count: usize,
-    /// The failure of one of them.
-    why: Option<String>,
 }
 
 /// The health of one watch, until it is dropped.
@@ -66,19 +59,30 @@ impl Watches {
 
     /// Returns why a watch failed for long, at the last check.
     pub(crate) fn failure(&self) -> Option<String> {
-        self.found.lock().why.clone()
+        self.failing.lock().first().map(|(_, why)| why.clone())
     }
 
-    /// Checks for watches that have failed for this time.
-    pub(crate) fn check(&self, time: Duration) {
+    /// Returns why a watch of a kind failed for long, at the last check: what is known of the kind
+    /// may be too old.
+    pub(crate) fn failure_of(&self, kind: &Kind) -> Option<String> {
+        let failing = self.failing.lock();
+        failing.iter().find(|(of, _)| of == kind).map(|(_, why)| why.clone())
+    }
+
+    /// Checks for watches that have failed for this time. Returns true if these are others than at
+    /// the last check.
+    pub(crate) fn check(&self, time: Duration) -> bool {
         let all: Vec<Arc<Health>> = self.all.lock().iter().filter_map(Weak::upgrade).collect();
-        let mut failures = all.iter().filter_map(|health| health.failure(time));
-        let why = failures.next();
-        let count = usize::from(why.is_some()) + failures.count();
-        let before = std::mem::replace(&mut *self.found.lock(), Found { count, why });
-        if count < before.count {
+        let failures = all.iter().filter_map(|one| Some((one.kind.clone(), one.failure(time)?)));
+        let failing: Vec<_> = failures.collect();
+        let kinds =
+            |of: &[(Kind, String)]| of.iter().map(|(kind, _)| kind.clone()).collect::<Vec<_>>();
+        let now = kinds(&failing);
+        let before = std::mem::replace(&mut *self.failing.lock(), failing);
+        if now.len() < before.len() {
             self.mended.notify_waiters();
         }
+        now != kinds(&before)
     }
 
     /// Waits until a watch fails while another one works again: it would wait for longer.
@@ -177,7 +181,10 @@ mod tests {
 
     fn failure(watches: &Watches) -> Option<String> {
         watches.check(LONG);
-        watches.failure()
+        let why = watches.failure();
+        assert_eq!(watches.failure_of(&v1("", "ConfigMap")), why);
+        assert_eq!(watches.failure_of(&v1("", "Secret")), None, "of another kind");
+        why
     }
 
     /// Opens answers for these times, one after the other, with pauses in between.

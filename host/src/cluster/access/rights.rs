@@ -434,7 +434,10 @@ impl Rights {
     async fn permit_elsewhere(&self, kind: &Kind, place: ReadTarget<'_>) -> Permit {
         match self.secret_permit(&kind.cluster).await {
             Ok(Permit::Stored) => match self.connected(&kind.cluster) {
-                Ok(link) => link.rights.permit(kind, place).await,
+                Ok(link) => match link.watches.failure_of(kind) {
+                    Some(why) => Permit::Unreachable(format!("cluster `{}`: {why}", kind.cluster)),
+                    None => link.rights.permit(kind, place).await,
+                },
                 Err(why) => Permit::Unreachable(why),
             },
             Ok(refused) => refused,
@@ -523,7 +526,10 @@ impl rights::Rights for Rights {
 
     fn known(&self, kind: &Kind, place: ReadTarget<'_>) -> Option<Permit> {
         if !kind.cluster.is_empty() {
-            return self.known_link(&kind.cluster)?.rights.known(kind, place);
+            let link = self.known_link(&kind.cluster)?;
+            // The failure is named where there is time to ask.
+            let fails = link.watches.failure_of(kind).is_some();
+            return if fails { None } else { link.rights.known(kind, place) };
         }
         if !self.acting.is_granted()? {
             return Some(Permit::Denied(Question::impersonate(&self.account)));

@@ -12,7 +12,7 @@ use tokio::{
 };
 use tracing::debug;
 
-use super::elsewhere::Elsewhere;
+use super::{Problem, elsewhere::Elsewhere};
 use crate::{
     cluster::{
         Cluster, Policy,
@@ -20,6 +20,7 @@ use crate::{
         lease::Guard,
         remote::{Connected, Gate, gated, policy},
     },
+    reason::Reason,
     share::Part,
 };
 
@@ -79,13 +80,19 @@ impl Link {
 
     /// Returns why what is known of the cluster is too old, if it is.
     pub(crate) fn unreachable(&self) -> Option<String> {
-        self.gate.unreachable_for(MAX_AGE).or_else(|| self.watches.failure())
+        self.gate.unreachable_for(MAX_AGE)
     }
 
-    /// Returns that the cluster is slow, if it is.
-    pub(super) fn slow(&self) -> Option<String> {
-        let took = self.gate.slow_for(SLOW_PERIOD)?;
-        Some(format!("`{}` takes {} s to answer", self.server, took.as_secs()))
+    /// Returns what is wrong with a cluster that answers: a watch that fails, so that reads of its
+    /// kind are unavailable, or slow answers.
+    pub(super) fn problem(&self) -> Option<Problem> {
+        let slow = || {
+            let took = self.gate.slow_for(SLOW_PERIOD)?;
+            let why = format!("`{}` takes {} s to answer", self.server, took.as_secs());
+            Some(Problem::new(Reason::ClusterSlow, why))
+        };
+        let fails = self.watches.failure();
+        fails.map(|why| Problem::new(Reason::ClusterUnreachable, why)).or_else(slow)
     }
 
     /// Waits until the cluster answers again, after it had counted as unreachable.
@@ -106,23 +113,22 @@ impl Link {
 
     /// Keeps the rights fresh and the connection checked. Calls `changed` when either changes.
     pub(super) async fn keep(&self, changed: impl Fn()) {
-        let (mut was_away, mut was_unreachable) = (false, false);
+        let mut was_away = false;
         loop {
             sleep(HEARTBEAT / 4).await;
             if !self.gate.has_answered_within(HEARTBEAT) {
                 self.beat().await;
             }
-            self.watches.check(MAX_AGE);
-            let is_away = self.gate.unreachable_for(MAX_AGE).is_some();
-            let is_unreachable = self.unreachable().is_some();
+            let others_fail = self.watches.check(MAX_AGE);
+            let is_away = self.unreachable().is_some();
             let has_changed = !is_away && self.rights.renew().await;
-            if has_changed || is_unreachable != was_unreachable {
+            if has_changed || others_fail || is_away != was_away {
                 changed();
             }
             if was_away && !is_away {
                 self.returned.notify_waiters();
             }
-            (was_away, was_unreachable) = (is_away, is_unreachable);
+            was_away = is_away;
         }
     }
 }
