@@ -274,7 +274,7 @@ impl Plan {
     ) -> Result<Self, Invalid> {
         against.limits.check_count(failure.events.len())?;
         check_note(failure.note.as_ref(), "failure")?;
-        against.limits.check_account([], failure.status.as_ref())?;
+        against.limits.check_account(failure.status.iter().map(|text| (None, text)))?;
         let check = Check { against, kinds: against.kinds, applied: Applied::default() };
         Ok(Self {
             status: check.status(failure.status.as_deref())?,
@@ -400,7 +400,7 @@ impl Limits {
         Ok(())
     }
 
-    fn check(&self, outcome: &Outcome) -> Result<(), Invalid> {
+    fn check<'a>(&self, outcome: &'a Outcome) -> Result<(), Invalid> {
         let Outcome {
             apply,
             patch,
@@ -421,46 +421,38 @@ impl Limits {
         self.check_count(lists.iter().sum::<usize>() + events.len())?;
         let manifests = apply.iter().chain(patch).map(|manifest| manifest.object.len());
         let events = events.iter().map(|event| event.reason.len() + event.message.len());
-        let (status_text, status) = (status.as_ref(), status.as_ref().map_or(0, String::len));
+        let status_bytes = status.as_ref().map_or(0, String::len);
         // An object that is too large is refused later, with its name.
         let bytes = manifests.map(|bytes| bytes.min(self.object)).chain(events).sum::<usize>()
-            + status.min(self.object);
+            + status_bytes.min(self.object);
         if bytes > self.outcome {
             return Err(Fault::TooLarge { bytes, limit: self.outcome }.at("outcome"));
         }
-        self.check_account([("apply", apply), ("patch", patch)], status_text)
+        let texts = |list, of: &'a [contract::Manifest]| {
+            let objects = of.iter().enumerate();
+            objects.map(move |(at, manifest)| (Some((list, at)), &manifest.object))
+        };
+        let status = status.iter().map(|text| (None, text));
+        self.check_account(texts("apply", apply).chain(texts("patch", patch)).chain(status))
     }
 
-    /// Refuses an outcome whose objects take too much when they are parsed, with the name of the one
-    /// that takes most.
-    fn check_account<'a, const N: usize>(
+    /// Refuses objects that take too much together when they are parsed, with the name of the one that
+    /// takes most. Those of a list have its name and their positions; a status has none.
+    fn check_account<'a>(
         &self,
-        lists: [(&str, &'a Vec<contract::Manifest>); N],
-        status: Option<&'a String>,
+        texts: impl Iterator<Item = (Option<(&'static str, usize)>, &'a String)> + Clone,
     ) -> Result<(), Invalid> {
-        let (mut sum, mut most) = (0, (0, String::new(), ""));
-        let mut add = |text: &'a str, place: &dyn Fn() -> String| {
-            // An object that is too large is refused before it is parsed.
-            if text.len() <= self.object {
-                let account = account(text.as_bytes(), MAX_LEVELS);
-                sum += account;
-                if account > most.0 {
-                    most = (account, place(), text);
-                }
-            }
-        };
-        for (list, manifests) in lists {
-            for (at, manifest) in manifests.iter().enumerate() {
-                add(&manifest.object, &|| format!("{list}[{at}].object"));
-            }
-        }
-        if let Some(status) = status {
-            add(status, &|| "status".to_owned());
-        }
-        if sum <= self.account {
+        // An object that is too large is refused before it is parsed.
+        let accounts = texts
+            .filter(|(_, text)| text.len() <= self.object)
+            .map(|(at, text)| (account(text.as_bytes(), MAX_LEVELS), at, text));
+        if accounts.clone().map(|(account, ..)| account).sum::<usize>() <= self.account {
             return Ok(());
         }
-        let (account, place, text) = most;
+        let most = accounts.reduce(|most, next| if next.0 > most.0 { next } else { most });
+        let Some((account, at, text)) = most else { return Ok(()) };
+        let place =
+            at.map_or_else(|| "status".to_owned(), |(list, at)| format!("{list}[{at}].object"));
         let fault = Fault::TooMuch { account, limit: self.account };
         Err(Invalid { object: manifest::name_of(text), ..fault.at(place) })
     }
