@@ -75,14 +75,15 @@ impl Watches {
         let all: Vec<Arc<Health>> = self.all.lock().iter().filter_map(Weak::upgrade).collect();
         let failures = all.iter().filter_map(|one| Some((one.kind.clone(), one.failure(time)?)));
         let failing: Vec<_> = failures.collect();
-        let kinds =
-            |of: &[(Kind, String)]| of.iter().map(|(kind, _)| kind.clone()).collect::<Vec<_>>();
-        let now = kinds(&failing);
-        let before = std::mem::replace(&mut *self.failing.lock(), failing);
-        if now.len() < before.len() {
+        let mut held = self.failing.lock();
+        let are_others = failing.iter().map(|(kind, _)| kind).ne(held.iter().map(|(kind, _)| kind));
+        let are_fewer = failing.len() < held.len();
+        *held = failing;
+        drop(held);
+        if are_fewer {
             self.mended.notify_waiters();
         }
-        now != kinds(&before)
+        are_others
     }
 
     /// Waits until a watch fails while another one works again: it would wait for longer.
@@ -134,7 +135,7 @@ impl Health {
 impl State {
     fn fail(&mut self, now: Instant, why: &dyn Display) {
         self.settle(now);
-        // It brings nothing more.
+        // No change comes through an answer that failed.
         self.opened = None;
         let since = self.failed.take().map_or(now, |(since, _)| since);
         self.failed = Some((since, why.to_string()));

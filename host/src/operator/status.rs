@@ -401,14 +401,10 @@ fn connected(known: &Known<'_>) -> Option<Finding> {
         Reason::ClusterConnecting => 1,
         _ => 0,
     };
-    Some(match problems.iter().min_by_key(rank) {
-        Some((_, slow)) if slow.reason == Reason::ClusterSlow => {
-            Finding::yes(slow.reason, listed(&messages))
-        }
-        Some((_, open)) if open.reason == Reason::ClusterConnecting => {
-            Finding::unknown(open.reason, listed(&messages))
-        }
-        Some((_, lasting)) => Finding::no(lasting.reason, listed(&messages)),
+    Some(match problems.iter().min_by_key(rank).map(|(_, worst)| worst.reason) {
+        Some(slow @ Reason::ClusterSlow) => Finding::yes(slow, listed(&messages)),
+        Some(open @ Reason::ClusterConnecting) => Finding::unknown(open, listed(&messages)),
+        Some(lasting) => Finding::no(lasting, listed(&messages)),
         None => {
             let message = format!("all {} other clusters are connected", clusters.used);
             Finding::yes(Reason::Connected, message)
