@@ -44,7 +44,7 @@ pub(super) struct Active {
     pub(super) rights: Option<Arc<Rights>>,
     /// The kinds that its description names, each once.
     pub(super) kinds: Vec<Kind>,
-    /// Those that it names at home, and those in other clusters, as if these were home.
+    /// The kinds that it names at home, and the kinds in other clusters, as if these were home.
     pub(super) named: [Vec<Kind>; 2],
     /// The differences between what it declares to call and what its Processor grants.
     pub(super) egress_gaps: Vec<LimitMet>,

@@ -25,7 +25,7 @@ pub(crate) struct Part {
     tenant: Arc<str>,
 }
 
-/// What is held of one message, until it is dropped. Without a part it is not counted.
+/// The bytes of one message, counted until this is dropped. Without a part they are not counted.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     part: Option<Part>,

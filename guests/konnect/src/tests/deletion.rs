@@ -214,7 +214,7 @@ fn a_parent_and_its_child_that_go_at_once_leave_nothing() {
                 let left = fake.entities(api.collection.rsplit('/').next().unwrap());
                 assert!(left.iter().all(|of| of["name"] == "cp"), "{order:?}: {left:?}");
             }
-            // What went along with the parent is not there any more.
+            // Entities that went along with their parent are not there any more.
             for entry in fake.log(since).filter(|entry| entry.method == "DELETE") {
                 let status = entry.answer.as_ref().unwrap().status;
                 // A service waits for its routes.

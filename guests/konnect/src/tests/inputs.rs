@@ -398,7 +398,7 @@ fn references_to_what_is_being_deleted() {
     check(leaving());
 }
 
-/// What is in use stays until nothing refers to it.
+/// Objects in use stay until nothing refers to them.
 #[test]
 fn a_plugin_and_a_token_that_are_being_deleted_serve_as_long_as_they_are_there() {
     let world = World::with_control_plane();

@@ -104,7 +104,7 @@ fn a_binding_goes_after_its_definition_which_goes_after_the_finalizers() {
     world.there().patch(&held("cn-team", json!(["golden.example.dev/hold"])));
     world.home().patch(&held("team", json!(["kubebind.io/syncer", "golden.example.dev/hold"])));
     world.home().delete("APIServiceBinding//rockets");
-    // Whether the definition is being deleted, the finalizers at home, and whether the binding stays.
+    // The deletion of the definition, the finalizers at home, and the existence of the binding.
     let state = || {
         let definition = world.at_home(&definition());
         let is_deleted = definition.map(|of| of["metadata"]["deletionTimestamp"].is_string());

@@ -927,7 +927,7 @@ fn keys_of_skipped_events_are_queued_in_slices() {
         if !is_left {
             break;
         }
-        // What runs now sees all that was skipped.
+        // A run that begins now sees all changes that were skipped.
         if slices == 5 {
             let _ = world.triggers.begin(&key("099"));
         }

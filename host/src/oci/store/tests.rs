@@ -445,7 +445,7 @@ async fn the_manifest_of_a_kept_artifact_is_read_once() {
     );
     fs::write(fixture.path(manifest), "").unwrap();
     assert!(fixture.store.files_of(manifest).contains_key(&blob_name(layer.digest)));
-    // What nobody keeps is forgotten.
+    // The store forgets a manifest that nobody keeps.
     let (_, other) = incoming(&module(2));
     fixture.store.admit("shop", other, keeps([])).await.unwrap();
     assert!(!fixture.store.files_of(manifest).contains_key(&blob_name(layer.digest)));
