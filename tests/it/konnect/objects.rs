@@ -40,6 +40,14 @@ pub(super) fn control_plane(round: usize) -> Value {
     object("KonnectGatewayControlPlane", &name, &json!({"spec": spec}))
 }
 
+/// Returns a config store of a round.
+pub(super) fn config_store(round: usize) -> Value {
+    let plane = json!({"name": format!("cp-{round}")});
+    let plane = json!({"type": "namespacedRef", "namespacedRef": plane});
+    let spec = json!({"controlPlaneRef": plane, "apiSpec": {"name": "store"}});
+    object("KonnectConfigStore", &format!("store-{round}"), &json!({"spec": spec}))
+}
+
 /// Returns a consumer of a round.
 pub(super) fn consumer(round: usize) -> Value {
     let fields = json!({"username": format!("con-{round}")});
@@ -79,9 +87,7 @@ pub(super) fn round(round: usize) -> Vec<Value> {
     let store = json!({"name": of("store"), "namespace": NAMESPACE});
     let vault =
         json!({"backend": "konnect", "prefix": of("vault"), "config": {}, "configStoreRef": store});
-    let plane = json!({"type": "namespacedRef", "namespacedRef": {"name": of("cp")}});
     let key = json!({"kid": "kid", "name": "key", "jwk": "{}", "keySetRef": {"type": "namespacedRef", "namespacedRef": {"name": of("set")}}});
-    let config = json!({"controlPlaneRef": plane, "apiSpec": {"name": "store"}});
     let route = json!({"name": "rt", "paths": ["/x"], "serviceRef": service});
     let plain_object =
         |kind, name: &str, spec: Value| object(kind, &of(name), &json!({"spec": spec}));
@@ -100,7 +106,7 @@ pub(super) fn round(round: usize) -> Vec<Value> {
         ),
         plain("KongKey", "key", key),
         plain("KongVault", "vault", vault),
-        plain_object("KonnectConfigStore", "store", config),
+        config_store(round),
         plain("KongService", "svc", json!({"name": "svc", "host": "a.example.com"})),
         plain("KongService", "unnamed", json!({"host": "b.example.com"})),
         consumer,
