@@ -336,7 +336,11 @@ impl View {
     ) -> Result<Result<Page, ReadError>, P::Stop> {
         let listing = self.listing(of, from);
         let answer = match self.declared("list", &of.kind, listing) {
-            Ok(listing) => Ok(self.page(of, limit, &listing, pace).await?),
+            Ok(listing) => {
+                let paged = self.page(of, limit, &listing, pace).await?;
+                self.complete_index(&listing, pace).await?;
+                Ok(paged)
+            }
             Err(error) => Err(error),
         };
         Ok(self.record_list(of, limit, from, answer))
@@ -445,6 +449,24 @@ impl View {
             last = Some(entry);
         }
         Ok((objects, None))
+    }
+
+    /// Completes the index of labels that a listing lacked, so that no later one compares all
+    /// objects for them.
+    async fn complete_index<P: Pace>(
+        &mut self,
+        listing: &Listing,
+        pace: &mut P,
+    ) -> Result<(), P::Stop> {
+        let Answering { store, kind, snapshot } = &listing.answering;
+        if !snapshot.lacks_index(&listing.query) {
+            return Ok(());
+        }
+        while self.stores.index_labels(kind, *store) {
+            self.examined += SLICE_BYTES;
+            self.pause_if_due(pace).await?;
+        }
+        Ok(())
     }
 
     /// Returns the first selected objects of a listing, `most` at most.

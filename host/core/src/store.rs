@@ -395,6 +395,18 @@ impl Stores {
         to.stores.extend(new);
     }
 
+    /// Indexes the labels that queries have requested for some more objects of a store. Returns
+    /// whether others are left.
+    pub(crate) fn index_labels(&self, kind: &Kind, id: StoreId) -> bool {
+        let of_kind = self.of_kind(kind);
+        let store = of_kind.stores.read().iter().find(|store| store.id == id).cloned();
+        let Some(store) = store else { return false };
+        let mut tables = store.tables.lock();
+        let is_left = tables.served.table.current.index_labels();
+        store.held.store(tables.held(), Ordering::Relaxed);
+        is_left
+    }
+
     /// Returns the shared kind and the best store that covers a query (complete before incomplete),
     /// with the hash of an index term that all objects of the query have in that store, if any.
     /// Requests an index for `user`.

@@ -224,6 +224,17 @@ fn small_objects_count_as_work_too() {
 }
 
 #[test]
+fn a_list_by_labels_completes_their_index() {
+    let mut first = view_of_large(5_000, 1);
+    let mut next = View::new(first.stores.clone(), Arc::clone(&first.grant), PAGE_BYTES);
+    let of = labelled(fields(all("Thing"), &["spec"]), "app=none");
+    assert!(names(&first.list(&of, 0, None).unwrap()).is_empty());
+    assert!(first.pauses >= 5_000 / 256, "it is work of this list: {}", first.pauses);
+    assert!(names(&next.list(&of, 0, None).unwrap()).is_empty());
+    assert_eq!((next.pauses, next.examined), (0, 0), "nothing was compared");
+}
+
+#[test]
 fn gets_of_large_objects_count_as_work() {
     let mut view = view_of_large(1, 1 << 20);
     for _ in 0..3 {

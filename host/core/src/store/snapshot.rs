@@ -296,10 +296,15 @@ impl Snapshot {
         self.json -= entry.json().len();
     }
 
+    /// Returns whether the query has a label that is not indexed.
+    pub(crate) fn lacks_index(&self, query: &Query) -> bool {
+        query.terms().any(|term| matches!(term, Term::Label(..)) && !self.indexes(term))
+    }
+
     /// Indexes label keys that queries have requested, and gives back those that nobody uses any
-    /// more, for the next few objects.
-    pub(super) fn index_labels(&mut self) {
-        let Some(changing) = self.labels.changing() else { return };
+    /// more, for the next few objects. Returns whether others are left.
+    pub(super) fn index_labels(&mut self) -> bool {
+        let Some(changing) = self.labels.changing() else { return false };
         let (keys, adds) = (changing.keys.clone(), changing.adds);
         let from = changing.upto.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let rows = self.rows.range((from, Bound::Unbounded)).take(CHANGED_AT_ONCE);
@@ -315,9 +320,11 @@ impl Snapshot {
                 self.remove_from_index(entry.place(), &terms, &[]);
             }
         }
-        if next.len() < CHANGED_AT_ONCE {
+        let is_complete = next.len() < CHANGED_AT_ONCE;
+        if is_complete {
             self.labels.changed();
         }
+        !is_complete
     }
 
     /// Checks whether indexed label keys have lost all their users.
