@@ -254,8 +254,10 @@ mod tests {
         for at in 0..1_000 {
             answers.keep(&long(at), answer);
             let held = answers.0.lock();
-            let bytes: usize = held.of.keys().map(Question::bytes).sum();
-            assert!(bytes == held.bytes && bytes <= MAX_CACHED_BYTES, "{bytes}");
+            assert!(held.bytes <= MAX_CACHED_BYTES, "{}", held.bytes);
+            if at % 100 == 0 {
+                assert_eq!(held.of.keys().map(Question::bytes).sum::<usize>(), held.bytes);
+            }
         }
         assert!(answers.get(&long(999), store, 1).is_some());
     }

@@ -252,7 +252,7 @@ fn a_get_that_finds_nothing_counts_as_work_of_each_declared_part() {
     };
     let parts: Vec<_> = (0..200).map(part).collect();
     let grant = Arc::new(Grant::new(&description(all("Rule"), parts)).unwrap());
-    let thing = with(object("Thing", "a", 5), "spec", json!({"list": vec![json!({}); 100_000]}));
+    let thing = with(object("Thing", "a", 5), "spec", json!({"list": vec![json!({}); 10_000]}));
     let of = reference("Thing", "a");
     let asked = texts(&["spec.x"]);
     let granted = grant.may_get(&of, &asked).unwrap();
@@ -266,7 +266,7 @@ fn a_get_that_finds_nothing_counts_as_work_of_each_declared_part() {
     };
     let (none, large) = (slices(None), slices(Some(&thing)));
     assert!((200 * EXAMINED_BYTES..100_000).contains(&none), "{none}");
-    assert!(large > 600_000, "{large}");
+    assert!(large > 2 * none, "{large} {none}");
 }
 
 #[test]

@@ -18,7 +18,6 @@ use crate::host::PUPPET;
 
 /// The interval of swaps.
 const SWAP_INTERVAL: Duration = Duration::from_millis(200);
-const OBJECTS: u64 = 2_000;
 
 /// Loads two compiled modules, each of which writes its own name into the objects that it makes.
 async fn modules() -> [Loaded; 2] {
@@ -44,11 +43,11 @@ fn version(modules: &[Loaded; 2], swap: u64) -> Loaded {
 
 /// Changes random objects as another user until told to stop. Returns the number of changes of each
 /// object.
-async fn change(stage: &Stage, stop: &CancellationToken) -> Vec<u64> {
+async fn change(stage: &Stage, objects: u64, stop: &CancellationToken) -> Vec<u64> {
     let mut dice = Dice(7);
-    let mut sequences = vec![0; usize::try_from(OBJECTS).unwrap()];
+    let mut sequences = vec![0; usize::try_from(objects).unwrap()];
     while !stop.is_cancelled() {
-        let at = dice.roll(OBJECTS);
+        let at = dice.roll(objects);
         let sequence = &mut sequences[usize::try_from(at).unwrap()];
         *sequence += 1;
         let data = json!({"data": {"sequence": sequence.to_string()}});
@@ -79,9 +78,9 @@ impl Ran {
         version
     }
 
-    fn is_complete(&self, last: u64) -> bool {
+    fn is_complete(&self, objects: u64, last: u64) -> bool {
         let ended = self.0.values().filter(|versions| versions.last() == Some(&last)).count();
-        u64::try_from(ended).unwrap() == OBJECTS
+        u64::try_from(ended).unwrap() == objects
     }
 }
 
@@ -92,6 +91,7 @@ async fn reports(
     stage: &Stage,
     stop: &CancellationToken,
     over: &CancellationToken,
+    objects: u64,
     last: u64,
 ) -> Ran {
     let mut ran = Ran::default();
@@ -99,7 +99,7 @@ async fn reports(
         tokio::select! {
             biased;
             report = stage.host.next_report() => {
-                if ran.take(&report.unwrap()) == last && ran.is_complete(last) {
+                if ran.take(&report.unwrap()) == last && ran.is_complete(objects, last) {
                     stop.cancel();
                 }
             }
@@ -109,22 +109,23 @@ async fn reports(
     ran
 }
 
-/// Swaps `swaps` times while objects change at random, and checks the final state.
-async fn storm(swaps: u64) {
+/// Swaps `swaps` times while `objects` change at random, and checks the final state.
+async fn storm(objects: u64, swaps: u64) {
     let modules = modules().await;
     let scene = Scene::new(vec![version(&modules, 0)]);
-    for number in 0..OBJECTS {
+    for number in 0..objects {
         scene.load(&source(&format!("o{number}"), "puppet"));
     }
     let stage = scene.start(Drive::Host);
     let (stop, over) = (CancellationToken::new(), CancellationToken::new());
     let changed = async {
         let swapped = swap(&stage, &modules, swaps);
-        let ((), sequences) = tokio::join!(swapped, change(&stage, &stop));
+        let ((), sequences) = tokio::join!(swapped, change(&stage, objects, &stop));
         over.cancel();
         sequences
     };
-    let all = Box::pin(async { tokio::join!(changed, reports(&stage, &stop, &over, swaps)) });
+    let all =
+        Box::pin(async { tokio::join!(changed, reports(&stage, &stop, &over, objects, swaps)) });
     let all = timeout(Duration::from_mins(15), all);
     let (sequences, mut ran) = all.await.expect("every key runs on the last version");
 
@@ -155,14 +156,14 @@ async fn storm(swaps: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_storm_of_swaps_loses_nothing() {
-    storm(25).await;
+    storm(400, 25).await;
 }
 
 /// A minute of swaps: `cargo test -p mortise-tests --test it -- --ignored a_storm_of_swaps`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes some minutes"]
 async fn a_storm_of_swaps_loses_nothing() {
-    storm(300).await;
+    storm(2_000, 300).await;
 }
 
 const ANSWER_DELAY: Duration = Duration::from_secs(1);
