@@ -19,6 +19,8 @@ pub struct Resolved {
     pub ids: Map<String, Value>,
     /// Fields of the body that come from Secrets.
     pub values: BTreeMap<String, String>,
+    /// What keeps the entity from being sent: the first key that a Secret lacks.
+    pub lacking: Option<String>,
     /// The `KongPlugin` of a binding, with the configuration of `plugin::configured`.
     pub plugin: Option<Value>,
     /// The groups of a consumer that have no entity, each with the reason.

@@ -45,7 +45,7 @@ use self::{
 use crate::{
     body::body,
     config::Config,
-    kind::{self, Special},
+    kind::{self, Lookup, Special},
 };
 
 /// Reconciles an object of a kind that has entities. The reconciler has the name of the kind.
@@ -118,7 +118,7 @@ impl Run<'_> {
             return Ok(self.mirror(session));
         }
         if let Err(message) = self.build()? {
-            return Ok(self.without_body(session, message));
+            return self.without_body(session, message);
         }
         if let Some(id) = self.status.id("id").map(str::to_owned) {
             self.place(session);
@@ -151,12 +151,12 @@ impl Run<'_> {
             return Ok(Err(message));
         }
         self.body = body(self.entity, self.api, self.object, &self.resolved);
-        Ok(Ok(()))
+        Ok(self.resolved.lacking.take().map_or(Ok(()), Err))
     }
 
     /// Ends a run of an object whose body cannot be built. An entity that is there stays as it is
     /// until it would be sent again.
-    fn without_body(&mut self, session: &Session, message: String) -> End {
+    fn without_body(&mut self, session: &Session, message: String) -> Result<End, Error> {
         self.place(session);
         let is_new = self.status.id("id").is_none();
         if !is_new && self.status.is_programmed() {
@@ -164,11 +164,18 @@ impl Run<'_> {
             let rest =
                 self.note.as_ref().and_then(|note| note.rest(now, self.config.sync_period()));
             if let Some(rest) = rest {
-                return End::Done(Some(rest));
+                return Ok(End::Done(Some(rest)));
             }
+        }
+        // The original looks for the entity before it builds the body.
+        if is_new
+            && matches!(self.api.lookup, Lookup::AllTags(_))
+            && let Err(fault) = self.find(session)?
+        {
+            return Ok(self.failed(Operation::Create, &fault));
         }
         let reason = if is_new { reason::FAILED_TO_CREATE } else { reason::FAILED_TO_UPDATE };
         self.status.set(PROGRAMMED, false, reason, message);
-        End::Done(None)
+        Ok(End::Done(None))
     }
 }

@@ -407,10 +407,11 @@ impl Run<'_> {
         };
         for (key, field) in reference.keys {
             let value = secret.data.get(*key).and_then(|value| STANDARD.decode(value).ok());
-            let value = value.and_then(|value| String::from_utf8(value).ok());
-            let Some(value) = value.filter(|value| !value.is_empty()) else {
-                let message = format!("Secret {} is missing key {key}", shown(&name));
-                return Ok(self.broken(reference, &message, false));
+            let Some(value) = value.and_then(|value| String::from_utf8(value).ok()) else {
+                // As with the original, the reference is valid all the same.
+                let lacking = format!("secret {} is missing key '{key}'", shown(&name));
+                self.resolved.lacking.get_or_insert(lacking);
+                continue;
             };
             self.resolved.values.insert((*field).to_owned(), value);
         }

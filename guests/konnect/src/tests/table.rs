@@ -67,6 +67,41 @@ fn an_edited_secret_of_a_certificate_is_sent_at_once() {
     assert_eq!(world.fake.lock().entities("certificates")[0]["cert"], "two");
 }
 
+/// As with the original: the reference is valid, and it is the creation that fails.
+#[test]
+fn a_certificate_whose_secret_lacks_a_key_is_created_when_the_key_comes() {
+    let from_secret = json!({"type": "secretRef", "secretRef": {"name": "tls"}});
+    let cases = [("KongCertificate", "tls.key", 1), ("KongCACertificate", "ca.crt", 0)];
+    for (kind, key, lookups) in cases {
+        let world = World::with_control_plane();
+        let [mut secret, _] = certificate_from_secret();
+        secret["stringData"] = json!({"tls.crt": "one"});
+        world.apply(&secret);
+        world.apply(&in_cp(kind, "cert", from_secret.clone()));
+        world.settle();
+        assert_eq!(
+            world.condition(kind, "cert", "SecretRefValid"),
+            "True/Valid Referenced Secret(s) exist and contain the required key(s)"
+        );
+        assert_eq!(
+            world.condition(kind, "cert", "Programmed"),
+            format!("False/FailedToCreate secret ns/tls is missing key '{key}'")
+        );
+        let requests = world.requests();
+        assert!(requests.iter().all(|request| request.starts_with("GET")), "{requests:?}");
+        assert_eq!(requests.len(), lookups, "{kind}");
+        world.patch("Secret", "tls", json!({"stringData": {key: "two"}}));
+        world.settle();
+        assert_eq!(world.condition(kind, "cert", "Programmed"), "True/Programmed ");
+        world.patch("Secret", "tls", json!({"data": {key: null}}));
+        world.settle_for(2 * HOUR);
+        assert_eq!(
+            world.condition(kind, "cert", "Programmed"),
+            format!("False/FailedToUpdate secret ns/tls is missing key '{key}'")
+        );
+    }
+}
+
 #[test]
 fn a_refused_entity_is_sent_once_then_at_a_change_or_after_the_period() {
     for status in [400, 403] {
