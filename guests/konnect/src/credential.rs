@@ -49,14 +49,14 @@ const FORMS: [Form; 5] = [
     Form {
         label: "jwt",
         kind: "KongCredentialJWT",
-        required: &["key"],
-        optional: &["algorithm", "secret", "rsa_public_key"],
+        required: &["key", "algorithm"],
+        optional: &["secret", "rsa_public_key"],
     },
     Form {
         label: "hmac",
         kind: "KongCredentialHMAC",
-        required: &["username"],
-        optional: &["secret"],
+        required: &["username", "secret"],
+        optional: &[],
     },
 ];
 
@@ -183,8 +183,6 @@ impl Run<'_> {
                 None if form.required.contains(key) => {
                     return Err(format!("Secret {} has no key {key}", secret.metadata.name));
                 }
-                // The API server fills in the default of the algorithm.
-                None if *key == "algorithm" => {}
                 None => absent.push(format!("spec.{key}")),
             }
         }

@@ -371,14 +371,26 @@ fn consumers_of_one_name_in_two_namespaces_keep_their_credentials() {
 
 #[test]
 fn a_secret_that_does_not_serve_makes_an_event_without_its_values() {
-    let incomplete = secret("s", "basic-auth", &[("username", "hunter2")]);
+    let incomplete = [
+        secret("s", "basic-auth", &[("username", "hunter2")]),
+        secret("j", "jwt", &[("key", "k"), ("secret", "hunter2")]),
+        secret("h", "hmac", &[("username", "hunter2")]),
+    ];
     let mut unlabelled = secret("t", "key-auth", &[("key", "k")]);
     unlabelled["metadata"]["labels"] = json!({"konghq.com/secret": "true"});
-    let world = World::new([incomplete, unlabelled.clone(), with_credentials("con", &["s", "t"])]);
-    let events: Vec<Value> =
-        world.all("Event").iter().map(|event| event["message"].clone()).collect();
-    assert_eq!(events, [json!("Secret s has no key password")]);
-    assert!(world.all("KongCredentialAPIKey").is_empty());
+    let consumer = with_credentials("con", &["s", "j", "h", "t"]);
+    let world = World::new(incomplete.into_iter().chain([unlabelled.clone(), consumer]));
+    let mut events: Vec<String> =
+        world.all("Event").iter().map(|event| event["message"].to_string()).collect();
+    events.sort_unstable();
+    let expected = [
+        "Secret h has no key secret",
+        "Secret j has no key algorithm",
+        "Secret s has no key password",
+    ];
+    assert_eq!(events, expected.map(|message| format!("{message:?}")));
+    let made = crate::credential::kinds().flat_map(|entity| world.all(entity.kind)).count();
+    assert_eq!(made, 0);
     world
         .patch(&unlabelled, json!({"metadata": {"labels": {"konghq.com/credential": "key-auth"}}}));
     assert_eq!(world.all("KongCredentialAPIKey").len(), 1);
