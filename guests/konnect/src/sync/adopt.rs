@@ -49,16 +49,14 @@ impl Run<'_> {
         if id_of(&found).as_deref() != Some(&*id) {
             return Ok(self.not_fetched(&id, &Fault::NoEntity));
         }
+        if let Some(message) = self.of_other_service(&found) {
+            return Ok(self.not_adopted("FailedToAdopt", message, &Fault::Clash(message.into())));
+        }
         if let Some(uid) = marked_uid(&found).filter(|uid| *uid != self.uid()) {
             let message = format!(
                 "Konnect entity (ID: {id}) is managed by another k8s object with UID {uid}"
             );
             return Ok(self.not_adopted("UIDConflict", &message, &Fault::Clash(message.clone())));
-        }
-        if self.is(Special::SameService) && at(&found, "service.id") != at(&self.body, "service.id")
-        {
-            let message = "failed to adopt: reference service ID does not match";
-            return Ok(self.not_adopted("FailedToAdopt", message, &Fault::Clash(message.into())));
         }
         match mode {
             Adopt::Match => {
@@ -84,6 +82,22 @@ impl Run<'_> {
         }
         self.status.set(ADOPTED, true, ADOPTED, "");
         self.has_entity(session, &id)
+    }
+
+    /// Returns what is wrong with the service of an entity that is to be taken over.
+    fn of_other_service(&self, found: &Value) -> Option<&'static str> {
+        let (own, found) = (at(&self.body, "service.id"), at(found, "service.id"));
+        if !self.is(Special::SameService) || own == found {
+            return None;
+        }
+        Some(match (own, found) {
+            (Some(_), None) => "failed to adopt: existing route does not have service reference",
+            (None, Some(_)) => {
+                "failed to adopt: KongRoute has no service reference but existing route has service \
+                 reference"
+            }
+            _ => "failed to adopt: reference service ID does not match",
+        })
     }
 
     fn not_fetched(&mut self, id: &str, fault: &Fault) -> End {

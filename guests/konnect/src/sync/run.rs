@@ -243,7 +243,9 @@ impl<'a> Run<'a> {
                 End::Failed(message, Again::After(pause))
             }
             CallError::NotSent(_) | CallError::NoAnswer(_) => {
-                self.set_failed(conditions, reason::OPERATION_FAILED, &message);
+                let is_adoption = reason == reason::FAILED_TO_ADOPT;
+                let reason = if is_adoption { reason } else { reason::OPERATION_FAILED };
+                self.set_failed(conditions, reason, &message);
                 let doubled = self.request.attempt.saturating_sub(REPEATS).min(8);
                 End::Failed(message, Again::After(REPEAT * (1 << doubled)))
             }

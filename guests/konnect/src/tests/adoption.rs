@@ -196,14 +196,47 @@ fn below_parents() -> Vec<Row> {
     ]
 }
 
-fn others() -> Vec<Row> {
+/// Routes that have another service than the entity, or of which one has none. That is told even if
+/// the entity has the mark of another object.
+fn routes() -> Vec<Row> {
     let to = json!({"type": "namespacedRef", "namespacedRef": {"name": "svc"}});
-    let route = json!({"name": "o", "paths": ["/x"], "serviceRef": to});
-    let route = |of: &str| {
-        let entity = json!({"name": "o", "paths": ["/x"], "service": {"id": of}});
-        let objects = vec![service("other"), service("svc"), child("KongRoute", &route)];
-        (objects, ("routes", entity))
+    let spec = json!({"name": "o", "paths": ["/x"]});
+    let alone = in_cp("KongRoute", "o", spec.clone());
+    let mut bound = object("KongRoute", "o", json!({"spec": spec}));
+    bound["spec"]["serviceRef"] = to;
+    let of_other = json!({"id": "@services"});
+    let cases = [
+        (
+            "of another service",
+            &bound,
+            &of_other,
+            "False/FailedToAdopt failed to adopt: reference service ID does not match",
+        ),
+        (
+            "with a service, in Konnect without",
+            &bound,
+            &Value::Null,
+            "False/FailedToAdopt failed to adopt: existing route does not have service reference",
+        ),
+        (
+            "without a service, in Konnect with one",
+            &alone,
+            &of_other,
+            "False/FailedToAdopt failed to adopt: KongRoute has no service reference but existing route \
+             has service reference",
+        ),
+    ];
+    let row = |(what, route, of, told): (&'static str, &Value, &Value, &'static str)| {
+        let entity =
+            json!({"name": "o", "paths": ["/x"], "service": of, "tags": ["k8s-uid:somebody"]});
+        let route = with_adopt(route.clone(), "override");
+        let objects = vec![service("other"), service("svc"), route];
+        Row::new(what, objects, ("routes", entity), &["GET routes/ADOPTED"]).failing([told; 2])
     };
+    cases.map(row).into()
+}
+
+fn others() -> Vec<Row> {
     let data_plane = |cert: &str, mode: &str| {
         let object = in_cp("KongDataPlaneClientCertificate", "o", json!({"cert": cert}));
         (vec![with_adopt(object, mode)], ("dp-client-certificates", json!({"cert": "c"})))
@@ -212,14 +245,9 @@ fn others() -> Vec<Row> {
         with_adopt(in_cp("KongService", "o", json!({"name": "o", "host": "h"})), "override");
     let refused =
         json!([{"method": "PUT", "path": "/services/", "status": 400, "body": {"code": 3}}]);
-    let (objects, entity) = route("@services");
     let (fitting, certificate) = data_plane("c", "match");
     let (unfit, other) = data_plane("d", "match");
     vec![
-        Row::new("a route of another service", objects, entity, &["GET routes/ADOPTED"]).failing([
-            "False/FailedToAdopt failed to adopt: reference service ID does not match",
-            "False/FailedToAdopt failed to adopt: reference service ID does not match",
-        ]),
         Row {
             faults: refused,
             ..Row::new(
@@ -251,7 +279,25 @@ fn others() -> Vec<Row> {
 
 #[test]
 fn entities_are_taken_over_where_they_belong() {
-    below_parents().into_iter().chain(others()).for_each(Row::check);
+    below_parents().into_iter().chain(routes()).chain(others()).for_each(Row::check);
+}
+
+#[test]
+fn an_adoption_that_is_not_answered_fails_as_one_that_is_refused() {
+    for (method, adopted) in [("GET", "FetchFailed"), ("PUT", "FailedToAdopt")] {
+        let world = World::with_control_plane();
+        let entity = json!({"id": ID, "name": "old", "host": "h"});
+        world.change(json!({"put": "services", "entity": entity}));
+        world.faults(json!([{"method": method, "path": "/services/", "drop": true}]));
+        world.apply(&adopting("override"));
+        world.pass();
+        for (of, reason) in [("Adopted", adopted), ("Programmed", "FailedToAdopt")] {
+            let told = world.condition("KongService", "svc", of);
+            assert!(told.starts_with(&format!("False/{reason} ")), "{method}: {of}: {told}");
+        }
+        world.settle();
+        assert_eq!(world.condition("KongService", "svc", "Adopted"), "True/Adopted ");
+    }
 }
 
 #[test]
