@@ -50,11 +50,12 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Finds the IDs of the groups of a consumer. Those that are there count, whatever the others are.
+    /// Finds the IDs of the groups of a consumer, in the order of its list. Those that are there
+    /// count, whatever the others are.
     pub(crate) fn find_consumer_groups(&mut self) -> Result<(), Error> {
         let group = kind::find("KongConsumerGroup").filter(|_| self.is(Special::ConsumerGroups));
         let Some(group) = group else { return Ok(()) };
-        let (mut ids, mut missing) = (BTreeSet::new(), Vec::new());
+        let (mut ids, mut seen, mut missing) = (Vec::new(), BTreeSet::new(), Vec::new());
         let listed = self.object.get("consumerGroups").and_then(Value::as_array);
         for name in listed.into_iter().flatten().filter_map(Value::as_str) {
             let at = Name {
@@ -65,12 +66,12 @@ impl Run<'_> {
             match self.read(group, &at, &["status"])? {
                 None => missing.push(format!("{name}: NotFound")),
                 Some(found) => match group.id(&found, "id") {
-                    Some(id) => drop(ids.insert(id.to_owned())),
+                    Some(id) if seen.insert(id.to_owned()) => ids.push(Value::from(id)),
+                    Some(_) => {}
                     None => missing.push(format!("{name}: NotCreatedInKonnect")),
                 },
             }
         }
-        let ids: Vec<Value> = ids.into_iter().map(Value::from).collect();
         self.resolved.ids.insert("consumerGroupIDs".to_owned(), ids.into());
         self.resolved.missing_groups = missing;
         Ok(())
@@ -102,7 +103,12 @@ impl Run<'_> {
         id: &str,
         operation: Operation,
     ) -> Option<End> {
-        let fault = match self.change_groups(session, id) {
+        // Nothing is asked for while all groups of a new consumer are missing, as with the original.
+        let is_left_alone = operation == Operation::Create
+            && !self.resolved.missing_groups.is_empty()
+            && self.wanted_groups().next().is_none();
+        let changed = if is_left_alone { Ok(true) } else { self.change_groups(session, id) };
+        let fault = match changed {
             Ok(true) => {
                 return (!self.status.is_true(GROUPS_VALID)).then(|| self.without_some_groups(id));
             }
@@ -128,20 +134,25 @@ impl Run<'_> {
         self.failed_with(&[PROGRAMMED], FAILED_TO_ATTACH, &message, &fault, false)
     }
 
+    /// Returns the IDs of the groups that are there.
+    fn wanted_groups(&self) -> impl Iterator<Item = &str> {
+        let wanted = self.resolved.ids.get("consumerGroupIDs").and_then(Value::as_array);
+        wanted.into_iter().flatten().filter_map(Value::as_str)
+    }
+
     /// Makes a consumer a member of its groups; returns whether nothing is left to be done.
     fn change_groups(&self, session: &Session, id: &str) -> Result<bool, Fault> {
         let Ok(consumers) = self.path(self.api.collection) else { return Ok(true) };
         let groups = consumers.replace("/consumers", "/consumer_groups");
         let path = format!("{consumers}/{id}/consumer_groups");
         let present = session.list(self.host, &path, &[("size", "100")], self.api.items)?;
-        let present: BTreeSet<String> = present.iter().filter_map(id_of).collect();
-        let wanted = self.resolved.ids.get("consumerGroupIDs").and_then(Value::as_array);
-        let wanted: BTreeSet<String> =
-            wanted.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-        let joined = wanted.difference(&present).filter(|id| crate::body::is_segment(id));
-        let changes = joined.map(|id| (true, id));
-        let changes = changes.chain(present.difference(&wanted).map(|id| (false, id)));
-        for (at, (is_joined, group)) in changes.enumerate() {
+        let present: Vec<String> = present.iter().filter_map(id_of).collect();
+        let held: BTreeSet<&str> = present.iter().map(String::as_str).collect();
+        let wanted: BTreeSet<&str> = self.wanted_groups().collect();
+        let joined = self.wanted_groups().filter(|id| !held.contains(id));
+        let joined = joined.filter(|id| crate::body::is_segment(id)).map(|id| (true, id));
+        let left = present.iter().map(String::as_str).filter(|id| !wanted.contains(id));
+        for (at, (is_joined, group)) in joined.chain(left.map(|id| (false, id))).enumerate() {
             if at == MAX_CHANGES {
                 return Ok(false);
             }

@@ -285,6 +285,47 @@ fn a_consumer_is_in_more_groups_than_a_page_has() {
 }
 
 #[test]
+fn a_consumer_joins_its_groups_in_the_order_of_its_list() {
+    let world = World::with_control_plane();
+    let names = ["d", "a", "c", "b", "e"];
+    for name in names {
+        world.apply(&in_cp("KongConsumerGroup", name, json!({"name": name})));
+    }
+    let mut consumer = in_cp("KongConsumer", "o", json!({}));
+    merge(&mut consumer, json!({"username": "o", "consumerGroups": names}));
+    world.apply(&consumer);
+    world.settle();
+    let groups = names.map(|name| world.get("KongConsumerGroup", name).unwrap());
+    let ids = groups.each_ref().map(|group| group["status"]["konnect"]["id"].as_str().unwrap());
+    let requests = world.requests();
+    let group = |request: &'_ String| {
+        let (_, rest) = request.strip_prefix("POST ")?.split_once("/consumer_groups/")?;
+        rest.strip_suffix("/consumers").map(str::to_owned)
+    };
+    assert_eq!(requests.iter().filter_map(group).collect::<Vec<_>>(), ids);
+}
+
+#[test]
+fn groups_are_not_asked_for_while_all_of_a_new_consumer_are_missing() {
+    let world = World::with_control_plane();
+    let mut consumer = in_cp("KongConsumer", "o", json!({}));
+    merge(&mut consumer, json!({"username": "o", "consumerGroups": ["one", "two"]}));
+    world.apply(&consumer);
+    world.settle();
+    let requests = world.requests();
+    assert_eq!((requests.len(), requests[0].ends_with("/consumers")), (1, true), "{requests:?}");
+    world.apply(&in_cp("KongConsumerGroup", "one", json!({"name": "one"})));
+    world.settle();
+    assert_eq!(
+        world.condition("KongConsumer", "o", "KongConsumerGroupRefsValid"),
+        "False/Invalid Invalid ConsumerGroup references: two: NotFound"
+    );
+    let joins = world.requests();
+    let joins = joins.iter().filter(|request| request.contains("/consumer_groups/"));
+    assert_eq!(joins.count(), 1);
+}
+
+#[test]
 fn a_consumer_names_all_secrets_that_are_not_there() {
     let world = World::with_control_plane();
     let mut consumer = in_cp("KongConsumer", "o", json!({}));

@@ -22,8 +22,8 @@ use self::{
     lookup::{looked_up_before_created, second_ones_are_looked_for},
     reference::{
         children_keep_their_ids, consumers_without_groups_are_sent_once,
-        control_planes_are_waited_for, references_are_waited_for, unmet_references_are_told,
-        unprogrammed_references_are_waited_for,
+        control_planes_are_waited_for, groups_that_are_there_are_joined, references_are_waited_for,
+        unmet_references_are_told, unprogrammed_references_are_waited_for,
     },
     source::{configuration_from_secrets_is_sent, sources_are_sent_at_once},
 };
@@ -52,7 +52,7 @@ const DATA_PLANE: &str = "/dp-client-certificates";
 /// A rule: changes what the record has to what is expected of ours.
 type Rule = fn(&Facts<'_>, &mut Consequences);
 
-pub(super) const RULES: [(&str, Rule); 27] = [
+pub(super) const RULES: [(&str, Rule); 28] = [
     ("asked-when-needed", asked_when_needed),
     ("keys-of-tokens-are-unknown", keys_of_tokens_are_unknown),
     ("messages-have-no-request-number", messages_have_no_request_number),
@@ -78,6 +78,7 @@ pub(super) const RULES: [(&str, Rule); 27] = [
     ("unprogrammed-references-are-waited-for", unprogrammed_references_are_waited_for),
     ("children-keep-their-ids", children_keep_their_ids),
     ("consumers-without-groups-are-sent-once", consumers_without_groups_are_sent_once),
+    ("groups-that-are-there-are-joined", groups_that_are_there_are_joined),
     ("looked-up-before-created", looked_up_before_created),
     ("second-ones-are-looked-for", second_ones_are_looked_for),
 ];

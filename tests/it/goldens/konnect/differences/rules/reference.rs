@@ -9,7 +9,7 @@ use super::{
         super::{
             format::Named,
             request::{Request, sort_lists},
-            state::{Key, conditions},
+            state::{Key, conditions, recorded},
         },
         Consequences, Facts,
     },
@@ -224,14 +224,10 @@ pub(super) fn consumers_without_groups_are_sent_once(
     facts: &Facts<'_>,
     expected: &mut Consequences,
 ) {
-    let is_without = |object: &Value| {
-        let programmed = conditions(object).get("Programmed").cloned().unwrap_or_default();
-        programmed["reason"] == WITHOUT_GROUPS
-    };
     let uids: Vec<String> = expected
         .objects
         .iter()
-        .filter(|(_, object)| is_without(object))
+        .filter(|(_, object)| is_without_groups(object))
         .map(|(key, _)| uid_of(key))
         .collect();
     let sent: BTreeSet<String> = facts.ours.requests.iter().map(Request::key).collect();
@@ -244,4 +240,38 @@ pub(super) fn consumers_without_groups_are_sent_once(
             .any(|create| create.entity() == request.path && create.body == request.body);
         request.method != "PUT" || !is_its || !is_again || sent.contains(&request.key())
     });
+}
+
+/// A consumer joins the groups that are there at once; in the original only when all are.
+pub(super) fn groups_that_are_there_are_joined(facts: &Facts<'_>, expected: &mut Consequences) {
+    let earlier = facts.earlier.iter().flat_map(|step| &step.objects).filter_map(recorded);
+    let consumers = earlier.chain(expected.objects.values().cloned()).filter(is_without_groups);
+    let ids: BTreeSet<String> =
+        consumers.map(|object| text(&object, "/status/konnect/id").to_owned()).collect();
+    let is_list = |request: &Request| {
+        let rest = request.path.split_once("/consumers/").map(|(_, rest)| rest);
+        let id = rest.and_then(|rest| rest.strip_suffix("/consumer_groups"));
+        request.is_read() && id.is_some_and(|id| ids.contains(id))
+    };
+    let is_join = |request: &Request| ids.contains(text(&request.body, "/consumer"));
+    let is_joined = |request: &Request| {
+        let sent = facts.history.sent.get(&request.place());
+        sent.is_some_and(|sent| sent.key() == request.key())
+    };
+    expected.requests.retain(|request| !is_join(request) || !is_joined(request));
+    let ours = || facts.ours.requests.iter().filter(|request| is_list(request) || is_join(request));
+    for list in expected.requests.iter_mut().filter(|request| is_list(request)) {
+        if let Some(ours) = ours().find(|ours| ours.path == list.path) {
+            *list = ours.clone();
+        }
+    }
+    let held: BTreeSet<String> = expected.requests.iter().map(Request::key).collect();
+    let more = ours().filter(|ours| !held.contains(&ours.key()));
+    expected.requests.extend(more.cloned().collect::<Vec<_>>());
+}
+
+/// Returns whether an object is a consumer that is not in all its groups.
+fn is_without_groups(object: &Value) -> bool {
+    let programmed = conditions(object).get("Programmed").cloned().unwrap_or_default();
+    programmed["reason"] == WITHOUT_GROUPS
 }

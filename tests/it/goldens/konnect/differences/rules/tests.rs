@@ -189,6 +189,20 @@ fn an_entity_waits_for_what_it_refers_to() {
 }
 
 #[test]
+fn a_group_that_was_joined_is_not_joined_again() {
+    let consumer = "{kind: KongConsumer, name: c, status: {konnect: {id: i}, conditions: [\
+         {type: Programmed, status: 'False', reason: FailedToAttachConsumerToConsumerGroup}]}}";
+    let join = |group: &str| {
+        let path = format!("/x/consumer_groups/{group}/consumers");
+        format!("{{method: POST, path: {path}, body: {{consumer: i}}, answer: {{status: 201}}}}")
+    };
+    let (a, b) = (join("a"), join("b"));
+    let steps = format!("[{{objects: [{consumer}], requests: [{a}]}}, {{requests: [{a}, {b}]}}]");
+    let found = requests(groups_that_are_there_are_joined, &steps);
+    assert_eq!(found, ["POST /x/consumer_groups/b/consumers (201) null (None, None)"]);
+}
+
+#[test]
 fn an_unmet_reference_is_told() {
     for (held, reason) in [
         (
