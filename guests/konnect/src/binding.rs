@@ -228,6 +228,11 @@ impl Run<'_> {
         let mut outcome = Outcome::new();
         let mut kept = BTreeSet::new();
         for spec in wanted {
+            // One that a user made does the same: Konnect would refuse a second one.
+            let is_made = others.iter().any(|of| self.fits(of, spec));
+            if is_made && !owned.iter().any(|of| self.fits(of, spec)) {
+                continue;
+            }
             let name = self.name_of(spec, &owned);
             outcome = outcome.apply(self.manifest(&name, spec));
             kept.insert(name);
@@ -244,12 +249,17 @@ impl Run<'_> {
         Outcome { finalizers: held(self.plugin, IN_USE, is_used).finalizers, ..outcome }
     }
 
+    /// Returns whether a binding of the namespace has a spec as [`Run::spec`] writes it.
+    fn fits(&self, binding: &Value, spec: &Value) -> bool {
+        own(binding, "namespace") == self.namespace()
+            && !is_deleted(binding)
+            && normalised(at(binding, "spec"), self.namespace()) == *spec
+    }
+
     fn name_of(&self, spec: &Value, owned: &[&Value]) -> String {
         let derived = derived_name(self.name(), &[&spec.to_string()]);
-        let fits = |binding: &&&Value| {
-            !is_deleted(binding) && normalised(at(binding, "spec"), self.namespace()) == *spec
-        };
-        let mut names = owned.iter().filter(fits).map(|binding| own(binding, "name"));
+        let fitting = owned.iter().filter(|binding| self.fits(binding, spec));
+        let mut names = fitting.map(|binding| own(binding, "name"));
         let first = names.clone().min().map(str::to_owned);
         if names.any(|name| name == derived) { derived } else { first.unwrap_or(derived) }
     }

@@ -293,6 +293,20 @@ fn a_target_that_only_a_users_binding_names_is_not_held() {
 }
 
 #[test]
+fn nothing_is_made_beside_the_binding_of_a_user() {
+    let spec = json!({
+        "pluginRef": {"name": "p"},
+        "targets": {"serviceRef": {"group": "configuration.konghq.com", "kind": "KongService", "name": "svc"}},
+    });
+    let binding = annotated("KongPluginBinding", "mine", "", &spec);
+    let world = World::new([plugin("p"), binding.clone()]);
+    world.apply(&service("svc", "p"));
+    assert_eq!(world.all("KongPluginBinding").len(), 1);
+    world.delete(&binding);
+    assert_eq!(world.bindings(), ["p: serviceRef=svc"]);
+}
+
+#[test]
 fn too_many_bindings_are_refused_whole() {
     let objects = (0..50).flat_map(|number| {
         [service(&format!("s{number}"), "p"), consumer(&format!("c{number}"), "p")]
