@@ -87,8 +87,9 @@ impl Run<'_> {
         let body = json!({"members": members});
         let answer = session.send(self.host, Method::Put, &path, &[], Some(&body));
         if let Err(fault) = answer {
-            let message = format!("failed to set group members: {}", fault.text(Some(self.api)));
-            self.status.set(MEMBERS, false, "SetGroupMemberFailed", message.clone());
+            let text = fault.text(Some(self.api));
+            let message = format!("failed to set group members: {text}");
+            self.status.set(MEMBERS, false, "SetGroupMemberFailed", text);
             return Ok(Some(self.failed_with(
                 &[PROGRAMMED],
                 FAILED_TO_SET_MEMBERS,
