@@ -140,10 +140,17 @@ impl Run<'_> {
                 self.status.set(MIRRORED, true, MIRRORED, "");
                 return self.programmed(session, &id, None);
             }
-            Ok(None) => Fault::Clash(format!("entity with ID {id} not found on Konnect")),
+            Ok(None) => Fault::Clash(format!(
+                "failed listing controlPlanes by id: entity with ID {id} not found on Konnect"
+            )),
             Err(fault) => fault,
         };
-        let message = format!("failed listing controlPlanes by id: {}", fault.text(Some(self.api)));
+        let text = fault.text(Some(self.api));
+        let message = match &fault {
+            Fault::Clash(_) => text,
+            fault if fault.is_untyped(self.api) => text,
+            _ => format!("failed listing for controlPlane with id {id}: {text}"),
+        };
         let end = self.failed_with(&[PROGRAMMED], reason::FAILED_TO_CREATE, &message, &fault, true);
         if let Some(message) = self.status.message(PROGRAMMED) {
             self.status.set(MIRRORED, false, "Failed", message);

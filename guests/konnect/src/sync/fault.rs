@@ -71,6 +71,11 @@ impl Fault {
         }
     }
 
+    /// Returns whether the API refused in a form that the original's client does not know.
+    pub(crate) fn is_untyped(&self, api: &Api) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.typed(Some(api)) == Typed::No)
+    }
+
     /// Returns the fault in words, without what was attempted.
     pub(crate) fn text(&self, api: Option<&Api>) -> String {
         match self {

@@ -259,6 +259,35 @@ fn a_mirror_of_nothing_is_not_mirrored() {
 }
 
 #[test]
+fn a_mirror_that_cannot_be_read_says_so() {
+    const ID: &str = "aaaaaaaa-1111-4111-8111-111111111111";
+    let problem = r#"{"status":401,"title":"Unauthorized","instance":"","detail":"no"}"#;
+    let cases = [
+        (
+            json!({"status": 401, "headers": {"content-type": "application/problem+json"}, "body": {
+                "status": 401, "title": "Unauthorized", "instance": "kong:trace:1", "detail": "no"}}),
+            format!("failed listing for controlPlane with id {ID}: {problem}"),
+        ),
+        (json!({"status": 502, "body": "away"}), "API error occurred: Status 502\naway".to_owned()),
+    ];
+    for (answer, message) in cases {
+        let world = World::new(&json!({}));
+        world.apply(&auth());
+        let mut fault = answer.clone();
+        fault["method"] = "GET".into();
+        fault["path"] = "/control-planes".into();
+        fault["times"] = (-1).into();
+        world.faults(json!([fault]));
+        let spec = json!({"source": "Mirror", "mirror": {"konnect": {"id": ID}}, "konnect": {"authRef": {"name": "auth"}}});
+        world.apply(&object("KonnectGatewayControlPlane", "cp", json!({"spec": spec})));
+        world.pass();
+        let told = |of| world.condition("KonnectGatewayControlPlane", "cp", of);
+        assert_eq!(told("Mirrored"), format!("False/Failed {message}"), "{answer}");
+        assert_eq!(told("Programmed"), format!("False/FailedToCreate {message}"), "{answer}");
+    }
+}
+
+#[test]
 fn a_mirror_shows_what_is_there_and_sends_nothing() {
     const ID: &str = "aaaaaaaa-1111-4111-8111-111111111111";
     let world = World::with_period(60);
