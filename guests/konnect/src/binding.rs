@@ -328,7 +328,7 @@ fn is_deleted(object: &Value) -> bool {
     at(object, "metadata.deletionTimestamp").is_some()
 }
 
-fn owners(object: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn owners(object: &Value) -> impl Iterator<Item = &Value> {
     at(object, "metadata.ownerReferences").and_then(Value::as_array).into_iter().flatten()
 }
 

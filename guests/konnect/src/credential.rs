@@ -13,8 +13,8 @@ use mortise_sdk::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    binding::{is_owned_by, own},
-    kind::{self, CONSUMER, Entity, at},
+    binding::{is_owned_by, own, owners},
+    kind::{self, CONSUMER, Entity, at, text},
 };
 
 /// The label that says of which kind the credential in a Secret is.
@@ -77,7 +77,8 @@ pub(crate) fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failu
     let existing = run.existing()?;
     let mut outcome = Outcome::new();
     let mut kept = BTreeSet::new();
-    for secret in run.secrets()? {
+    let (secrets, missing) = run.secrets()?;
+    for secret in secrets {
         let Some(form) = FORMS.iter().find(|form| label(&secret) == Some(form.label)) else {
             continue;
         };
@@ -96,7 +97,8 @@ pub(crate) fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failu
     }
     for (entity, credential) in &existing {
         let name = own(credential, "name");
-        if !kept.contains(&(entity.kind, name.to_owned())) {
+        let is_kept = kept.contains(&(entity.kind, name.to_owned()));
+        if !is_kept && !is_of_missing(credential, &missing) {
             let of = entity.object(run.namespace(), name);
             outcome = outcome.delete(Deletion::new(of).uid(own(credential, "uid")));
         }
@@ -132,20 +134,24 @@ impl Run<'_> {
         Ok(existing)
     }
 
-    /// Returns the Secrets that the consumer names; none for a consumer outside of Konnect.
-    fn secrets(&self) -> Result<Vec<Secret>, Error> {
+    /// Returns the Secrets that the consumer names, and the names of those that are not there; none
+    /// for a consumer outside of Konnect.
+    fn secrets(&self) -> Result<(Vec<Secret>, BTreeSet<String>), Error> {
         let is_konnect = CONSUMER.parents().any(|parent| !parent.names(self.consumer).is_empty());
         let references = CONSUMER.references.iter().filter(|reference| reference.to == "Secret");
         let all = references.flat_map(|reference| reference.names(self.consumer));
-        let unique: BTreeSet<String> =
+        let mut missing: BTreeSet<String> =
             all.filter(|_| is_konnect).map(|secret| secret.name).collect();
         let mut secrets = Vec::new();
-        for name in unique {
-            let of = Selection::of::<Secret>().namespace(self.namespace()).name(name);
+        for name in &missing {
+            let of = Selection::of::<Secret>().namespace(self.namespace()).name(name.as_str());
             let of = of.labels(SECRETS).fields(["metadata.labels", "data"]);
             secrets.extend(self.host.list::<Secret>(&of)?);
         }
-        Ok(secrets)
+        for secret in &secrets {
+            missing.remove(&secret.metadata.name);
+        }
+        Ok((secrets, missing))
     }
 
     /// Returns the name of the credential that was made from a Secret.
@@ -203,6 +209,16 @@ impl Run<'_> {
             "apiVersion": CONSUMER.of().api_version(), "kind": CONSUMER.kind, "name": self.name(),
             "uid": own(self.consumer, "uid"), "controller": true, "blockOwnerDeletion": true,
         })
+    }
+}
+
+/// Returns whether a credential was made from a Secret that is not there. Kubernetes may have taken
+/// the reference to it away.
+fn is_of_missing(credential: &Value, missing: &BTreeSet<String>) -> bool {
+    let mut secrets = owners(credential).filter(|owner| text(owner, "kind") == Some("Secret"));
+    match secrets.next() {
+        Some(secret) => text(secret, "name").is_some_and(|name| missing.contains(name)),
+        None => !missing.is_empty(),
     }
 }
 

@@ -365,6 +365,8 @@ fn a_credential_follows_its_secret_and_the_list() {
     assert_eq!((&found["spec"]["secret"], &found["metadata"]["name"]), (&json!("changed"), &name));
     world.patch(&jwt, json!({"data": {"secret": null}}));
     assert_eq!(world.all("KongCredentialJWT")[0]["spec"].get("secret"), None);
+    world.delete(&jwt);
+    assert_eq!(world.all("KongCredentialJWT").len(), 1);
     world.patch(&con, json!({"credentials": null}));
     assert!(world.all("KongCredentialJWT").is_empty());
 }
