@@ -213,7 +213,9 @@ impl<'a> Run<'a> {
         if is_repeated {
             return End::Failed(message, Again::WithBackOff);
         }
-        self.note = Some(Note::refused(self.host.now(), self.refused()));
+        // What a token is refused for is sent again with a change of anything: of the token, too.
+        let is_of_token = fault.status() == Some(401);
+        self.note = (!is_of_token).then(|| Note::refused(self.host.now(), self.refused()));
         End::Done(Some(self.config.sync_period()))
     }
 

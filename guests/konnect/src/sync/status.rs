@@ -114,6 +114,12 @@ impl<'a> Status<'a> {
         })
     }
 
+    /// Returns whether `Programmed` is False because another condition was.
+    pub(crate) fn is_hidden(&self) -> bool {
+        let is = |of: &&Condition| of.condition_type == PROGRAMMED;
+        self.conditions.iter().find(is).is_some_and(|of| of.reason == reason::FALSE_EXISTS)
+    }
+
     /// Returns an ID; `None` if it is absent or empty.
     pub(crate) fn id(&self, field: &str) -> Option<&str> {
         self.entity.id(&self.object, field)

@@ -21,6 +21,10 @@ impl Run<'_> {
     /// Returns how long nothing is to be sent; `None` if the entity is to be sent now.
     pub(crate) fn rest(&mut self) -> Option<Duration> {
         let (now, period) = (self.host.now(), self.config.sync_period());
+        // Another condition that was False meanwhile hides the refusal: it is told anew.
+        if self.status.is_hidden() {
+            return None;
+        }
         if !self.status.is_programmed() {
             let refused = self.refused();
             let note = self.note.as_ref().filter(|note| note.refused == refused)?;

@@ -91,6 +91,51 @@ fn a_revoked_token_shows_at_the_entity_and_then_at_the_token() {
 }
 
 #[test]
+fn what_a_token_was_refused_for_is_sent_with_another_token() {
+    let world = World::with_control_plane();
+    world.apply(&service("svc"));
+    world.settle();
+    world.change(json!({"revoke": "kpat_t"}));
+    world.patch("KongService", "svc", json!({"spec": {"host": "two.example"}}));
+    world.settle();
+    assert!(
+        world
+            .condition("KongService", "svc", "Programmed")
+            .starts_with("False/FailedToUpdate failed to update KongService ns/svc: ")
+    );
+    world.requests();
+    world.patch("KonnectAPIAuthConfiguration", "auth", json!({"spec": {"token": "kpat_t.2"}}));
+    world.settle();
+    assert_eq!(world.condition("KongService", "svc", "Programmed"), "True/Programmed ");
+    let requests = world.requests();
+    assert_eq!(
+        requests.iter().filter(|request| request.starts_with("PUT")).count(),
+        1,
+        "{requests:?}"
+    );
+}
+
+/// As with the original, in which each event sends what was refused.
+#[test]
+fn what_was_refused_is_sent_again_when_a_reference_is_valid_again() {
+    let world = World::with_control_plane();
+    world.apply(&service("svc"));
+    world.settle();
+    let refused =
+        json!([{"method": "PUT", "path": "/services/", "status": 400, "body": {"code": 3}}]);
+    world.faults(refused);
+    world.patch("KongService", "svc", json!({"spec": {"host": "two.example"}}));
+    world.settle();
+    world.change(json!({"revoke": "kpat_t"}));
+    world.patch("KonnectAPIAuthConfiguration", "auth", json!({"metadata": {"labels": {"a": "b"}}}));
+    world.settle();
+    assert_eq!(world.condition("KongService", "svc", "Programmed"), FALSE_EXISTS);
+    world.change(json!({"restore": "kpat_t"}));
+    world.settle_for(Duration::from_secs(4));
+    assert_eq!(world.condition("KongService", "svc", "Programmed"), "True/Programmed ");
+}
+
+#[test]
 fn a_token_of_another_namespace_is_used_while_it_is_granted() {
     let world = World::new(&json!({"syncPeriodSeconds": 60}));
     let labels = json!({"konghq.com/credential": "konnect", "konghq.com/secret": "true"});
