@@ -126,9 +126,10 @@ impl Run<'_> {
             Some(write) if former.is_none() => Err(refused(name, &write.message)),
             Some(write) => Err(Refusal {
                 reason: "CustomResourceDefinitionUpdateFailed",
+                // The original names the binding, too.
                 message: format!(
                     "CustomResourceDefinition {} cannot be updated: {}",
-                    schema.spec.names.plural, write.message
+                    self.binding.metadata.name, write.message
                 ),
             }),
         }

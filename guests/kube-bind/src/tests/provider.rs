@@ -177,20 +177,19 @@ fn a_definition_of_somebody_else_is_left_alone() {
 
 #[test]
 fn a_definition_that_the_api_server_refuses_is_told() {
-    let world = World::bound();
+    // The name in the message is that of the binding.
+    let named = |object| with(object, json!({"metadata": {"name": "fleet"}}));
+    let world = World::new([named(binding())], [named(export()), schema()]);
     let invalid = json!({"type": "object", "properties": {"spec": {"type": "thing"}}});
     let mut other = schema();
     other["spec"]["versions"][0]["schema"] = invalid;
     world.there().apply(&other);
     assert_eq!(world.failures().len(), 1);
-    let binding = world.at_home(&binding()).unwrap();
+    let binding = world.at_home(&named(binding())).unwrap();
     let connected = &binding["status"]["conditions"][1];
     assert_eq!(connected["reason"], "CustomResourceDefinitionUpdateFailed");
     let message = connected["message"].as_str().unwrap();
-    assert!(
-        message.starts_with("CustomResourceDefinition rockets cannot be updated: "),
-        "{message}"
-    );
+    assert!(message.starts_with("CustomResourceDefinition fleet cannot be updated: "), "{message}");
 }
 
 #[test]
