@@ -60,7 +60,9 @@ fn provider(description: Description) -> Description {
     description
         .reconciles(on_demand(name::EXPORTS, anywhere::<Export>()).triggered_by_status())
         .reconciles(on_demand(name::SCHEMAS, anywhere::<BoundSchema>()).triggered_by_status())
-        .reconciles(on_demand(name::CLUSTER_BINDING, anywhere::<ClusterBinding>()))
+        .reconciles(
+            on_demand(name::CLUSTER_BINDING, anywhere::<ClusterBinding>()).triggered_by_status(),
+        )
         .reconciles(on_demand(name::NAMESPACES, anywhere::<ServiceNamespace>()))
         .reads(anywhere::<ExportRequest>().fields(["status"]))
         .reads(anywhere::<ServiceNamespace>().matching("status.namespace", "*"))

@@ -193,6 +193,24 @@ fn a_definition_that_the_api_server_refuses_is_told() {
 }
 
 #[test]
+fn the_status_of_a_cluster_binding_is_repaired_and_summarized() {
+    let world = World::bound();
+    let of = bind("ClusterBinding", "cn", "cluster");
+    let other = json!([{"type": "Healthy", "status": "False", "severity": "Error", "reason": "Late", "message": "late", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    world.there().patch(&with(
+        of.clone(),
+        json!({"status": {"conditions": other, "konnectorVersion": null}}),
+    ));
+    world.settle();
+    let found = world.at_provider(&of).unwrap();
+    assert!(found["status"]["konnectorVersion"].is_string(), "{found}");
+    assert_eq!(
+        World::conditions(Some(found)),
+        ["Ready=False/Late", "Healthy=False/Late", "SecretValid=True", "ValidVersion=True"]
+    );
+}
+
+#[test]
 fn a_group_that_is_not_configured_is_refused() {
     let other = |mut object: serde_json::Value| {
         object["spec"]["group"] = "mortise.dev".into();
