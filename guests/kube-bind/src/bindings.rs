@@ -131,6 +131,7 @@ impl Run<'_> {
             None => {
                 let condition = self.no_export(place)?;
                 self.next.push(condition);
+                outcome = self.start_home(outcome)?;
             }
             Some(export) => outcome = self.install(place, &export, outcome)?,
         }

@@ -68,6 +68,19 @@ impl Run<'_> {
         Ok(outcome)
     }
 
+    /// Starts the objects at home of a binding without an export, so that deleted ones are let go.
+    pub(super) fn start_home(&mut self, outcome: Outcome) -> Result<Outcome, Error> {
+        let mut running = Definition::owned_by(self.host, &self.binding)?;
+        running.retain(|definition| self.config.allows(&definition.spec.group));
+        if running.is_empty() {
+            return Ok(outcome);
+        }
+        let share = start::share(self.host, &self.binding)?;
+        let (outcome, cut) = Starts::new(&running, self.config, share).end(outcome);
+        self.cut.extend(cut);
+        Ok(outcome.finalizers([FINALIZER]))
+    }
+
     /// Reads the schemas of an export: those that are there, and why not all of them are.
     fn schemas(
         &mut self,

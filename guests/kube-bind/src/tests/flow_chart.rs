@@ -55,6 +55,24 @@ fn export_gone_stops_the_sync() {
 }
 
 #[test]
+fn export_gone_lets_deleted_objects_go_after_a_restart_too() {
+    let owner = json!([{"apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceBinding", "name": "rockets", "uid": "u1"}]);
+    let leaving =
+        json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubebind.io/syncer"]});
+    let world = World::unsettled(
+        [
+            with(binding(), json!({"metadata": {"uid": "u1"}})),
+            with(definition(), json!({"metadata": {"ownerReferences": owner}})),
+            with(rocket("team"), json!({"metadata": leaving})),
+        ],
+        [],
+    );
+    assert!(world.at_home(&rocket("team")).is_some());
+    world.settle();
+    assert_eq!(world.at_home(&rocket("team")), None);
+}
+
+#[test]
 fn export_back_starts_the_sync_again() {
     let world = World::synchronised();
     world.there().delete("APIServiceExport/cn/rockets");
