@@ -419,7 +419,7 @@ fn push(
     to: ObjectRef,
     outcome: Outcome,
 ) -> Outcome {
-    if home.metadata.is_deleted() || !is_claimed {
+    if !is_claimed {
         let copy = there.filter(|there| {
             is_copy_of(there, &home.metadata, mark::CONSUMER_UID) && !there.metadata.is_deleted()
         });
@@ -431,7 +431,9 @@ fn push(
             None => outcome,
         };
     }
-    if there.is_some_and(|there| there.metadata.is_deleted() || is_never_copied(there)) {
+    // The copy of an object that is being deleted goes with it.
+    let is_leaving = |there: &Content| there.metadata.is_deleted() || is_never_copied(there);
+    if home.metadata.is_deleted() || there.is_some_and(is_leaving) {
         return outcome;
     }
     // The owner may have moved. Whoever has made the copy at home changes its label.

@@ -37,6 +37,23 @@ fn a_claimed_object_of_the_consumer_goes_to_the_provider_and_goes_with_its_claim
 }
 
 #[test]
+fn the_copy_of_an_object_that_is_held_stays_until_the_object_is_gone() {
+    let world = world(&secrets(&json!({"namedResources": [{"name": "key"}]})));
+    let held =
+        |by: Value| with(core("Secret", "team", "key"), json!({"metadata": {"finalizers": by}}));
+    world.home().apply(&secret("team", "key", "MQ=="));
+    world.home().patch(&held(json!(["example.com/hold"])));
+    world.settle();
+    world.home().delete("Secret/team/key");
+    world.settle();
+    assert!(world.at_provider(&secret("cn-team", "key", "")).is_some());
+    world.home().patch(&held(json!(null)));
+    world.settle();
+    assert_eq!(world.at_home(&secret("team", "key", "")), None);
+    assert_eq!(world.at_provider(&secret("cn-team", "key", "")), None);
+}
+
+#[test]
 fn an_object_to_which_another_refers_goes_up_and_goes_with_the_reference() {
     let reference = json!({"group": "golden.example.dev", "resource": "rockets", "jsonPath": {"name": "spec.secretName"}});
     let world = world(&secrets(&json!({"references": [reference]})));
