@@ -56,13 +56,14 @@ impl Run<'_> {
                 None => self.waiting(outcome, HELD),
             });
         }
+        // Before the definitions, with which the claims stop: copies of shared objects go meanwhile.
+        if let Some(left) = export.as_ref().and_then(|export| self.left(export)) {
+            return Ok(self.end(outcome.requeue_after(left)));
+        }
         if !definitions.is_empty() {
             let outcome = definitions.into_iter().fold(outcome, delete);
             // A definition without objects is gone at once, and own deletions trigger nothing.
             return Ok(self.end(outcome.requeue_after(AGAIN)));
-        }
-        if let Some(left) = export.as_ref().and_then(|export| self.left(export)) {
-            return Ok(self.end(outcome.requeue_after(left)));
         }
         Ok(outcome.finalizers::<&str>([]))
     }

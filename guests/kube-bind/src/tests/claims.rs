@@ -54,6 +54,18 @@ fn the_copy_of_an_object_that_is_held_stays_until_the_object_is_gone() {
 }
 
 #[test]
+fn a_copy_goes_with_the_binding() {
+    let world = world(&secrets(&json!({"namedResources": [{"name": "key"}]})));
+    world.home().apply(&secret("team", "key", "MQ=="));
+    world.settle();
+    assert!(world.at_provider(&secret("cn-team", "key", "")).is_some());
+    world.home().delete("APIServiceBinding//rockets");
+    world.settle();
+    assert_eq!(world.at_home(&binding()), None);
+    assert_eq!(world.at_provider(&secret("cn-team", "key", "")), None);
+}
+
+#[test]
 fn an_object_to_which_another_refers_goes_up_and_goes_with_the_reference() {
     let reference = json!({"group": "golden.example.dev", "resource": "rockets", "jsonPath": {"name": "spec.secretName"}});
     let world = world(&secrets(&json!({"references": [reference]})));
