@@ -247,7 +247,7 @@ fn is_version(text: &str) -> bool {
 }
 
 /// An empty map counts as absent.
-fn without_empty_maps(value: &mut Value) {
+pub(super) fn without_empty_maps(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.values_mut().for_each(without_empty_maps);

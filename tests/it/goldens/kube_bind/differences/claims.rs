@@ -5,9 +5,10 @@ use serde_json::Value;
 use super::{
     super::{
         format::Side,
-        state::{GROUP, Key, State},
+        state::{GROUP, Key, State, without_empty_maps},
     },
     Facts,
+    foreign::without_namespaces,
     objects::{CONSUMER_UID, PROVIDER_UID, is_deleting, marked},
 };
 use crate::goldens::scenario::text;
@@ -34,18 +35,29 @@ pub(super) fn claims_say_what_is_shared(facts: &Facts<'_>, expected: &mut State)
     expected.retain(|key, _| !unclaimed.contains(key));
 }
 
-/// Secrets with tokens of accounts are not copied, nor is the list of an account's Secrets.
-pub(super) fn tokens_are_never_copied(_: &Facts<'_>, expected: &mut State) {
-    let copies: Vec<Key> = shared(expected).map(|(copy, _)| copy).collect();
-    for copy in copies.iter().filter(|copy| copy.kind == "ServiceAccount") {
-        if let Some(account) = expected.get_mut(copy).and_then(Value::as_object_mut) {
-            account.remove("secrets");
+/// Secrets with tokens of accounts are neither copied nor labelled, nor is the list of an account's
+/// Secrets copied.
+pub(super) fn tokens_are_never_copied(facts: &Facts<'_>, expected: &mut State) {
+    let mut asked = Vec::new();
+    for (copy, source) in shared(expected).collect::<Vec<_>>() {
+        let Some(object) = expected.get_mut(&copy) else { continue };
+        if copy.kind == "ServiceAccount" {
+            object.as_object_mut().map(|account| account.remove("secrets"));
+        }
+        if copy.kind != "Secret" || !TOKENS.contains(&text(object, "/type")) {
+            continue;
+        }
+        expected.remove(&copy);
+        asked.push(source.namespace.clone());
+        let was_given =
+            facts.given.get(&source).is_some_and(|given| !text(given, OWNER).is_empty());
+        if let Some(source) = expected.get_mut(&source).filter(|_| !was_given) {
+            let labels = source.pointer_mut("/metadata/labels").and_then(Value::as_object_mut);
+            labels.map(|labels| labels.remove("kube-bind.io/owner"));
+            without_empty_maps(source);
         }
     }
-    expected.retain(|key, object| {
-        let is_token = key.kind == "Secret" && TOKENS.contains(&text(object, "/type"));
-        !is_token || !copies.contains(key)
-    });
+    without_namespaces(facts, expected, &asked);
 }
 
 /// Returns the copies of shared objects, each with its source.

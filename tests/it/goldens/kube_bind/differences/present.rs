@@ -33,7 +33,7 @@ pub(super) fn present(key: &Key, state: &State, facts: &Facts<'_>) -> Option<Val
     } else if key.is_custom() {
         synchronised(key, state, ours)
     } else if key.is(Side::P, GROUP, "APIServiceNamespace") || key.is(Side::P, "", "Namespace") {
-        asked_for(key, state, ours)
+        asked_for(key, state, facts)
     } else if key.group.is_empty() {
         shared(key, state, facts)
     } else {
@@ -238,13 +238,23 @@ fn synchronised(key: &Key, state: &State, ours: &State) -> Option<Value> {
     Some(form)
 }
 
-/// Returns the request of ours for a namespace of objects at home, or that namespace.
-fn asked_for(key: &Key, state: &State, ours: &State) -> Option<Value> {
-    let held = ours.get(key)?;
+/// Returns the request of ours for a namespace of objects at home that are synchronised or claimed,
+/// or that namespace. Once it was asked for, it stays as long as the namespace at home.
+fn asked_for(key: &Key, state: &State, facts: &Facts<'_>) -> Option<Value> {
+    let held = facts.actual.get(key)?;
     let title = text(held, "/metadata/annotations/kube-bind.io~1api-service-namespace");
     let name = title.split_once('/').map_or(key.name.as_str(), |(_, name)| name);
-    let mut homes = state.keys().filter(|of| of.side == Side::C && of.is_custom());
-    homes.any(|home| home.namespace == name && is_bound(home, state)).then(|| held.clone())
+    let asks = |(home, object): (&Key, &Value)| {
+        if home.namespace != name {
+            let was_asked_for = facts.before.contains_key(key) && !facts.deleted.contains(key);
+            home.is(Side::C, "", "Namespace") && home.name == name && was_asked_for
+        } else if home.is_custom() {
+            is_bound(home, state)
+        } else {
+            is_claimed(home, object, state)
+        }
+    };
+    state.iter().filter(|(of, _)| of.side == Side::C).any(asks).then(|| held.clone())
 }
 
 /// Returns the copy of ours of an object at home that a claim takes now, or that object with the

@@ -11,15 +11,15 @@ use super::{
         state::{GROUP, Key, State},
     },
     Facts,
-    claims::{claims_say_what_is_shared, tokens_are_never_copied},
+    claims::{OWNER, claims_say_what_is_shared, tokens_are_never_copied},
     deletion::deleted_objects_are_let_go,
     foreign::{
         foreign_kinds_are_not_synced, objects_of_others_are_not_read, others_keep_their_places,
     },
     objects::{
-        PROVIDER_UID, add_condition, add_finalizer, bindings_mut, condition, copies, has_place,
-        is_deleting, is_marked, marked, named, of_binding, own_namespaces, place_of, source_of,
-        summarize,
+        CONSUMER_UID, PROVIDER_UID, add_condition, add_finalizer, bindings_mut, condition, copies,
+        has_place, is_deleting, is_marked, marked, named, of_binding, own_namespaces, place_of,
+        source_of, summarize,
     },
     served::schemas_that_serve_nothing_are_refused,
 };
@@ -72,6 +72,19 @@ fn objects_of_others_stay(facts: &Facts<'_>, expected: &mut State) {
         if is_of_others && !is_collected && !facts.deleted.contains(key) && has_place(key, expected)
         {
             expected.insert(key.clone(), object.clone());
+        }
+    }
+    for key in facts.lost.difference(facts.deleted) {
+        let (label, mark) = match key.side {
+            Side::P => ("consumer", CONSUMER_UID),
+            Side::C => ("provider", PROVIDER_UID),
+        };
+        // A label alone does not make it a copy.
+        let is_labelled = |of: &&Value| {
+            text(of, OWNER) == label && text(of, mark).is_empty() && has_place(key, expected)
+        };
+        if let Some(object) = facts.removed.get(key).filter(is_labelled).cloned() {
+            expected.insert(key.clone(), object);
         }
     }
     others_keep_their_places(facts, expected);
