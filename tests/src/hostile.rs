@@ -221,7 +221,7 @@ impl Street {
         let unsaid = self.unsaid(attacks).await?;
         let series = self.series().await;
         let mut leaked = self.leaks(attacks).await?;
-        drop(besides);
+        let failed = beside::end(besides);
         let lives = self.lives()?;
         let removed = if lives { self.remove(attacks).await? } else { None };
         let host = self.host.as_mut().context("a host")?;
@@ -245,6 +245,7 @@ impl Street {
             requests,
             strange,
             unsaid,
+            failed,
             removed,
             ..Figures::default()
         })

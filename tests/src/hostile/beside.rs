@@ -79,6 +79,19 @@ pub(super) fn begin(attack: &'static Attack, place: &Place<'_>) -> Option<JoinSe
     Some(tasks)
 }
 
+/// Ends side actions, and returns the errors of those that have failed.
+pub(super) fn end(besides: Besides) -> Vec<String> {
+    let mut errors = Vec::new();
+    for mut tasks in besides {
+        while let Some(ended) = tasks.try_join_next() {
+            if let Err(error) = ended.map_err(anyhow::Error::from).flatten() {
+                errors.push(format!("{error:#}"));
+            }
+        }
+    }
+    errors
+}
+
 /// Has the host compute one handshake after the other.
 async fn shake_hands(webhooks: Webhooks) -> Result<()> {
     let mut hello = Vec::new();

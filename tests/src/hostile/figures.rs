@@ -65,6 +65,8 @@ pub struct Figures {
     pub strange: Vec<String>,
     /// The attacks without the expected condition, with the conditions that they have.
     pub unsaid: Vec<String>,
+    /// The errors of side actions.
+    pub failed: Vec<String>,
     /// The time until the Processors were gone; `None` if they stay.
     pub removed: Option<Duration>,
     /// The time until the host ended during the attack, if that was tried; the inner `None` if it
@@ -106,6 +108,11 @@ impl Figures {
             format!("/livez takes {livez:?}, {} times silent", self.silent),
         );
         check(self.unsaid.is_empty(), format!("not said: {}", self.unsaid.join("; ")));
+        // A host that has ended answers no side action.
+        check(
+            self.died.is_some() || self.failed.is_empty(),
+            format!("beside the Processor: {}", self.failed.join("; ")),
+        );
         faults.extend(self.faults_of_size());
         faults.into_iter().map(|fault| format!("{}: {fault}", self.name())).collect()
     }
