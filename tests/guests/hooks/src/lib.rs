@@ -95,6 +95,7 @@ impl Converts for Hooks {
             "annotate" => object["metadata"]["annotations"]["example.com/from"] = to.into(),
             "swell" if to == "v1" => object["spec"]["length"] = "x".repeat(2 << 20).into(),
             "rename" => object["metadata"]["name"] = "other".into(),
+            "bloat" => object["spec"]["size"] = "x".repeat(80_000).into(),
             "grow" => object["spec"]["size"] = "x".repeat(9 << 20).into(),
             "stay" => object["apiVersion"] = "example.com/v1".into(),
             other => misbehave(other),
