@@ -293,7 +293,7 @@ impl Street {
             tenants::delete(self.admin.client(), benign::NAME, benign::NAME).await?;
             self.until_gone(benign::NAME, benign::NAME, TIMEOUT).await?;
         }
-        let processors = attacks.iter().map(|attack| attack.processor(benign::NAME, 0)).collect();
+        let processors = attacks.iter().map(|attack| attack.processor(0)).collect();
         local::apply(&self.admin, processors).await?;
         if is_older {
             // The API server reports ages in whole seconds.

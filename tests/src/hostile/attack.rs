@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::benign;
+
 /// Resources and verbs of an account in its namespace, both separated by blanks.
 pub type Rights = &'static [(&'static str, &'static str)];
 
@@ -591,27 +593,29 @@ impl Attack {
         format!("hostile-{}", self.name)
     }
 
+    /// Returns the namespace of the objects that the Processor reconciles.
+    pub fn reconciled(&self) -> String {
+        if self.within { benign::NAME.to_owned() } else { self.namespace() }
+    }
+
     /// Returns the common and the additional rights of the account.
     pub fn all_rights(&self) -> Vec<(&'static str, &'static str)> {
         [PLAIN_RIGHTS, self.rights].concat()
     }
 
-    /// Returns the Processor of the attack. `benign` is the benign namespace; each `number` gives
-    /// another spec.
-    pub fn processor(&self, benign: &str, number: u32) -> Value {
-        let namespace = self.namespace();
-        let reconciles = if self.within { benign } else { &namespace };
+    /// Returns the Processor of the attack; each `number` gives another spec.
+    pub fn processor(&self, number: u32) -> Value {
         let config = match self.beside {
             Beside::Reviews { .. } => json!({"do": self.reconcile}),
             _ => json!({
-                "name": self.name, "namespace": reconciles,
+                "name": self.name, "namespace": self.reconciled(),
                 "describe": self.describe, "reconcile": self.reconcile,
                 "times": self.times + number, "bytes": self.bytes,
             }),
         };
         json!({
             "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
-            "metadata": {"namespace": namespace, "name": self.name},
+            "metadata": {"namespace": self.namespace(), "name": self.name},
             "spec": {
                 "module": {"path": format!("{}.wasm", self.module)},
                 "serviceAccountName": self.name,

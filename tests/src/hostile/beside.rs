@@ -17,7 +17,6 @@ use tokio_rustls::TlsConnector;
 
 use super::{
     attack::{Attack, Beside},
-    benign,
     tenants::WEBHOOKS,
 };
 use crate::{rebuilt, tls};
@@ -129,7 +128,7 @@ async fn change(attack: &'static Attack, admin: Cluster) -> Result<()> {
     let mut due = interval(CHANGE_INTERVAL);
     for number in 1.. {
         due.tick().await;
-        let changed = attack.processor(benign::NAME, number);
+        let changed = attack.processor(number);
         local::apply(&admin, vec![changed]).await?;
     }
     Ok(())

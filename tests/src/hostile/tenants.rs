@@ -176,7 +176,6 @@ async fn grant(admin: &Cluster, attack: &Attack) -> Result<()> {
 pub(super) async fn prepare(admin: &Cluster, attack: &Attack) -> Result<()> {
     let namespace = attack.namespace();
     tenant(admin, &namespace, attack.name, &attack.all_rights(), attack.may_be).await?;
-    let namespace = if attack.within { benign::NAME.to_owned() } else { namespace };
     if attack.within && !attack.rights.is_empty() {
         grant(admin, attack).await?;
     }
@@ -205,7 +204,7 @@ pub(super) async fn prepare(admin: &Cluster, attack: &Attack) -> Result<()> {
         object
     };
     let objects: Api<DynamicObject> =
-        Api::namespaced_with(admin.client().clone(), &namespace, &resource);
+        Api::namespaced_with(admin.client().clone(), &attack.reconciled(), &resource);
     let make = |number: usize| {
         let (objects, object) = (&objects, object(number));
         async move {
@@ -223,14 +222,14 @@ pub(super) async fn prepare(admin: &Cluster, attack: &Attack) -> Result<()> {
         .await
 }
 
-/// Deletes the objects that an attack has made, other than `ConfigMap`s.
+/// Deletes the objects that an attack has made, other than `ConfigMap`s of its own namespace.
 pub(super) async fn clear(admin: &Cluster, attack: &Attack) -> Result<()> {
-    if attack.kind == Flood::ConfigMaps {
+    if attack.kind == Flood::ConfigMaps && !attack.within {
         return Ok(());
     }
     let [group, version, kind] = attack.kind.kind();
     let (client, resource) = (admin.client().clone(), resource(group, version, kind));
-    let objects: Api<DynamicObject> = Api::namespaced_with(client, &attack.namespace(), &resource);
+    let objects: Api<DynamicObject> = Api::namespaced_with(client, &attack.reconciled(), &resource);
     let made = ListParams::default().labels(&format!("hostile={}", attack.name));
     objects.delete_collection(&DeleteParams::default(), &made).await?;
     Ok(())
