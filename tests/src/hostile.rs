@@ -300,13 +300,14 @@ impl Street {
             tokio::time::sleep(Duration::from_millis(1_100)).await;
             local::apply(&self.admin, vec![benign::processor()]).await?;
         }
-        let (public, webhooks) = {
+        let [public, objects, webhooks] = {
             let host = self.host().await?;
-            (host.public.clone(), host.webhooks.clone())
+            [&host.public, &host.admin, &host.webhooks].map(Clone::clone)
         };
         let place = beside::Place {
             admin: &self.admin,
             public: &public,
+            objects: &objects,
             module: &self.module("replaced"),
             webhooks: &beside::Webhooks::new(webhooks, &self.authority)?,
         };

@@ -104,6 +104,8 @@ pub enum Beside {
         /// Bytes of the objects of a review.
         bytes: usize,
     },
+    /// Asks for all pages of `--admin`, as a web page in a browser there does.
+    Pages,
     /// Creates the benign Processor again, so that it is younger than the attacking one.
     Older,
 }
@@ -330,6 +332,7 @@ pub const ATTACKS: &[Attack] = &[
         says: &[r#"hook="convert",result="failed""#],
         ..PLAIN
     },
+    Attack { name: "pages", row: "S14", beside: Beside::Pages, ..PLAIN },
     Attack { name: "endless-describe", row: "+", describe: "loop", says: &["limit of"], ..PLAIN },
     Attack {
         name: "deep",

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use mortise::local;
 use mortise_host::cluster::Cluster;
 use rustls::{ClientConfig, pki_types::ServerName};
@@ -17,6 +17,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{
     attack::{Attack, Beside},
+    host,
     tenants::WEBHOOKS,
 };
 use crate::{rebuilt, tls};
@@ -28,6 +29,19 @@ const MODULE_INTERVAL: Duration = Duration::from_millis(100);
 /// The interval in which slow connections are opened.
 const CONNECTION_INTERVAL: Duration = Duration::from_micros(500);
 
+/// The pages of `--admin`.
+const PAGES: [&str; 7] =
+    ["/host", "/processors", "/keys", "/reports", "/records?key=x", "/started", "/watches"];
+/// The interval of requests for them.
+const PAGE_INTERVAL: Duration = Duration::from_millis(2);
+/// Headers of which a browser sends one if a page reaches `--admin`: by a name of its own, or by the
+/// address.
+const OF_PAGES: [&str; 3] = [
+    "Host: evil.example",
+    "Host: localhost\r\nOrigin: http://evil.example",
+    "Host: 127.0.0.1\r\nOrigin: null",
+];
+
 /// Running side actions, which end on drop.
 pub(super) type Besides = Vec<JoinSet<Result<()>>>;
 
@@ -36,6 +50,8 @@ pub(super) struct Place<'a> {
     pub(super) admin: &'a Cluster,
     /// The address that serves `/livez`.
     pub(super) public: &'a str,
+    /// The address that serves the pages that name objects.
+    pub(super) objects: &'a str,
     /// The module that is replaced.
     pub(super) module: &'a Path,
     pub(super) webhooks: &'a Webhooks,
@@ -57,7 +73,7 @@ impl Webhooks {
 
 /// Begins the side action of an attack, if there is one.
 pub(super) fn begin(attack: &'static Attack, place: &Place<'_>) -> Option<JoinSet<Result<()>>> {
-    let Place { admin, public, module, webhooks } = *place;
+    let Place { admin, public, objects, module, webhooks } = *place;
     let mut tasks = JoinSet::new();
     match attack.beside {
         Beside::Nothing | Beside::Older => return None,
@@ -70,6 +86,7 @@ pub(super) fn begin(attack: &'static Attack, place: &Place<'_>) -> Option<JoinSe
         Beside::Handshakes(count) => {
             (0..count).for_each(|_| drop(tasks.spawn(shake_hands(webhooks.clone()))));
         }
+        Beside::Pages => drop(tasks.spawn(browse(objects.to_owned()))),
         Beside::Reviews { object, bytes } => {
             let objects = vec![object; bytes / (object.len() + 1)].join(",");
             drop(tasks.spawn(review(attack.conversions(), objects, webhooks.clone())));
@@ -121,6 +138,20 @@ async fn review(path: String, objects: String, webhooks: Webhooks) -> Result<()>
         // An answer may come before all of it was taken.
         let _ = stream.write_all(body.as_bytes()).await;
         let _ = stream.read(&mut [0; 1024]).await;
+    }
+}
+
+/// Asks for pages as a browser does for the page of another origin, and fails if it gets one.
+async fn browse(objects: String) -> Result<()> {
+    let mut due = interval(PAGE_INTERVAL);
+    loop {
+        for path in PAGES {
+            for headers in OF_PAGES {
+                due.tick().await;
+                let answer = host::ask(&objects, path, headers).await?;
+                ensure!(answer.starts_with("HTTP/1.1 403 "), "{path}, {headers}: {answer}");
+            }
+        }
     }
 }
 

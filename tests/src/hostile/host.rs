@@ -40,6 +40,8 @@ pub struct Host {
     child: Child,
     /// The address that serves `/livez` and `/metrics`.
     pub public: String,
+    /// The address that serves the pages that name objects.
+    pub admin: String,
     /// The address that serves webhooks.
     pub webhooks: String,
     said: Arc<Mutex<Said>>,
@@ -55,8 +57,9 @@ pub struct Said {
     /// Lines that contain the value of a Secret.
     pub leaked: usize,
     last: VecDeque<String>,
-    /// The addresses of the first lines that name them: the public one, and that of webhooks.
-    listens: [Option<String>; 2],
+    /// The addresses of the first lines that name them: the public one, and those of the admin port
+    /// and of webhooks.
+    listens: [Option<String>; 3],
 }
 
 // === impl Said ===
@@ -67,7 +70,8 @@ impl Said {
         let text = String::from_utf8_lossy(line);
         self.forged += usize::from(FORGED.iter().any(|forged| text.starts_with(forged)));
         self.leaked += usize::from(TREASURE.iter().any(|value| text.contains(value)));
-        for (listens, field) in self.listens.iter_mut().zip([" listen=", " webhooks="]) {
+        let fields = [" listen=", " admin=", " webhooks="];
+        for (listens, field) in self.listens.iter_mut().zip(fields) {
             if let (None, true, Some((_, after))) =
                 (&listens, text.contains("listening"), text.split_once(field))
             {
@@ -124,18 +128,19 @@ impl Host {
         let said = Arc::<Mutex<Said>>::default();
         let recorded = Arc::clone(&said);
         std::thread::spawn(move || record(stderr, &recorded));
-        let mut host = Self { child, public: String::new(), webhooks: String::new(), said };
-        [host.public, host.webhooks] = host.listening().await?;
+        let none = String::new;
+        let mut host = Self { child, public: none(), admin: none(), webhooks: none(), said };
+        [host.public, host.admin, host.webhooks] = host.listening().await?;
         Ok(host)
     }
 
     /// Waits until the log names the addresses that the host listens on.
-    async fn listening(&mut self) -> Result<[String; 2]> {
+    async fn listening(&mut self) -> Result<[String; 3]> {
         let begun = Instant::now();
         loop {
             let said = self.said();
-            if let [Some(public), Some(webhooks)] = &said.listens {
-                return Ok([public.clone(), webhooks.clone()]);
+            if let [Some(public), Some(admin), Some(webhooks)] = &said.listens {
+                return Ok([public, admin, webhooks].map(Clone::clone));
             }
             if begun.elapsed() > TIMEOUT || !self.is_alive()? {
                 bail!("the host does not listen:\n{}", said.last());
@@ -204,20 +209,27 @@ fn record(stderr: ChildStderr, said: &Mutex<Said>) {
 ///
 /// Fails without an answer, or if the status is not 200.
 pub async fn get(address: &str, path: &str) -> Result<String> {
+    let answer = ask(address, path, &format!("Host: {address}")).await?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("an answer with a head")?;
+    anyhow::ensure!(head.contains(" 200 "), "{path}: {head}");
+    Ok(body.to_owned())
+}
+
+/// Sends a GET with these header lines on a new connection, and returns the answer with its head.
+///
+/// # Errors
+///
+/// Fails without an answer.
+pub(super) async fn ask(address: &str, path: &str, headers: &str) -> Result<String> {
     let asked = async {
         let mut stream = TcpStream::connect(address).await?;
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\n{headers}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         anyhow::Ok(answer)
     };
-    let answer =
-        timeout(ANSWER_TIMEOUT, asked).await.with_context(|| format!("{path}: no answer"))??;
-    let (head, body) = answer.split_once("\r\n\r\n").context("an answer with a head")?;
-    anyhow::ensure!(head.contains(" 200 "), "{path}: {head}");
-    Ok(body.to_owned())
+    timeout(ANSWER_TIMEOUT, asked).await.with_context(|| format!("{path}: no answer"))?
 }
 
 /// Returns the resident memory of a process and its children that is not backed by files, in bytes.
