@@ -106,6 +106,8 @@ pub enum Beside {
     },
     /// Asks for all pages of `--admin`, as a web page in a browser there does.
     Pages,
+    /// Deletes and creates the definition of the kind `Thing`, each time with another scope or plural.
+    Definitions,
     /// Creates the benign Processor again, so that it is younger than the attacking one.
     Older,
 }
@@ -427,6 +429,20 @@ pub const ATTACKS: &[Attack] = &[
     Attack { name: "functions", row: "+", module: "functions", ..PLAIN },
     Attack { name: "requeues", row: "+", objects: 1_000, ..PLAIN },
     Attack { name: "ping-pong", row: "+", reconcile: "ping", objects: 2, ..PLAIN },
+    Attack {
+        name: "definitions",
+        row: "+",
+        describe: "things",
+        beside: Beside::Definitions,
+        ..PLAIN
+    },
+    Attack {
+        name: "definitions-within",
+        row: "+",
+        describe: "things-within",
+        beside: Beside::Definitions,
+        ..PLAIN
+    },
     Attack {
         name: "stores",
         row: "+",

@@ -3,6 +3,8 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Result, ensure};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, api::DeleteParams};
 use mortise::local;
 use mortise_host::cluster::Cluster;
 use rustls::{ClientConfig, pki_types::ServerName};
@@ -16,9 +18,10 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::{
+    POLL_INTERVAL,
     attack::{Attack, Beside},
     host,
-    tenants::WEBHOOKS,
+    tenants::{self, WEBHOOKS},
 };
 use crate::{rebuilt, tls};
 
@@ -41,6 +44,18 @@ const OF_PAGES: [&str; 3] = [
     "Host: localhost\r\nOrigin: http://evil.example",
     "Host: 127.0.0.1\r\nOrigin: null",
 ];
+
+/// The group of the kind `Thing`.
+const GROUP: &str = "hostile.example";
+/// The plurals and scopes with which it is defined in turn.
+const DEFINED: [(&str, &str); 4] = [
+    ("things", "Namespaced"),
+    ("things", "Cluster"),
+    ("stuffs", "Cluster"),
+    ("stuffs", "Namespaced"),
+];
+/// The time for which each definition stays at least.
+const DEFINITION_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Running side actions, which end on drop.
 pub(super) type Besides = Vec<JoinSet<Result<()>>>;
@@ -86,6 +101,7 @@ pub(super) fn begin(attack: &'static Attack, place: &Place<'_>) -> Option<JoinSe
         Beside::Handshakes(count) => {
             (0..count).for_each(|_| drop(tasks.spawn(shake_hands(webhooks.clone()))));
         }
+        Beside::Definitions => drop(tasks.spawn(define(attack, admin.clone()))),
         Beside::Pages => drop(tasks.spawn(browse(objects.to_owned()))),
         Beside::Reviews { object, bytes } => {
             let objects = vec![object; bytes / (object.len() + 1)].join(",");
@@ -153,6 +169,49 @@ async fn browse(objects: String) -> Result<()> {
             }
         }
     }
+}
+
+/// Defines a kind that the Processor reconciles in all namespaces, again and again in another way.
+async fn define(attack: &'static Attack, admin: Cluster) -> Result<()> {
+    tenants::grant_everywhere(&admin, attack, GROUP).await?;
+    let all: Api<CustomResourceDefinition> = Api::all(admin.client().clone());
+    let mut due = interval(DEFINITION_INTERVAL);
+    loop {
+        for (plural, scope) in DEFINED {
+            for (former, _) in DEFINED {
+                undefine(&all, &format!("{former}.{GROUP}")).await?;
+            }
+            let names = json!({"plural": plural, "kind": "Thing"});
+            let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+            let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+            let definition = json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+                "metadata": {"name": format!("{plural}.{GROUP}")},
+                "spec": {"group": GROUP, "scope": scope, "names": names, "versions": [version]},
+            });
+            let thing = json!({
+                "apiVersion": format!("{GROUP}/v1"), "kind": "Thing",
+                "metadata": {"name": plural, "namespace": attack.namespace()},
+            });
+            local::apply(&admin, vec![definition]).await?;
+            // The API server serves the kind some time later.
+            while local::apply(&admin, vec![thing.clone()]).await.is_err() {
+                admin.forget(GROUP);
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+            due.tick().await;
+        }
+    }
+}
+
+/// Deletes a definition, and waits until it is gone.
+async fn undefine(all: &Api<CustomResourceDefinition>, name: &str) -> Result<()> {
+    while all.get_opt(name).await?.is_some() {
+        // It may be gone by now.
+        let _ = all.delete(name, &DeleteParams::default()).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    Ok(())
 }
 
 async fn change(attack: &'static Attack, admin: Cluster) -> Result<()> {

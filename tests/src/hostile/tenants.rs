@@ -172,6 +172,22 @@ async fn grant(admin: &Cluster, attack: &Attack) -> Result<()> {
     local::apply(admin, objects).await
 }
 
+/// Gives the account of an attack the right to read all objects of a group.
+pub(super) async fn grant_everywhere(admin: &Cluster, attack: &Attack, group: &str) -> Result<()> {
+    let (namespace, name) = (attack.namespace(), attack.name);
+    let subject = json!({"kind": "ServiceAccount", "namespace": namespace, "name": name});
+    let rules =
+        json!([{"apiGroups": [group], "resources": ["*"], "verbs": ["get", "list", "watch"]}]);
+    let objects = vec![
+        json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": namespace}, "rules": rules}),
+        json!({
+            "apiVersion": RBAC, "kind": "ClusterRoleBinding", "metadata": {"name": namespace}, "subjects": [subject],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace},
+        }),
+    ];
+    local::apply(admin, objects).await
+}
+
 /// Creates the objects that an attack needs, except its Processor.
 pub(super) async fn prepare(admin: &Cluster, attack: &Attack) -> Result<()> {
     let namespace = attack.namespace();

@@ -35,6 +35,13 @@ pub(crate) fn description(play: &Play) -> Description {
     match play.describe {
         Describe::Plain | Describe::Version | Describe::Finalizer | Describe::Nested => description,
         Describe::Index => description.reads(of_namespace().matching("metadata.finalizers[]", "*")),
+        Describe::Things => {
+            description.reconciles(Reconciler::new("things", Selection::new(thing())))
+        }
+        Describe::ThingsWithin => {
+            let of = Selection::new(thing()).namespace(&play.namespace);
+            description.reconciles(Reconciler::new("things", of))
+        }
         Describe::Loop => calls::endless(),
         Describe::Deployments => {
             description.reads(Selection::new(deployment()).namespace(&play.namespace))
@@ -64,6 +71,10 @@ fn own(play: &Play) -> Selection {
 
 pub(crate) fn deployment() -> Kind {
     Kind { group: "apps".into(), version: "v1".into(), kind: "Deployment".into() }
+}
+
+fn thing() -> Kind {
+    Kind { group: "hostile.example".into(), version: "v1".into(), kind: "Thing".into() }
 }
 
 /// Returns a schema in which `anyOf` at each level names the next level twice, and the last level

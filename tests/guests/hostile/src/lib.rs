@@ -65,6 +65,10 @@ enum Describe {
     Finalizer,
     /// Asks for an index of its `ConfigMaps` by their finalizers.
     Index,
+    /// Also reconciles the kind `Thing`, in all namespaces.
+    Things,
+    /// Also reconciles the kind `Thing`, in its namespace.
+    ThingsWithin,
     /// Declares writes of a field within `times` nested lists.
     Nested,
 }
