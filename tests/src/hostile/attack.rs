@@ -285,6 +285,13 @@ pub const ATTACKS: &[Attack] = &[
         ..PLAIN
     },
     Attack {
+        name: "forged-version",
+        row: "S11",
+        describe: "forged-version",
+        says: &["DescriptionInvalid"],
+        ..PLAIN
+    },
+    Attack {
         name: "owners",
         row: "M",
         describe: "secrets",

@@ -32,6 +32,8 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 const MAX_LINES: usize = 20;
 /// Characters of a line that are kept.
 const MAX_LINE_CHARACTERS: usize = 400;
+/// What a reader may take for the end of a line, besides the end itself.
+const LINE_ENDS: [char; 4] = ['\r', '\u{85}', '\u{2028}', '\u{2029}'];
 /// The time after which a port without an answer counts as silent.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -68,7 +70,9 @@ impl Said {
     fn record(&mut self, line: &[u8]) {
         self.bytes += line.len();
         let text = String::from_utf8_lossy(line);
-        self.forged += usize::from(FORGED.iter().any(|forged| text.starts_with(forged)));
+        let mut lines = text.split(LINE_ENDS);
+        let is_forged = |line: &str| FORGED.iter().any(|forged| line.starts_with(forged));
+        self.forged += usize::from(lines.any(is_forged));
         self.leaked += usize::from(TREASURE.iter().any(|value| text.contains(value)));
         let fields = [" listen=", " admin=", " webhooks="];
         for (listens, field) in self.listens.iter_mut().zip(fields) {

@@ -11,12 +11,15 @@ use crate::{Describe, Play, calls};
 const LEVELS: u32 = 40;
 /// Verbs of a granted rule.
 const VERBS: u32 = 64;
+/// A version with each text that a reader may take for the end of a line.
+const FORGED_VERSION: &str = "1.0.0\nFORGED\rFORGED\u{85}FORGED\u{2028}FORGED\u{2029}FORGED";
 /// The finalizer that the benign neighbour declares.
 const FINALIZER: &str = "benign.mortise.dev/held";
 
 pub(crate) fn description(play: &Play) -> Description {
     let version = match play.describe {
         Describe::Version => "1".repeat(play.bytes),
+        Describe::ForgedVersion => FORGED_VERSION.to_owned(),
         _ => "1.0.0".to_owned(),
     };
     let mut reconciler = Reconciler::new("objects", own(play));
@@ -33,7 +36,11 @@ pub(crate) fn description(play: &Play) -> Description {
         .reads(of_namespace())
         .writes_fields(of_namespace(), Verbs::CREATE | Verbs::UPDATE, fields);
     match play.describe {
-        Describe::Plain | Describe::Version | Describe::Finalizer | Describe::Nested => description,
+        Describe::Plain
+        | Describe::Version
+        | Describe::ForgedVersion
+        | Describe::Finalizer
+        | Describe::Nested => description,
         Describe::Index => description.reads(of_namespace().matching("metadata.finalizers[]", "*")),
         Describe::Things => {
             description.reconciles(Reconciler::new("things", Selection::new(thing())))

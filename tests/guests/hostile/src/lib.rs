@@ -61,6 +61,8 @@ enum Describe {
     Grants,
     /// Declares a version of `bytes` bytes.
     Version,
+    /// Declares a version of several lines.
+    ForgedVersion,
     /// Declares the finalizer of the benign neighbour.
     Finalizer,
     /// Asks for an index of its `ConfigMaps` by their finalizers.
