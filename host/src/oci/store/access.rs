@@ -25,7 +25,7 @@ pub(super) struct Record {
     repository: String,
     /// The tag that named the artifact, if a tag was resolved.
     tag: Option<String>,
-    manifest: Digest,
+    pub(super) manifest: Digest,
     layer: Digest,
     /// The time at which the repository has served it, in seconds since 1970.
     served: i64,

@@ -211,14 +211,16 @@ impl Store {
         }
     }
 
-    /// Removes what is stored for manifests that a namespace does not keep any longer, unless
-    /// another one keeps it.
+    /// Removes what is stored for manifests that a namespace does not keep any longer, these and all
+    /// that were served to it before, unless another one keeps it.
     pub async fn release(&self, namespace: &str, manifests: BTreeSet<Digest>, keeps: Keeps) {
         let (store, namespace) = (self.clone(), namespace.to_owned());
         let release = move || {
             let _turn = store.reserved.turn.lock();
             let kept = store.kept(&keeps).files(|_| true);
-            let gone = manifests.iter().flat_map(|of| store.files_of(*of).into_keys());
+            let served = store.read_records(&namespace).into_iter().map(|record| record.manifest);
+            let gone = manifests.into_iter().chain(served);
+            let gone = gone.flat_map(|of| store.files_of(of).into_keys());
             for name in gone.filter(|name| !kept.contains_key(name)) {
                 store.remove(&name);
             }

@@ -359,12 +359,12 @@ async fn records_go_with_their_artifacts_and_with_the_processors_of_a_namespace(
     record("shop", "kept", kept).await;
     assert_eq!(store.read_records("shop").len(), 30, "one manifest is gone");
     let left = || keeps([("shop", kept, true)]);
-    let all: BTreeSet<Digest> = (0..31).map(|of| incoming(&module(of)).0).collect();
-    store.release("shop", all.clone(), left()).await;
+    // All but the last one were given up before, as when a tag moves.
+    store.release("shop", [incoming(&module(30)).0].into(), left()).await;
     assert_eq!(store.read_records("shop").len(), 1);
     assert_eq!(fixture.names().len(), 2 + 2, "a manifest, a layer, and two files of records");
-    store.release("other", all.clone(), left()).await;
-    store.release("shop", all, keeps([])).await;
+    store.release("other", BTreeSet::new(), left()).await;
+    store.release("shop", [kept].into(), keeps([])).await;
     assert_eq!(fixture.names(), Vec::<String>::new());
 }
 
