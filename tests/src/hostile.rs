@@ -12,11 +12,13 @@ pub mod figures;
 pub mod host;
 mod look;
 mod modules;
+mod registry;
 mod requests;
 mod tenants;
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -34,6 +36,7 @@ use self::{
     figures::Figures,
     host::Host,
     look::Look,
+    registry::Fake,
 };
 use crate::{cluster, guest};
 
@@ -61,6 +64,7 @@ pub struct Street {
     plane: cluster::Cluster,
     admin: Cluster,
     folder: TempDir,
+    registry: Arc<Fake>,
     program: PathBuf,
     /// The authority of the certificate of the host's webhooks.
     authority: String,
@@ -101,6 +105,7 @@ impl Street {
             plane,
             admin,
             folder,
+            registry: Arc::new(Fake::plain().await),
             program: program.to_owned(),
             authority,
             host: None,
@@ -132,7 +137,9 @@ impl Street {
         for (name, made) in modules::ADDED {
             std::fs::write(self.module(name), made(&hostile)?)?;
         }
-        Ok(())
+        registry::push(&self.registry, "replaced", &hostile)?;
+        registry::push(&self.registry, "puppet", &std::fs::read(self.module("puppet"))?)?;
+        registry::push_layers(&self.registry)
     }
 
     fn module(&self, name: &str) -> PathBuf {
@@ -218,7 +225,11 @@ impl Street {
         let begun = Instant::now();
         let besides = self.begin(attacks).await?;
         tokio::time::sleep(form.lasting.saturating_sub(begun.elapsed())).await;
-        let unsaid = self.unsaid(attacks).await?;
+        let pulls = attacks.iter().any(|attack| attack.beside == Beside::Layers);
+        if pulls {
+            local::apply(&self.admin, vec![benign::puller(&self.registry.host())]).await?;
+        }
+        let unsaid = self.unsaid(attacks, pulls).await?;
         let series = self.series().await;
         let mut leaked = self.leaks(attacks).await?;
         let failed = beside::end(besides);
@@ -267,8 +278,8 @@ impl Street {
         Some(self.host.as_ref()?.series().await?.len())
     }
 
-    /// Returns the series that name one of the attacks after their Processors are gone; waits until
-    /// pending writes of series are done.
+    /// Returns the series that name one of the attacks after their Processors are gone, and the files
+    /// that are stored for them; waits until pending writes of series are done.
     async fn left(&self, attacks: &[&'static Attack]) -> Vec<String> {
         let Some(host) = &self.host else { return Vec::new() };
         let is_of = |line: &str| attacks.iter().any(|attack| line.contains(&attack.namespace()));
@@ -278,12 +289,20 @@ impl Street {
             // Keys of a removed processor are counted until the queue has given them out; a unit
             // test of the queue checks that none stays.
             series.retain(|line| is_of(line) && !line.starts_with("mortise_queue_keys{"));
+            series.extend(self.stored());
             let is_over = Instant::now() >= end;
             if series.is_empty() || is_over {
                 return series;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
+    }
+
+    /// Returns the names of the files that are stored for modules from the registry.
+    fn stored(&self) -> Vec<String> {
+        let folder = std::fs::read_dir(self.file("cache").join("modules"));
+        let files = folder.into_iter().flatten().flatten();
+        files.map(|file| file.file_name().to_string_lossy().into_owned()).collect()
     }
 
     /// Creates the Processors of the attacks, and starts their side actions.
@@ -293,7 +312,8 @@ impl Street {
             tenants::delete(self.admin.client(), benign::NAME, benign::NAME).await?;
             self.until_gone(benign::NAME, benign::NAME, TIMEOUT).await?;
         }
-        let processors = attacks.iter().map(|attack| attack.processor(0)).collect();
+        let registry = self.registry.host();
+        let processors = attacks.iter().map(|attack| attack.processor(&registry, 0)).collect();
         local::apply(&self.admin, processors).await?;
         if is_older {
             // The API server reports ages in whole seconds.
@@ -310,13 +330,18 @@ impl Street {
             objects: &objects,
             module: &self.module("replaced"),
             webhooks: &beside::Webhooks::new(webhooks, &self.authority)?,
+            registry: &self.registry,
         };
         Ok(attacks.iter().filter_map(|attack| beside::begin(attack, &place)).collect())
     }
 
     /// Returns the attacks without the expected condition or series, with the conditions that they
-    /// have.
-    async fn unsaid(&mut self, attacks: &[&'static Attack]) -> Result<Vec<String>> {
+    /// have, and the benign Processor that `pulls` its module if that is not loaded.
+    async fn unsaid(&mut self, attacks: &[&'static Attack], pulls: bool) -> Result<Vec<String>> {
+        let expected = attacks.iter().map(|of| (of.namespace(), of.name, of.says));
+        let puller = (benign::NAME.to_owned(), benign::PULLER, &["Loaded True"][..]);
+        let expected: Vec<_> =
+            expected.chain(pulls.then_some(puller)).filter(|(.., says)| !says.is_empty()).collect();
         let begun = Instant::now();
         loop {
             let mut unsaid = Vec::new();
@@ -324,15 +349,14 @@ impl Street {
                 Some(host) => host.series().await.unwrap_or_default(),
                 None => Vec::new(),
             };
-            for attack in attacks.iter().filter(|attack| !attack.says.is_empty()) {
-                let (client, namespace) = (self.admin.client(), attack.namespace());
-                let said =
-                    tenants::conditions(client, &namespace, attack.name).await?.unwrap_or_default();
-                let own = series.iter().filter(|series| series.contains(&namespace));
+            for (namespace, name, says) in &expected {
+                let said = tenants::conditions(self.admin.client(), namespace, name).await?;
+                let said = said.unwrap_or_default();
+                let own = series.iter().filter(|series| series.contains(namespace));
                 let all: Vec<&String> = said.iter().chain(own).collect();
                 let is_said = |text: &&str| all.iter().any(|said| said.contains(*text));
-                if !attack.says.iter().any(is_said) {
-                    unsaid.push(format!("{}: {said:?}", attack.name));
+                if !says.iter().any(is_said) {
+                    unsaid.push(format!("{name}: {said:?}"));
                 }
             }
             let lives = self.lives()?;
@@ -369,6 +393,7 @@ impl Street {
             }
         }
         let removed = begun.elapsed();
+        tenants::delete(self.admin.client(), benign::NAME, benign::PULLER).await?;
         for attack in attacks {
             tenants::clear(&self.admin, attack).await?;
         }

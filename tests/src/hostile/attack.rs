@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::benign;
+use super::{
+    benign,
+    registry::{LAYERS, TAG},
+};
 
 /// Resources and verbs of an account in its namespace, both separated by blanks.
 pub type Rights = &'static [(&'static str, &'static str)];
@@ -90,6 +93,11 @@ pub enum Beside {
     Changes,
     /// Replaces the Processor's module more often than the host reads it.
     Modules,
+    /// Replaces the Processor's module in the registry, under its tag.
+    Tag,
+    /// Names libraries in the registry that are no modules, and fill the folder of modules; a benign
+    /// Processor pulls its module.
+    Layers,
     /// Opens this many connections to `--listen` and never completes a request.
     Connections(usize),
     /// Changes a `ConfigMap` of the attack's namespace again and again: one with this many bytes of
@@ -431,6 +439,14 @@ pub const ATTACKS: &[Attack] = &[
     },
     Attack { name: "changes", row: "+", beside: Beside::Changes, ..PLAIN },
     Attack { name: "modules", row: "+", module: "replaced", beside: Beside::Modules, ..PLAIN },
+    Attack { name: "tags", row: "S15", module: "replaced", beside: Beside::Tag, ..PLAIN },
+    Attack {
+        name: "layers",
+        row: "S9",
+        beside: Beside::Layers,
+        says: &["CacheFull", "ModuleInvalid"],
+        ..PLAIN
+    },
     Attack { name: "contexts", row: "S3", module: "contexts", says: &["ModuleTooLarge"], ..PLAIN },
     Attack { name: "exports", row: "S8", module: "exports", says: &["ModuleTooLarge"], ..PLAIN },
     Attack { name: "functions", row: "+", module: "functions", ..PLAIN },
@@ -629,8 +645,20 @@ impl Attack {
         [PLAIN_RIGHTS, self.rights].concat()
     }
 
-    /// Returns the Processor of the attack; each `number` gives another spec.
-    pub fn processor(&self, number: u32) -> Value {
+    /// Returns the Processor of the attack; each `number` gives another spec. `registry`: host and
+    /// port.
+    pub fn processor(&self, registry: &str, number: u32) -> Value {
+        let image = |repository: &str| json!({"image": format!("{registry}/{repository}:{TAG}")});
+        let module = match self.beside {
+            Beside::Tag => image(self.module),
+            _ => json!({"path": format!("{}.wasm", self.module)}),
+        };
+        let libraries = if self.beside == Beside::Layers { LAYERS } else { 0 };
+        let library = |number: usize| {
+            let interface = format!("hostile:layers/l{number}@1.0.0");
+            json!({"interface": interface, "module": image(&format!("layer-{number}"))})
+        };
+        let libraries: Vec<Value> = (0..libraries).map(library).collect();
         let config = match self.beside {
             Beside::Reviews { .. } => json!({"do": self.reconcile}),
             _ => json!({
@@ -643,7 +671,7 @@ impl Attack {
             "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
             "metadata": {"namespace": self.namespace(), "name": self.name},
             "spec": {
-                "module": {"path": format!("{}.wasm", self.module)},
+                "module": module, "libraries": libraries,
                 "serviceAccountName": self.name,
                 "onDelete": "Release",
                 "limits": {

@@ -29,10 +29,12 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{POLL_INTERVAL, attack::Rights};
+use super::{POLL_INTERVAL, attack::Rights, registry::TAG};
 
 /// The name of the Processor, its account and its namespace.
 pub(super) const NAME: &str = "benign";
+/// The name of a Processor that pulls its module.
+pub(super) const PULLER: &str = "puller";
 /// The finalizer on its objects.
 pub(super) const FINALIZER: &str = "benign.mortise.dev/held";
 pub(super) const RIGHTS: Rights = &[
@@ -190,6 +192,21 @@ fn object(number: u64) -> Value {
             "namespace": NAME, "name": format!("b-{}", number % OBJECTS), "labels": {"benign": "yes"},
         },
         "data": {"sequence": number.to_string()},
+    })
+}
+
+/// Returns a Processor without objects, whose module is in the registry.
+pub(super) fn puller(registry: &str) -> Value {
+    let none = Selection::of::<ConfigMap>().namespace(NAME).labels("benign=none");
+    let description =
+        Description::new(PULLER, "1.0.0").reconciles(Reconciler::new("objects", none));
+    json!({
+        "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
+        "metadata": {"namespace": NAME, "name": PULLER},
+        "spec": {
+            "module": {"image": format!("{registry}/puppet:{TAG}")}, "serviceAccountName": NAME,
+            "onDelete": "Release", "config": {"description": description},
+        },
     })
 }
 

@@ -1,6 +1,10 @@
 //! Side actions of attacks.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -21,6 +25,7 @@ use super::{
     POLL_INTERVAL,
     attack::{Attack, Beside},
     host,
+    registry::{self, Fake},
     tenants::{self, WEBHOOKS},
 };
 use crate::{rebuilt, tls};
@@ -29,6 +34,9 @@ use crate::{rebuilt, tls};
 const CHANGE_INTERVAL: Duration = Duration::from_millis(10);
 /// The interval in which the module is replaced: shorter than the one in which the host reads it.
 const MODULE_INTERVAL: Duration = Duration::from_millis(100);
+/// The interval in which the module in the registry is replaced: shorter than the one in which the
+/// host resolves its tag.
+const TAG_INTERVAL: Duration = Duration::from_millis(500);
 /// The interval in which slow connections are opened.
 const CONNECTION_INTERVAL: Duration = Duration::from_micros(500);
 
@@ -70,6 +78,7 @@ pub(super) struct Place<'a> {
     /// The module that is replaced.
     pub(super) module: &'a Path,
     pub(super) webhooks: &'a Webhooks,
+    pub(super) registry: &'a Arc<Fake>,
 }
 
 /// The port of webhooks, for a client.
@@ -88,15 +97,18 @@ impl Webhooks {
 
 /// Begins the side action of an attack, if there is one.
 pub(super) fn begin(attack: &'static Attack, place: &Place<'_>) -> Option<JoinSet<Result<()>>> {
-    let Place { admin, public, objects, module, webhooks } = *place;
+    let Place { admin, public, objects, module, webhooks, registry } = *place;
     let mut tasks = JoinSet::new();
     match attack.beside {
-        Beside::Nothing | Beside::Older => return None,
-        Beside::Changes => drop(tasks.spawn(change(attack, admin.clone()))),
+        Beside::Nothing | Beside::Older | Beside::Layers => return None,
+        Beside::Changes => drop(tasks.spawn(change(attack, registry.host(), admin.clone()))),
         Beside::Objects(bytes) => {
             drop(tasks.spawn(change_object(attack, admin.clone(), bytes)));
         }
         Beside::Modules => drop(tasks.spawn(replace(module.to_owned()))),
+        Beside::Tag => {
+            drop(tasks.spawn(retag(attack.module, module.to_owned(), Arc::clone(registry))));
+        }
         Beside::Connections(count) => drop(tasks.spawn(connect(count, public.to_owned()))),
         Beside::Handshakes(count) => {
             (0..count).for_each(|_| drop(tasks.spawn(shake_hands(webhooks.clone()))));
@@ -214,11 +226,11 @@ async fn undefine(all: &Api<CustomResourceDefinition>, name: &str) -> Result<()>
     Ok(())
 }
 
-async fn change(attack: &'static Attack, admin: Cluster) -> Result<()> {
+async fn change(attack: &'static Attack, registry: String, admin: Cluster) -> Result<()> {
     let mut due = interval(CHANGE_INTERVAL);
     for number in 1.. {
         due.tick().await;
-        let changed = attack.processor(number);
+        let changed = attack.processor(&registry, number);
         local::apply(&admin, vec![changed]).await?;
     }
     Ok(())
@@ -240,7 +252,7 @@ async fn change_object(attack: &'static Attack, admin: Cluster, bytes: usize) ->
     Ok(())
 }
 
-async fn replace(module: std::path::PathBuf) -> Result<()> {
+async fn replace(module: PathBuf) -> Result<()> {
     let bytes = std::fs::read(&module)?;
     let mut due = interval(MODULE_INTERVAL);
     for number in 0_u64.. {
@@ -248,6 +260,17 @@ async fn replace(module: std::path::PathBuf) -> Result<()> {
         let unfinished = module.with_extension("unfinished");
         std::fs::write(&unfinished, rebuilt(&bytes, &number.to_string()))?;
         std::fs::rename(&unfinished, &module)?;
+    }
+    Ok(())
+}
+
+/// Replaces a module in the registry.
+async fn retag(repository: &str, module: PathBuf, registry: Arc<Fake>) -> Result<()> {
+    let bytes = std::fs::read(&module)?;
+    let mut due = interval(TAG_INTERVAL);
+    for number in 0_u64.. {
+        due.tick().await;
+        registry::push(&registry, repository, &rebuilt(&bytes, &number.to_string()))?;
     }
     Ok(())
 }

@@ -57,7 +57,7 @@ pub struct Figures {
     pub leaked: Vec<String>,
     /// Number of metric series: before, at the end of, and after the attack.
     pub series: [usize; 3],
-    /// Series that name a removed attacker.
+    /// Series that name a removed attacker, and files that are stored for one.
     pub left: Vec<String>,
     /// Number of requests that the host has sent as itself.
     pub requests: usize,
@@ -151,7 +151,7 @@ impl Figures {
             ),
             (
                 self.left.is_empty(),
-                format!("{} series are left: {}", self.left.len(), self.left.join(", ")),
+                format!("{} series or files are left: {}", self.left.len(), self.left.join(", ")),
             ),
             (
                 self.requests <= MAX_REQUESTS * count,

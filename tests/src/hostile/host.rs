@@ -21,6 +21,7 @@ use tokio::{
 
 use super::{
     FORGED, POLL_INTERVAL, TREASURE,
+    registry::MAX_MODULES_MIB,
     tenants::{CERTIFICATE, HOME},
 };
 
@@ -121,6 +122,8 @@ impl Host {
         command.arg("run").arg("--kubeconfig").arg(kubeconfig);
         command.arg("--modules").arg(modules).arg("--cache").arg(cache);
         command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", "2"]);
+        command.args(["--image-interval-seconds", "1"]);
+        command.arg("--max-modules-mib").arg(MAX_MODULES_MIB.to_string());
         let certificate = format!("{HOME}/{CERTIFICATE}");
         command.args(["--webhooks", "127.0.0.1:0", "--webhook-certificate", &certificate]);
         let mut child = command
