@@ -117,6 +117,14 @@ impl Watch {
         let (mut lists, mut unknown) = (Lists::Streaming, UNKNOWN_KIND_TTL);
         loop {
             match context.cluster.resolve(&self.kind).await {
+                Ok(Some(resource)) if !resource.namespaced && self.scope.namespace.is_some() => {
+                    // No object is in the scope. The API server knows no such path: readiness would
+                    // wait for this list for ever.
+                    context.stores.set_known(&self.kind);
+                    feed.begin_list();
+                    feed.end_list();
+                    wait(&mut context.crds).await;
+                }
                 Ok(Some(resource)) => {
                     let resource = crate::cluster::api_resource(&resource);
                     let span = info_span!("watch", resource = name(&resource));

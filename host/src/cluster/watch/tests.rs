@@ -65,7 +65,7 @@ mod hostile {
         store::{self, Known, Wanted},
     };
     use parking_lot::Mutex;
-    use tokio::time::Instant;
+    use tokio::time::{Instant, timeout};
 
     use super::*;
     use crate::metrics::OBJECTS_TOO_LARGE;
@@ -74,16 +74,19 @@ mod hostile {
 
     const HOSTILE: usize = 20;
 
-    /// Returns a server of config maps that answers lists and watches with these answers, in this
+    /// Returns a server of config maps and nodes that answers lists and watches with these answers, in this
     /// order, and repeats the last one; and the queries that it receives.
     fn server(answers: Vec<Answer>) -> (Cluster, Arc<Mutex<Vec<String>>>) {
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
         let queries = Arc::clone(&asked);
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
             let answer = if request.uri().path() == "/api/v1" {
-                let served = json!({"name": "configmaps", "namespaced": true, "kind": "ConfigMap", "verbs": ["list", "watch"]});
+                let served = json!([
+                    {"name": "configmaps", "namespaced": true, "kind": "ConfigMap", "verbs": ["list", "watch"]},
+                    {"name": "nodes", "namespaced": false, "kind": "Node", "verbs": ["list", "watch"]},
+                ]);
                 Response::new(Body::from(
-                    json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [served]})
+                    json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": served})
                         .to_string(),
                 ))
             } else {
@@ -161,9 +164,18 @@ mod hostile {
     }
 
     async fn until_known_of(kind: &Kind, cluster: &Cluster, name: &str) -> (Stores, Duration) {
-        let (stores, begun) = (Stores::new(), Instant::now());
-        let wanted = Wanted { fields: Fields::whole(), matching: BTreeSet::new(), written: false };
+        let begun = Instant::now();
         let watch = Watch { kind: kind.clone(), scope: Scope::default() };
+        let is_known =
+            |stores: &Stores| matches!(stores.known(&reference_of(kind, name)), Known::Present(_));
+        let stores = run_until(watch, cluster, is_known).await;
+        (stores, begun.elapsed())
+    }
+
+    /// Runs a watch until its stores are as expected. Returns the stores.
+    async fn run_until(watch: Watch, cluster: &Cluster, is_it: impl Fn(&Stores) -> bool) -> Stores {
+        let stores = Stores::new();
+        let wanted = Wanted { fields: Fields::whole(), matching: BTreeSet::new(), written: false };
         let feed = stores.open(&watch.kind, &watch.scope, &wanted).unwrap();
         let (_crds, changes) = latest::channel(0);
         let clusters = Clusters::new(
@@ -184,7 +196,7 @@ mod hostile {
         };
         let mut progress = stores.progress();
         let known = async {
-            while !matches!(stores.known(&reference_of(kind, name)), Known::Present(_)) {
+            while !is_it(&stores) {
                 progress.changed().await.unwrap();
             }
         };
@@ -192,7 +204,7 @@ mod hostile {
             () = watch.run(feed, context) => panic!("the watch ended"),
             () = known => {}
         }
-        (stores, begun.elapsed())
+        stores
     }
 
     #[tokio::test(start_paused = true)]
@@ -231,6 +243,16 @@ mod hostile {
             let taken = taken.load(Ordering::Relaxed);
             assert!(taken <= HOSTILE * (33 << 20), "{case}: {taken} bytes");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_list_is_awaited_in_a_namespace_if_the_kind_has_none() {
+        let (cluster, asked) = server(vec![refused(404, "the server could not find it")]);
+        let watch = Watch { kind: kind("Node"), scope: named(Some("a"), None) };
+        let (kind, scope) = (watch.kind.clone(), watch.scope.clone());
+        let settled = run_until(watch, &cluster, |stores| stores.is_settled(&kind, &scope));
+        timeout(Duration::from_mins(1), settled).await.unwrap();
+        assert!(asked.lock().is_empty(), "no such path is asked for");
     }
 
     #[tokio::test(start_paused = true)]
