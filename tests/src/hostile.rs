@@ -412,6 +412,15 @@ impl Street {
         Ok(true)
     }
 
+    /// Waits until the host says that it is ready, or until [`TIMEOUT`].
+    async fn until_ready(&mut self) -> Result<()> {
+        let (public, begun) = (self.host().await?.public.clone(), Instant::now());
+        while host::get(&public, "/readyz").await.is_err() && begun.elapsed() < TIMEOUT {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        Ok(())
+    }
+
     /// Measures the effects that remain after the attacks, and terminates the host during a second
     /// round of them if `form` asks for it.
     async fn afterwards(&mut self, seen: &mut Figures, form: Form) -> Result<()> {
@@ -449,6 +458,7 @@ impl Street {
             self.host().await?;
             let besides = self.begin(&seen.attacks).await?;
             let load = self.load().await?;
+            self.until_ready().await?;
             seen.back = Some(begun.elapsed());
             drop(besides);
             self.changes += u64::try_from(load.stop(CONDITION_TIMEOUT).await?.times.len())? + 1_000;

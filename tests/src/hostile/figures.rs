@@ -27,7 +27,7 @@ const MAX_REQUESTS: usize = 1_000;
 const MAX_REMOVAL_DELAY: Duration = Duration::from_secs(5);
 /// The time in which the host must end: with webhooks it answers for 5 s after it was told to.
 const MAX_END_DELAY: Duration = Duration::from_secs(7);
-/// The time in which a host that starts during an attack must answer benign changes.
+/// The time in which a host that starts during an attack must answer benign changes, and be ready.
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(30);
 
 /// Measurements of one attack, or of several at the same time.
@@ -72,7 +72,7 @@ pub struct Figures {
     /// The time until the host ended during the attack, if that was tried; the inner `None` if it
     /// did not end.
     pub ended: Option<Option<Duration>>,
-    /// The time until a host that started during the attack answered benign changes.
+    /// The time until a host that started during the attack answered benign changes, and was ready.
     pub back: Option<Duration>,
 }
 
@@ -168,7 +168,7 @@ impl Figures {
             ),
             (
                 self.back.is_none_or(|took| took <= MAX_RESTART_DELAY),
-                format!("a new host answers after {:?}", self.back),
+                format!("a new host answers, and is ready, after {:?}", self.back),
             ),
         ];
         checks.into_iter().filter(|(holds, _)| !holds).map(|(_, fault)| fault).collect()
