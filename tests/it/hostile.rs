@@ -23,7 +23,7 @@ const BESIDE: &[&[&str]] = &[
     &["long-names", "long-paths", "many-kinds"],
     &["impersonation", "brackets", "owners"],
     &["finalizer"],
-    &["schema", "schema-too", "many-selections", "many-grants", "long-version"],
+    &["schema", "schema-too", "many-selections", "many-grants", "long-version", "forged-version"],
     &["loops", "delete-path", "scale"],
     &["memory"],
     &["path", "log", "forged-lines", "long-failure"],
@@ -33,7 +33,8 @@ const BESIDE: &[&[&str]] = &[
     &["changes", "modules"],
     &["bindings-flood"],
     &["unindexed-lists", "label-lists"],
-    &["handshakes", "reviews"],
+    &["handshakes", "reviews", "growing-reviews"],
+    &["pages", "definitions-within", "tags", "layers"],
 ];
 
 /// Runs the attacks group by group, and fails if a measurement exceeds a bound.
