@@ -69,7 +69,7 @@ async fn a_host_ends_in_time_beside_an_attack() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes half an hour"]
+#[ignore = "takes two hours"]
 async fn no_attack_harms_a_neighbour_for_long() {
     let names = std::env::var(NAMES).unwrap_or_default();
     let is_wanted =
