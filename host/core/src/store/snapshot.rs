@@ -15,9 +15,13 @@ use super::{
 };
 use crate::{contract::Kind, path::Fields};
 
-/// The number of objects for which the indexed labels are changed at once: a small part of a
-/// millisecond.
-const CHANGED_AT_ONCE: usize = 256;
+/// The steps in which the indexed labels are changed at once, under the lock of the store: a part of
+/// a millisecond. An object takes a step, and one for each [`LABEL_BYTES_PER_STEP`] of its labels,
+/// each of which may be indexed.
+const CHANGED_AT_ONCE: usize = 512;
+
+/// The bytes of a label, roughly.
+const LABEL_BYTES_PER_STEP: usize = 32;
 
 /// The number of samples for estimating a snapshot's size with other fields: the error is mostly
 /// below 10 %, and at most 64 MiB of JSON are parsed.
@@ -307,8 +311,15 @@ impl Snapshot {
         let Some(changing) = self.labels.changing() else { return false };
         let (keys, adds) = (changing.keys.clone(), changing.adds);
         let from = changing.upto.clone().map_or(Bound::Unbounded, Bound::Excluded);
-        let rows = self.rows.range((from, Bound::Unbounded)).take(CHANGED_AT_ONCE);
-        let next: Vec<Arc<Entry>> = rows.map(|(_, entry)| Arc::clone(entry)).collect();
+        let mut steps = 0;
+        let mut next = Vec::new();
+        for (_, entry) in self.rows.range((from, Bound::Unbounded)) {
+            if steps >= CHANGED_AT_ONCE {
+                break;
+            }
+            steps += 1 + entry.label_bytes() / LABEL_BYTES_PER_STEP;
+            next.push(Arc::clone(entry));
+        }
         changing.upto = next.last().map(|entry| entry.place().clone());
         for entry in &next {
             let labels = entry.labels().filter(|(key, _)| keys.contains_key(*key));
@@ -320,7 +331,7 @@ impl Snapshot {
                 self.remove_from_index(entry.place(), &terms, &[]);
             }
         }
-        let is_complete = next.len() < CHANGED_AT_ONCE;
+        let is_complete = steps < CHANGED_AT_ONCE;
         if is_complete {
             self.labels.changed();
         }

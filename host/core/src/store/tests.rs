@@ -81,7 +81,7 @@ fn request(stores: &Stores, of: &Selection, user: &IndexUser) {
 
 /// Takes enough snapshots to make all requested changes of the indexes.
 fn settle(stores: &Stores) {
-    (0..8).for_each(|_| drop(snapshot(stores)));
+    (0..32).for_each(|_| drop(snapshot(stores)));
 }
 
 fn upsert(stores: &Stores, object: &Value) {
@@ -454,11 +454,11 @@ fn an_object_is_known_only_within_the_listed_scopes() {
 #[test]
 fn a_label_is_indexed_once_it_was_asked_for_and_the_cost_follows_the_matches() {
     let stores = stores(&wanted(&["spec.a"], &[]));
-    for at in 0..500 {
+    for at in 0..800 {
         let object = with(
             thing("a", &at.to_string(), at + 1),
             "metadata/labels",
-            json!({"app": (at % 250).to_string()}),
+            json!({"app": (at % 400).to_string()}),
         );
         upsert(&stores, &object);
     }
@@ -466,15 +466,15 @@ fn a_label_is_indexed_once_it_was_asked_for_and_the_cost_follows_the_matches() {
     request(&stores, &of, &user);
     let query = Query::new(&of).unwrap();
     // The index is built a part at a time: at first all objects are compared.
-    for compared in [500, 2, 2] {
+    for compared in [800, 2, 2] {
         let snapshot = snapshot(&stores);
         assert_eq!(snapshot.candidates(&query, None).count(), compared);
         assert_eq!(snapshot.select(&query, None).count(), 2);
     }
-    assert_eq!(names(&stores, &of), ["a/257", "a/7"]);
-    upsert(&stores, &with(thing("a", "7", 600), "metadata/labels", json!({"app": "8"})));
-    delete(&stores, &thing("a", "257", 601));
-    upsert(&stores, &with(thing("a", "new", 602), "metadata/labels", json!({"app": "7"})));
+    assert_eq!(names(&stores, &of), ["a/407", "a/7"]);
+    upsert(&stores, &with(thing("a", "7", 900), "metadata/labels", json!({"app": "8"})));
+    delete(&stores, &thing("a", "407", 901));
+    upsert(&stores, &with(thing("a", "new", 902), "metadata/labels", json!({"app": "7"})));
     assert_eq!(names(&stores, &of), ["a/new"]);
 }
 
@@ -541,6 +541,23 @@ fn each_user_has_its_own_share_of_indexed_labels_and_gives_it_back() {
     stores.check_index_users();
     settle(&stores);
     assert_eq!((taken(&stores), snapshot(&stores).held()), (0, before));
+}
+
+#[test]
+fn objects_with_many_labels_are_indexed_a_few_at_once() {
+    let stores = stores(&wanted(&[], &[]));
+    let labels: serde_json::Map<String, Value> =
+        (0..2_000).map(|of| (format!("label-{of}"), json!("x"))).collect();
+    for at in 0..100 {
+        let object = thing("a", &at.to_string(), at + 1);
+        upsert(&stores, &with(object, "metadata/labels", labels.clone().into()));
+    }
+    let user = IndexUser::default();
+    request(&stores, &labelled("label-7=x"), &user);
+    for _ in 0..100 {
+        assert_eq!(snapshot(&stores).indexed_labels(), 0, "one object at once");
+    }
+    assert_eq!(snapshot(&stores).indexed_labels(), 1);
 }
 
 #[test]
