@@ -227,13 +227,16 @@ impl Run<'_> {
             bindings.iter().partition(|binding| is_owned_by(binding, uid));
         let mut outcome = Outcome::new();
         let mut kept = BTreeSet::new();
+        let placed = self.placed(bindings);
         for spec in wanted {
+            let fitting = placed.iter().filter(|(of, _)| of == spec).map(|(_, binding)| *binding);
+            let (fitting, of_users): (Vec<&Value>, Vec<&Value>) =
+                fitting.partition(|binding| is_owned_by(binding, uid));
             // One that a user made does the same: Konnect would refuse a second one.
-            let is_made = others.iter().any(|of| self.fits(of, spec));
-            if is_made && !owned.iter().any(|of| self.fits(of, spec)) {
+            if fitting.is_empty() && !of_users.is_empty() {
                 continue;
             }
-            let name = self.name_of(spec, &owned);
+            let name = self.name_of(spec, &fitting);
             outcome = outcome.apply(self.manifest(&name, spec));
             kept.insert(name);
         }
@@ -249,17 +252,18 @@ impl Run<'_> {
         Outcome { finalizers: held(self.plugin, IN_USE, is_used).finalizers, ..outcome }
     }
 
-    /// Returns whether a binding of the namespace has a spec as [`Run::spec`] writes it.
-    fn fits(&self, binding: &Value, spec: &Value) -> bool {
-        own(binding, "namespace") == self.namespace()
-            && !is_deleted(binding)
-            && normalised(at(binding, "spec"), self.namespace()) == *spec
+    /// Returns the bindings of the namespace, each after its spec as [`Run::spec`] writes it.
+    fn placed<'b>(&self, bindings: &'b [Value]) -> Vec<(Value, &'b Value)> {
+        let namespace = self.namespace();
+        let placed = bindings.iter().filter(|of| own(of, "namespace") == namespace);
+        let placed = placed.filter(|of| !is_deleted(of));
+        placed.map(|of| (normalised(at(of, "spec"), namespace), of)).collect()
     }
 
-    fn name_of(&self, spec: &Value, owned: &[&Value]) -> String {
+    /// Returns the name of the binding with a spec; `fitting`: the plugin's own ones that have it.
+    fn name_of(&self, spec: &Value, fitting: &[&Value]) -> String {
         let derived = derived_name(self.name(), &[&spec.to_string()]);
-        let fitting = owned.iter().filter(|binding| self.fits(binding, spec));
-        let mut names = fitting.map(|binding| own(binding, "name"));
+        let mut names = fitting.iter().map(|binding| own(binding, "name"));
         let first = names.clone().min().map(str::to_owned);
         if names.any(|name| name == derived) { derived } else { first.unwrap_or(derived) }
     }
