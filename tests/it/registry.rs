@@ -1,9 +1,6 @@
 //! The program `mortise` and a real registry, Debian's, with TLS and a password; `mortise run` and
 //! a registry of the tests' own.
 
-#[expect(unreachable_pub, dead_code, reason = "the tests of the registry's client include it too")]
-#[path = "../../host/src/oci/tests/fake.rs"]
-pub(crate) mod fake;
 mod run;
 
 use std::{
@@ -21,7 +18,7 @@ use mortise_host::{
 };
 use mortise_tests::{
     guest,
-    registry::{Registry, docker_config},
+    registry::{Registry, docker_config, fake},
 };
 use serde_json::{Value, json};
 

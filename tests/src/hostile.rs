@@ -36,9 +36,8 @@ use self::{
     figures::Figures,
     host::Host,
     look::Look,
-    registry::Fake,
 };
-use crate::{cluster, guest};
+use crate::{cluster, guest, registry::fake::Fake};
 
 /// Interval of polling where no notification exists.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -137,9 +136,11 @@ impl Street {
         for (name, made) in modules::ADDED {
             std::fs::write(self.module(name), made(&hostile)?)?;
         }
-        registry::push(&self.registry, "replaced", &hostile)?;
-        registry::push(&self.registry, "puppet", &std::fs::read(self.module("puppet"))?)?;
-        registry::push_layers(&self.registry)
+        self.registry.push_to("replaced", registry::TAG, &hostile);
+        let puppet = std::fs::read(self.module("puppet"))?;
+        self.registry.push_to("puppet", registry::TAG, &puppet);
+        registry::push_layers(&self.registry);
+        Ok(())
     }
 
     fn module(&self, name: &str) -> PathBuf {

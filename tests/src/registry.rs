@@ -1,6 +1,16 @@
 //! A real registry, Debian's `docker-registry`, on a free port of this machine: with TLS and a
 //! password.
 
+#[expect(
+    clippy::return_self_not_must_use,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "it is written for tests, those of the registry's client too"
+)]
+#[path = "../../host/src/oci/tests/fake.rs"]
+pub mod fake;
+
 use std::{
     fs,
     io::{BufRead as _, BufReader},
@@ -11,12 +21,16 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mortise_host::{
-    oci::{Options, Registries},
+    oci::{
+        Digest, Options, Registries,
+        artifact::{Annotations, Artifact, Descriptor, LAYER},
+    },
     operator::ImageOptions,
 };
 use serde_json::json;
 use tempfile::TempDir;
 
+use self::fake::Fake;
 use crate::tool;
 
 /// The user of the registry, and the password.
@@ -33,6 +47,24 @@ pub struct Registry {
     process: Child,
     folder: TempDir,
     port: u16,
+}
+
+// === impl Fake ===
+
+impl Fake {
+    /// Stores a component in a repository under a tag, and returns the digest of its manifest.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the component is no part of an artifact.
+    pub fn push_to(&self, repository: &str, tag: &str, component: &[u8]) -> Digest {
+        let layer = Descriptor::of(LAYER, component);
+        let artifact = Artifact::build(layer, (Vec::new(), Vec::new()), Annotations::new());
+        let artifact = artifact.expect("a component fits into an artifact");
+        self.put_blob(component);
+        self.put_blob(&artifact.config);
+        self.put_manifest(repository, tag, &artifact.manifest)
+    }
 }
 
 // === impl Registry ===

@@ -11,7 +11,6 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use fake::{Answer, Fake};
 use kube::{
     Api,
     api::{DynamicObject, Patch, PatchParams},
@@ -29,7 +28,10 @@ use mortise_host::{
     },
     operator::{self, ImageOptions, Operator},
 };
-use mortise_tests::rebuilt;
+use mortise_tests::{
+    rebuilt,
+    registry::fake::{Answer, Fake},
+};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -41,16 +43,6 @@ use crate::{
     swap::{NAMESPACE, first_call, millis, module, resources, source},
     table::{Table, Times},
 };
-
-#[expect(
-    unreachable_pub,
-    dead_code,
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "it is written for tests, which need more of it"
-)]
-#[path = "../../../host/src/oci/tests/fake.rs"]
-mod fake;
 
 const REPOSITORY: &str = "bench/puppet";
 /// The time between two resolutions of a tag.

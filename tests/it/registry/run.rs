@@ -11,16 +11,16 @@ use mortise_host::{
     },
     operator::api::{Condition, Processor, definition},
 };
-use mortise_tests::rebuilt;
+use mortise_tests::{
+    rebuilt,
+    registry::fake::{self, Fake, Proxy},
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    fake::{self, Fake, Proxy},
-    module,
-};
+use super::module;
 use crate::cluster::program::Program;
 
 /// Timeout that only a fault reaches. It is shorter than the interval of a host without the option.

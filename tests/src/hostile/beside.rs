@@ -25,10 +25,10 @@ use super::{
     POLL_INTERVAL,
     attack::{Attack, Beside},
     host,
-    registry::{self, Fake},
+    registry::TAG,
     tenants::{self, WEBHOOKS},
 };
-use crate::{rebuilt, tls};
+use crate::{rebuilt, registry::fake::Fake, tls};
 
 /// The interval in which the Processor is changed.
 const CHANGE_INTERVAL: Duration = Duration::from_millis(10);
@@ -270,7 +270,7 @@ async fn retag(repository: &str, module: PathBuf, registry: Arc<Fake>) -> Result
     let mut due = interval(TAG_INTERVAL);
     for number in 0_u64.. {
         due.tick().await;
-        registry::push(&registry, repository, &rebuilt(&bytes, &number.to_string()))?;
+        registry.push_to(repository, TAG, &rebuilt(&bytes, &number.to_string()));
     }
     Ok(())
 }

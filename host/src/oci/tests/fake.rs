@@ -1,4 +1,5 @@
-//! A fake registry for tests, which can be made to misbehave. Also included by `tests/it/registry`.
+//! A fake registry for tests, which can be made to misbehave. Also a module of the
+//! tests' library.
 
 use std::{
     collections::BTreeMap,

@@ -5,12 +5,12 @@ use std::{path::Path, time::Duration};
 
 use mortise_host::{
     cache_dir::CacheDir,
-    oci::{
-        Digest, Options, Registries, Store, Times,
-        artifact::{Annotations, Artifact, Descriptor, LAYER},
-    },
+    oci::{Digest, Options, Registries, Store, Times},
 };
-use mortise_tests::rebuilt;
+use mortise_tests::{
+    rebuilt,
+    registry::fake::{self, Answer, Fake, Request},
+};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -18,7 +18,6 @@ use super::{
     swaps::{makes, played, tried_and},
     *,
 };
-use crate::registry::fake::{self, Answer, Fake, Request};
 
 const REPOSITORY: &str = "team/puppet";
 /// The time between two resolutions of a tag.
@@ -38,22 +37,21 @@ pub(super) fn module(build: &str) -> Vec<u8> {
     if build.is_empty() { module } else { rebuilt(&module, build) }
 }
 
-impl Fake {
+/// The repository of these tests in a registry.
+pub(super) trait Images {
     /// Stores a component under a tag, and returns the digest of its manifest.
-    pub(super) fn push(&self, tag: &str, component: &[u8]) -> Digest {
+    fn push(&self, tag: &str, component: &[u8]) -> Digest;
+
+    /// Returns the reference with this tag or digest.
+    fn image(&self, name: &str) -> String;
+}
+
+impl Images for Fake {
+    fn push(&self, tag: &str, component: &[u8]) -> Digest {
         self.push_to(REPOSITORY, tag, component)
     }
 
-    pub(crate) fn push_to(&self, repository: &str, tag: &str, component: &[u8]) -> Digest {
-        let layer = Descriptor::of(LAYER, component);
-        let names = (Vec::new(), Vec::new());
-        let artifact = Artifact::build(layer, names, Annotations::new()).unwrap();
-        self.put_blob(component);
-        self.put_blob(&artifact.config);
-        self.put_manifest(repository, tag, &artifact.manifest)
-    }
-
-    pub(super) fn image(&self, name: &str) -> String {
+    fn image(&self, name: &str) -> String {
         format!("{}/{REPOSITORY}{name}", self.host())
     }
 }

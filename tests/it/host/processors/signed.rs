@@ -8,6 +8,7 @@ use mortise_host::oci::{
     artifact::{Descriptor, MANIFEST},
     signature::{self, Format, Policy, PrivateKey, Signature, sign_file},
 };
+use mortise_tests::registry::fake::Fake;
 use ring::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _},
@@ -15,11 +16,10 @@ use ring::{
 use serde_json::json;
 
 use super::{
-    images::{Scene, module, options},
+    images::{Images as _, Scene, module, options},
     swaps::{makes, tried_and},
     *,
 };
-use crate::registry::fake::Fake;
 
 /// The bytes before the point of a public key.
 const SPKI: &[u8] =
