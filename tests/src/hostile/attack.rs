@@ -510,7 +510,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "many-processors",
         row: "+",
         kind: Flood::Processors,
-        objects: 2_000,
+        objects: 10_000,
         object_bytes: 100,
         ..PLAIN
     },
@@ -546,8 +546,8 @@ pub const ATTACKS: &[Attack] = &[
         describe: "index",
         reconcile: "lists",
         times: 60,
-        objects: 200,
-        metadata: Metadata::Annotations(20_000),
+        objects: 20,
+        metadata: Metadata::Annotations(50_000),
         ..PLAIN
     },
     Attack {

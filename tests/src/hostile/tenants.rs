@@ -205,7 +205,7 @@ pub(super) async fn prepare(admin: &Cluster, attack: &Attack) -> Result<()> {
         object["kind"] = json!(kind);
         object["metadata"]["name"] = json!(format!("{}-{number}", attack.name));
         object["metadata"]["labels"] = json!({"hostile": attack.name});
-        let annotation = |of: usize| (format!("a{of}"), Value::from(""));
+        let annotation = |of: usize| (format!("a{of:x}"), Value::from(""));
         let finalizer = |of: usize| Value::from(format!("f.example/{number}-{of}"));
         let metadata = &mut object["metadata"];
         match attack.metadata {
