@@ -25,6 +25,12 @@ use crate::{
 pub(crate) const WAITING: &str = "WaitingForProvider";
 /// The reason of the event that a read or a write is refused.
 pub(crate) const REFUSED: &str = "SyncRefused";
+/// The note that the provider has refused the last write of the object there.
+const REFUSED_THERE: &str = "refused";
+/// The same, since its schema lacks a field: an apply is refused where a creation leaves it out.
+const UNDECLARED: &str = "undeclared";
+/// The part of an API server's message that says so.
+const NOT_DECLARED: &str = "field not declared in schema";
 /// The most characters of an invalid name that are shown.
 const MAX_SHOWN: usize = 100;
 
@@ -35,15 +41,17 @@ pub(crate) fn reconcile(
     host: &Host,
 ) -> Result<Outcome, Failure> {
     let Some(object) = request.object::<Map<String, Value>>()? else { return Ok(Outcome::new()) };
-    if !request.failed_writes.is_empty() {
-        return Ok(refused(&request.failed_writes));
-    }
     let object = Content::new(&request.ref_.kind, object);
     let metadata = &object.metadata;
     let Some(link) = Link::of_kind(host, &request.ref_.kind)? else {
         return Ok(stopped(metadata));
     };
     let run = Run { request, config, host, object: &object, metadata, link: &link };
+    if !request.failed_writes.is_empty() {
+        let told = refused(&request.failed_writes);
+        // If the provider cannot be read any more, the next run says so.
+        return Ok(run.mirror(told.clone()).unwrap_or(told));
+    }
     let is_leaving = metadata.is_deleted() || link.binding.metadata.is_deleted();
     if is_leaving {
         return run.take_back().map_err(|error| {
@@ -77,9 +85,17 @@ fn waiting(why: &str) -> Event {
     Event::warning(WAITING, message)
 }
 
-/// Tells the user of the object which writes were refused.
+/// Tells the user of the object which writes were refused, and the next run what the provider
+/// refuses.
 fn refused(failures: &[WriteFailure]) -> Outcome {
-    failures.iter().take(4).fold(Outcome::new(), |outcome, failure| {
+    let is_of_apply =
+        |of: &&WriteFailure| of.action == Action::Apply && !of.ref_.cluster.is_empty();
+    let told = match failures.iter().find(is_of_apply) {
+        Some(failure) if failure.message.contains(NOT_DECLARED) => Outcome::new().note(UNDECLARED),
+        Some(_) => Outcome::new().note(REFUSED_THERE),
+        None => Outcome::new(),
+    };
+    failures.iter().take(4).fold(told, |outcome, failure| {
         if failure.action == Action::Delete {
             return outcome.event(waiting(&failure.message));
         }
@@ -149,9 +165,16 @@ impl Run<'_> {
             );
             return Ok(Outcome::new().event(Event::warning("OtherConsumer", message)));
         }
-        let marks = self.object.part(|part| mark::annotate(part, mark::of_provider(found)));
-        let outcome = Outcome::new().patch(marks);
+        let marks = mark::of_provider(found);
+        let is_marked =
+            |(key, value): &(&str, String)| mark::value(self.metadata, key) == Some(value.as_str());
+        let is_new = !marks.iter().all(is_marked);
+        let outcome = Outcome::new().patch(self.object.part(|part| mark::annotate(part, marks)));
         let outcome = self.with_status(outcome, &there);
+        if is_new && self.request.note.is_some() {
+            // A write that the provider refuses does not keep the marks from the object at home.
+            return Ok(outcome.finalizers([FINALIZER]).requeue_after(Duration::ZERO));
+        }
         // Also to one that is being deleted: what holds it may ask for the spec.
         Ok(self.write(place, &to, self.owner(place, isolation)?, Some(&there), outcome))
     }
@@ -186,6 +209,21 @@ impl Run<'_> {
         // The provider may add a finalizer meanwhile, so the next run reads whether it is gone. Our own
         // deletion triggers nothing.
         Ok(outcome.requeue_after(Duration::ZERO))
+    }
+
+    /// Mirrors the status where writes are refused: it comes home all the same.
+    fn mirror(&self, outcome: Outcome) -> Result<Outcome, Error> {
+        let Ok(place) = &self.link.place else { return Ok(outcome) };
+        let Some(export) = self.link.export(self.host, place)? else { return Ok(outcome) };
+        let There::At(to) = self.there(place, self.link.isolation(&export))? else {
+            return Ok(outcome);
+        };
+        Ok(match self.read(place, &to)? {
+            Some(there) if foreign(&there.metadata, place).is_none() => {
+                self.with_status(outcome, &there)
+            }
+            _ => outcome,
+        })
     }
 
     fn there(&self, place: &Place, isolation: Isolation) -> Result<There, Error> {
@@ -258,6 +296,8 @@ impl Run<'_> {
         } else {
             outcome
         };
+        let is_created = former.is_none() && self.request.note.as_deref() == Some(UNDECLARED);
+        let copy = if is_created { copy.create_only() } else { copy };
         outcome.apply(copy.in_cluster(&place.cluster)).finalizers([FINALIZER])
     }
 

@@ -260,3 +260,62 @@ fn what_the_provider_refuses_is_told_on_the_object_and_nothing_is_lost() {
     world.settle();
     assert_eq!(world.at_provider(&rocket("cn-team")).unwrap()["spec"]["stages"], 1);
 }
+
+/// Returns the change of the provider's definition to a spec of these fields.
+fn narrow(fields: &Value) -> Value {
+    let open_api = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": fields},
+        "status": {"type": "object", "properties": {"result": {"type": "string"}}},
+    }});
+    with(
+        definition(),
+        json!({"spec": {"versions": [{
+            "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": open_api},
+        }]}}),
+    )
+}
+
+/// Lets retries come due.
+fn retry(world: &World) {
+    for _ in 0..4 {
+        world.home().advance(std::time::Duration::from_secs(1));
+        world.failures();
+    }
+}
+
+#[test]
+fn a_field_that_the_provider_does_not_know_is_left_out_at_creation() {
+    let world = World::bound();
+    world.there().patch(&narrow(&json!({"intent": {"type": "string"}})));
+    world.home().apply(&rocket("team"));
+    retry(&world);
+    let there = world.at_provider(&rocket("cn-team")).unwrap();
+    assert_eq!(there["spec"], json!({"intent": "fly"}));
+    world.there().patch(&with(rocket("cn-team"), json!({"status": {"result": "flown"}})));
+    retry(&world);
+    let home = world.at_home(&rocket("team")).unwrap();
+    assert_eq!(home["metadata"]["finalizers"], json!(["kubebind.io/syncer"]));
+    let uid = &home["metadata"]["annotations"]["kube-bind.io/provider-uid"];
+    assert_eq!(*uid, there["metadata"]["uid"]);
+    assert_eq!(home["status"]["result"], "flown");
+    assert!(World::events(world.home()).contains(&"SyncRefused".to_owned()));
+    // Once the provider knows the field, it gets it.
+    world.there().patch(&definition());
+    world.home().advance(std::time::Duration::from_mins(5));
+    world.settle();
+    assert_eq!(world.at_provider(&rocket("cn-team")).unwrap()["spec"], home["spec"]);
+}
+
+#[test]
+fn a_status_comes_home_while_the_spec_is_refused() {
+    let world = World::synchronised();
+    let stages = json!({"type": "integer", "maximum": 5});
+    world.there().patch(&narrow(&json!({"stages": stages, "intent": {"type": "string"}})));
+    world.home().patch(&with(rocket("team"), json!({"spec": {"stages": 9}})));
+    world.failures();
+    world.there().patch(&with(rocket("cn-team"), json!({"status": {"result": "flown"}})));
+    retry(&world);
+    assert_eq!(world.at_provider(&rocket("cn-team")).unwrap()["spec"]["stages"], 3);
+    assert_eq!(world.at_home(&rocket("team")).unwrap()["status"]["result"], "flown");
+}
