@@ -39,6 +39,11 @@ impl Isolation {
         matches!(self, Self::None | Self::Prefixed)
     }
 
+    /// Returns whether the original looks at one namespace of the provider after the other.
+    pub(crate) fn is_watched_by_namespace(self, export: &ExportSpec) -> bool {
+        self == Self::ServiceNamespaced && export.informer_scope != "Cluster"
+    }
+
     /// Returns the place at the provider of an object of the consumer. `namespace` is the
     /// provider's namespace for that of the object.
     ///

@@ -64,8 +64,8 @@ pub(crate) fn reconcile(
         // with the original, the object is held from now on: there may be one at the provider.
         Err(Error::Unavailable { .. }) => Ok(Outcome::new().finalizers([FINALIZER])),
         outcome => outcome.map_err(|error| {
-            let message = format!("the object is not synchronised: {error}");
-            Failure::from(error).event(Event::warning(REFUSED, message))
+            let event = not_synchronised(&error);
+            Failure::from(error).event(event)
         }),
     }
 }
@@ -83,6 +83,10 @@ fn released() -> Outcome {
 fn waiting(why: &str) -> Event {
     let message = format!("the object at the provider cannot be deleted now: {why}");
     Event::warning(WAITING, message)
+}
+
+fn not_synchronised(error: &Error) -> Event {
+    Event::warning(REFUSED, format!("the object is not synchronised: {error}"))
 }
 
 /// Tells the user of the object which writes were refused, and the next run what the provider
@@ -152,7 +156,16 @@ impl Run<'_> {
                 return Ok(Outcome::new().event(Event::warning(reason, message)));
             }
         };
-        let Some(there) = self.read(place, &to)? else {
+        let there = match self.read(place, &to) {
+            // As with the original, the object is held before the provider knows its kind.
+            Err(error)
+                if error.is_unknown_kind() && isolation.is_watched_by_namespace(&export.spec) =>
+            {
+                return Ok(Outcome::new().finalizers([FINALIZER]).event(not_synchronised(&error)));
+            }
+            there => there?,
+        };
+        let Some(there) = there else {
             let owner = self.owner(place, isolation)?;
             return Ok(self.write(place, &to, owner, None, Outcome::new()));
         };
@@ -195,7 +208,12 @@ impl Run<'_> {
         let There::At(to) = self.there(place, link.isolation(&export))? else {
             return Ok(released());
         };
-        let Some(there) = self.read(place, &to)? else { return Ok(released()) };
+        let there = match self.read(place, &to) {
+            // There is no object of it either.
+            Err(error) if error.is_unknown_kind() => None,
+            there => there?,
+        };
+        let Some(there) = there else { return Ok(released()) };
         let found = &there.metadata;
         if !self.is_ours(found, place) {
             return Ok(released());

@@ -319,3 +319,17 @@ fn a_status_comes_home_while_the_spec_is_refused() {
     assert_eq!(world.at_provider(&rocket("cn-team")).unwrap()["spec"]["stages"], 3);
     assert_eq!(world.at_home(&rocket("team")).unwrap()["status"]["result"], "flown");
 }
+
+#[test]
+fn an_object_of_a_kind_that_the_provider_does_not_know_is_held_and_can_go() {
+    let other = core("Namespace", "", "other");
+    let world = World::new_with_definition([binding()], [export(), schema()], other);
+    world.home().apply(&rocket("team"));
+    world.failures();
+    let home = world.at_home(&rocket("team")).unwrap();
+    assert_eq!(home["metadata"]["finalizers"], json!(["kubebind.io/syncer"]));
+    assert!(World::events(world.home()).contains(&"SyncRefused".to_owned()));
+    world.home().delete("Rocket/team/saturn");
+    world.failures();
+    assert_eq!(world.at_home(&rocket("team")), None);
+}
