@@ -78,9 +78,11 @@ pub(crate) fn reconcile(
     }
 }
 
-/// Returns whether a read may succeed before anybody has to be told.
-pub(crate) fn may_pass(request: &Request, error: &Error) -> bool {
-    matches!(error, Error::Unavailable { .. }) && request.attempt < PATIENT_RUNS
+/// Returns whether a read may succeed before the condition of reads changes, `told`. An object that
+/// has none is new: it says at once how things are.
+pub(crate) fn is_passing(request: &Request, error: &Error, told: Option<&Condition>) -> bool {
+    let is_early = matches!(error, Error::Unavailable { .. }) && request.attempt < PATIENT_RUNS;
+    is_early && told.is_none_or(Condition::holds)
 }
 
 impl Run<'_> {
@@ -99,9 +101,9 @@ impl Run<'_> {
     /// Returns the failure of a read at the provider, which the conditions tell. What runs goes on
     /// running.
     fn unreachable(mut self, error: Error) -> Failure {
-        let is_told = find(&self.binding.status.conditions, INFORMERS_SYNCED)
-            .is_some_and(|condition| !condition.holds());
-        if may_pass(self.request, &error) && !is_told {
+        let told = find(&self.binding.status.conditions, INFORMERS_SYNCED);
+        let is_passing = is_passing(self.request, &error, told);
+        if is_passing && told.is_some() {
             return Failure::from(error).retry_after(PATIENCE);
         }
         let message = format!("The service provider cluster cannot be read: {error}");
@@ -116,7 +118,8 @@ impl Run<'_> {
             self.next.push(not_heartbeating(UPDATE_FAILED, &failed(&error.to_string())));
         }
         self.merge();
-        Failure::from(error).status(self.request, &self.binding.status)
+        let failure = Failure::from(error).status(self.request, &self.binding.status);
+        if is_passing { failure.retry_after(PATIENCE) } else { failure }
     }
 
     /// Connects the binding with its export.

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{
     api::{Binding, Bundle, Condition, Export, Severity, find, set, summarize},
-    bindings::{PATIENCE, may_pass},
+    bindings::{PATIENCE, is_passing},
     kubeconfig::SECRET_VALID,
     place::Place,
 };
@@ -36,14 +36,16 @@ pub(crate) fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failu
     let exports = match host.list::<Export>(&place.all::<Export>().fields(["metadata.name"])) {
         Ok(exports) => exports,
         Err(error) => {
-            let is_told = find(&bundle.status.conditions, SYNCED).is_some_and(|of| !of.holds());
-            if may_pass(request, &error) && !is_told {
+            let told = find(&bundle.status.conditions, SYNCED);
+            let is_passing = is_passing(request, &error, told);
+            if is_passing && told.is_some() {
                 return Err(Failure::from(error).retry_after(PATIENCE));
             }
             let message =
                 format!("Failed to list APIServiceExports from provider cluster: {error}");
             let synced = not_synced(Severity::Error, "ListExportsFailed", message);
-            return Err(failed(request, host, bundle, [valid, synced], error));
+            let failure = failed(request, host, bundle, [valid, synced], error);
+            return Err(if is_passing { failure.retry_after(PATIENCE) } else { failure });
         }
     };
     let bindings: Vec<Binding> =

@@ -36,6 +36,31 @@ fn a_provider_that_is_away_is_told_and_taken_up_again() {
 }
 
 #[test]
+fn a_new_binding_and_a_new_bundle_say_at_once_that_their_provider_is_away() {
+    let bundle = with(binding(), json!({"kind": "APIServiceBindingBundle"}));
+    let world = World::unsettled([binding(), bundle.clone()], [export(), schema()]);
+    world.home().unreachable(PROVIDER);
+    world.failures();
+    let told = |of: &serde_json::Value| World::conditions(world.at_home(of));
+    assert_eq!(
+        told(&binding()),
+        [
+            "Ready=False/InformerSyncTimeout",
+            "InformersSynced=False/InformerSyncTimeout",
+            "SecretValid=True"
+        ]
+    );
+    assert_eq!(
+        told(&bundle),
+        ["Ready=False/ListExportsFailed", "SecretValid=True", "Synced=False/ListExportsFailed"]
+    );
+    world.home().reachable(PROVIDER);
+    world.home().advance(std::time::Duration::from_mins(1));
+    world.settle();
+    assert_eq!((&*told(&binding())[0], &*told(&bundle)[0]), ("Ready=True", "Ready=True"));
+}
+
+#[test]
 fn the_heartbeat_is_sent_twice_in_its_interval() {
     let world = World::bound();
     let last = || {
