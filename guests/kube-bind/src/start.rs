@@ -151,6 +151,16 @@ impl<'a> Starts<'a> {
         starts
     }
 
+    /// Starts the objects at home of kinds without a schema, so that deleted ones are let go.
+    pub(crate) fn leaving(&mut self, definitions: &[Definition]) {
+        let established = definitions.iter().filter(|definition| definition.is_established());
+        for kind in established.filter_map(Definition::served_kind).take(self.left) {
+            let reconciler = name::of_group(name::OBJECTS, self.config.declared_group(&kind.group));
+            self.started.push((reconciler, Selection::new(kind)));
+            self.left -= 1;
+        }
+    }
+
     /// Returns whether the binding has no definitions.
     pub(crate) fn is_idle(&self) -> bool {
         self.definitions.is_empty()

@@ -53,16 +53,24 @@ impl Run<'_> {
             }
             running.extend(former.filter(|_| is_owned && self.config.allows(&schema.spec.group)));
         }
+        let mut leaving = Vec::new();
         if missing.is_none() {
             self.tell_bound(export, &found);
+        } else {
+            let names: Vec<&str> = running.iter().map(|of| of.metadata.name.as_str()).collect();
+            leaving = Definition::owned_by(self.host, &self.binding)?;
+            leaving.retain(|of| {
+                !names.contains(&of.metadata.name.as_str()) && self.config.allows(&of.spec.group)
+            });
         }
         // As with the original, the last of several refusals is the one that is told.
         self.judge(missing.or_else(|| refusals.pop()));
-        if !outcome.apply.is_empty() || !running.is_empty() {
+        if !outcome.apply.is_empty() || !running.is_empty() || !leaving.is_empty() {
             outcome = outcome.finalizers([FINALIZER]);
         }
         let share = start::share(self.host, &self.binding)?;
-        let starts = Starts::new(&running, self.config, share);
+        let mut starts = Starts::new(&running, self.config, share);
+        starts.leaving(&leaving);
         let (outcome, cut) = self.start_shared(place, &export.spec, starts, outcome)?;
         self.cut.extend(cut);
         Ok(outcome)

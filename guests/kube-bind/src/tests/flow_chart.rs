@@ -54,21 +54,40 @@ fn export_gone_stops_the_sync() {
     assert_eq!(world.at_provider(&rocket("cn-team")), None);
 }
 
-#[test]
-fn export_gone_lets_deleted_objects_go_after_a_restart_too() {
+/// Returns a world as a restart finds it: an object at home is being deleted.
+fn restarted(there: Option<serde_json::Value>) -> World {
     let owner = json!([{"apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceBinding", "name": "rockets", "uid": "u1"}]);
     let leaving =
         json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubebind.io/syncer"]});
-    let world = World::unsettled(
+    let in_sync = json!([{"type": "SchemaInSync", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+    let binding = json!({"metadata": {"uid": "u1"}, "status": {"conditions": in_sync}});
+    World::unsettled(
         [
-            with(binding(), json!({"metadata": {"uid": "u1"}})),
+            with(self::binding(), binding),
             with(definition(), json!({"metadata": {"ownerReferences": owner}})),
             with(rocket("team"), json!({"metadata": leaving})),
         ],
-        [],
-    );
+        there,
+    )
+}
+
+#[test]
+fn export_gone_lets_deleted_objects_go_after_a_restart_too() {
+    let world = restarted(None);
     assert!(world.at_home(&rocket("team")).is_some());
     world.settle();
+    assert_eq!(world.at_home(&rocket("team")), None);
+}
+
+#[test]
+fn schema_gone_is_told_and_lets_deleted_objects_go_after_a_restart_too() {
+    let world = restarted(Some(export())).settled();
+    let failed =
+        ["Connected", "SchemaInSync"].map(|of| format!("{of}=False/BoundSchemaFetchFailed"));
+    let conditions = World::conditions(world.at_home(&binding()));
+    assert!(failed.iter().all(|of| conditions.contains(of)), "{conditions:?}");
+    let told = ["Connected=True", "ConsumerInSync=False/BoundSchemaFetchFailed"];
+    assert_eq!(World::conditions(world.at_provider(&export())), told);
     assert_eq!(world.at_home(&rocket("team")), None);
 }
 
