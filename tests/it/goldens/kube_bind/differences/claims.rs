@@ -32,7 +32,13 @@ pub(super) fn claims_say_what_is_shared(facts: &Facts<'_>, expected: &mut State)
         })
         .map(|(copy, _)| copy)
         .collect();
-    expected.retain(|key, _| !unclaimed.contains(key));
+    expected.retain(|key, object| {
+        // One that went so does not come back with the end of its source.
+        let is_there = facts.is_there(key) || facts.before.contains_key(key);
+        let is_left =
+            || source_of(key, object).is_some_and(|source| !facts.actual.contains_key(&source));
+        !unclaimed.contains(key) && (is_there || !is_left())
+    });
 }
 
 /// Secrets with tokens of accounts are neither copied nor labelled, nor is the list of an account's
@@ -63,13 +69,18 @@ pub(super) fn tokens_are_never_copied(facts: &Facts<'_>, expected: &mut State) {
 /// Returns the copies of shared objects, each with its source.
 fn shared(state: &State) -> impl Iterator<Item = (Key, Key)> {
     state.iter().filter_map(|(key, object)| {
-        let source = match (key.side, text(object, OWNER)) {
-            (Side::P, "consumer") => marked(object, CONSUMER_UID, Side::C),
-            (Side::C, "provider") => marked(object, PROVIDER_UID, Side::P),
-            _ => None,
-        };
-        source.filter(|source| state.contains_key(source)).map(|source| (key.clone(), source))
+        let source = source_of(key, object).filter(|source| state.contains_key(source))?;
+        Some((key.clone(), source))
     })
+}
+
+/// Returns the source of a copy, which may be gone.
+fn source_of(key: &Key, object: &Value) -> Option<Key> {
+    match (key.side, text(object, OWNER)) {
+        (Side::P, "consumer") => marked(object, CONSUMER_UID, Side::C),
+        (Side::C, "provider") => marked(object, PROVIDER_UID, Side::P),
+        _ => None,
+    }
 }
 
 /// Returns the claims of all exports on the kind of an object, each with the name of its export.

@@ -9,7 +9,7 @@ use super::{
     },
     Facts,
     objects::{CLUSTER_NAMESPACE, PROVIDER_UID, has_place, marked, own_namespaces, source_of},
-    rules::SYNCER,
+    rules::{SYNCER, is_of_syncer},
 };
 use crate::goldens::scenario::{merged, text};
 
@@ -42,7 +42,7 @@ fn untouched(object: &mut Value, before: Option<&Value>) {
             metadata.remove("annotations");
         }
     }
-    if before.is_some_and(is_held) {
+    if before.is_some_and(is_of_syncer) {
         return;
     }
     if let Some(Value::Array(finalizers)) = metadata.get_mut("finalizers") {
@@ -51,11 +51,6 @@ fn untouched(object: &mut Value, before: Option<&Value>) {
             metadata.remove("finalizers");
         }
     }
-}
-
-fn is_held(object: &Value) -> bool {
-    let held = object.pointer("/metadata/finalizers").and_then(Value::as_array);
-    held.is_some_and(|held| held.iter().any(|name| name == SYNCER))
 }
 
 /// The status of an object of another consumer does not come home, nor does a mark.

@@ -120,7 +120,10 @@ fn bindings_end_in_order(facts: &Facts<'_>, expected: &mut State) {
     let ended = facts.removed.iter().filter(|(key, _)| key.is(Side::C, GROUP, "APIServiceBinding"));
     for (binding, last) in ended {
         let mut owned = of_binding(binding, expected);
-        let waits = !facts.is_running || is_away(last, facts);
+        // Without a kubeconfig, only objects that are held are waited for.
+        let is_held = |key: &Key| facts.before.get(key).is_some_and(is_of_syncer);
+        let is_lost = place_of(last, expected).is_none() && owned.iter().any(is_held);
+        let waits = !facts.is_running || is_away(last, facts) || is_lost;
         let is_held = |before: &&Value| waits && !own_finalizers(before).is_empty();
         let Some(before) = facts.before.get(binding).filter(is_held) else {
             // Without the export, nothing is written to the provider.
@@ -161,6 +164,12 @@ fn own_finalizers(object: &Value) -> Vec<&str> {
     let held = object.pointer("/metadata/finalizers").and_then(Value::as_array);
     let names = held.into_iter().flatten().filter_map(Value::as_str);
     names.filter(|name| name.starts_with(OWN)).collect()
+}
+
+/// Returns whether an object has the finalizer of objects of bound kinds.
+pub(super) fn is_of_syncer(object: &Value) -> bool {
+    let held = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    held.is_some_and(|held| held.iter().any(|name| name == SYNCER))
 }
 
 /// Bindings have a finalizer, so that they can end in order.
@@ -238,10 +247,7 @@ fn marks_come_back(facts: &Facts<'_>, expected: &mut State) {
     if !facts.is_running {
         return;
     }
-    let is_held = |object: &Value| {
-        let held = object.pointer("/metadata/finalizers").and_then(Value::as_array);
-        held.is_some_and(|held| held.iter().any(|name| name == SYNCER)) && !is_deleting(object)
-    };
+    let is_held = |object: &Value| is_of_syncer(object) && !is_deleting(object);
     let homes = expected
         .iter()
         .filter(|(key, object)| key.side == Side::C && key.is_custom() && is_held(object));
@@ -254,8 +260,7 @@ fn marks_come_back(facts: &Facts<'_>, expected: &mut State) {
         let (Some(marks), Some(object)) = (marks, expected.get_mut(&there)) else { continue };
         for mark in ["cluster-namespace", "consumer-namespace", "consumer-uid"] {
             let mark = format!("kube-bind.io/{mark}");
-            if object["metadata"]["annotations"].get(&mark).is_none() && marks.get(&mark).is_some()
-            {
+            if marks.get(&mark).is_some() {
                 object["metadata"]["annotations"][&mark] = marks[&mark].clone();
             }
         }
