@@ -133,7 +133,8 @@ fn within(object: Option<&Value>, key: &str, value: &Value) -> Value {
     Value::Object(object)
 }
 
-fn is_empty(value: &Value) -> bool {
+/// Returns whether a value says nothing: false, zero, or empty.
+pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(is_true) => !is_true,
@@ -145,7 +146,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// Parses a JSON text of the table, all of which a test parses.
-fn parse(json: &str) -> Value {
+pub(crate) fn parse(json: &str) -> Value {
     serde_json::from_str(json).unwrap_or_default()
 }
 

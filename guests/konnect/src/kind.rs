@@ -114,6 +114,9 @@ pub struct Api {
     pub items: &'static str,
     /// The modes in which `spec.adopt` takes an entity over.
     pub adopt: &'static [Adopt],
+    /// The fields that an entity must share with an object that takes it over as it is, each with the
+    /// way in which it is compared.
+    pub matched: &'static [(&'static str, Matched)],
     /// The exceptions to the columns of this table.
     pub special: &'static [Special],
 }
@@ -175,6 +178,23 @@ pub enum Adopt {
     /// The entity is overwritten.
     Override,
 }
+
+/// How a field of an entity is compared with that of the body of an object that takes it over. What
+/// is empty, or zero, counts as absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Matched {
+    /// Equal; absent is as good as this value, in JSON.
+    Or(&'static str),
+    /// Equal, lists in any order.
+    Unordered,
+    /// Equal, if the object has it.
+    Given,
+    /// Equal, if both have it: the API may not show it.
+    Shared,
+}
+
+/// A field that is equal, or absent on both sides.
+const SAME: Matched = Matched::Or("null");
 
 /// An exception of a kind to the columns of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -268,6 +288,7 @@ const CORE_ENTITY: Api = Api {
     item: "",
     items: "data",
     adopt: &[Adopt::Match, Adopt::Override],
+    matched: &[],
     special: &[],
 };
 

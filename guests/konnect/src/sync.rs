@@ -172,7 +172,7 @@ impl Run<'_> {
             && matches!(self.api.lookup, Lookup::AllTags(_))
             && let Err(fault) = self.find(session)?
         {
-            return Ok(self.failed(Operation::Create, &fault));
+            return Ok(self.not_looked_up(&fault));
         }
         let reason = if is_new { reason::FAILED_TO_CREATE } else { reason::FAILED_TO_UPDATE };
         self.status.set(PROGRAMMED, false, reason, message);

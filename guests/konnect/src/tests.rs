@@ -16,4 +16,5 @@ mod references;
 mod schedules;
 mod table;
 mod tokens;
+mod told;
 mod watch;

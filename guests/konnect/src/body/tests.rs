@@ -1,5 +1,5 @@
 use super::*;
-use crate::kind::{ALL, find};
+use crate::kind::{ALL, Matched, find};
 
 fn sent(kind: &str, object: &Value, resolved: &Resolved) -> Value {
     let entity = find(kind).unwrap();
@@ -22,6 +22,11 @@ fn all_json_texts_of_the_table_parse() {
         }
         for (_, json) in entity.api.iter().flat_map(|api| api.constants) {
             assert!(serde_json::from_str::<Value>(json).is_ok(), "{json}");
+        }
+        for (field, how) in entity.api.iter().flat_map(|api| api.matched) {
+            if let Matched::Or(json) = how {
+                assert!(serde_json::from_str::<Value>(json).is_ok(), "{field}: {json}");
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Certificates, those of authorities and of data planes, and SNIs.
 
 use super::{
-    Adopt, Api, CONFIGURATION, CORE_ENTITY, Entity, IN_CONTROL_PLANE, Lookup, Marks, Special,
+    Adopt, Api, CONFIGURATION, CORE_ENTITY, Entity, IN_CONTROL_PLANE, Lookup, Marks, SAME, Special,
     Update,
     reference::Reference,
     schema::{
@@ -78,6 +78,7 @@ pub(super) const CERTIFICATE: Entity = Entity {
         collection: "/v2/control-planes/{controlPlaneID}/core-entities/certificates",
         lookup: Lookup::AllTags("/v2/control-planes/{controlPlaneID}/core-entities/certificates"),
         unique: &[],
+        matched: &[("cert", SAME), ("key", SAME), ("cert_alt", SAME), ("key_alt", SAME)],
         ..CORE_ENTITY
     }),
     definition: Definition {
@@ -143,6 +144,7 @@ pub(super) const CA_CERTIFICATE: Entity = Entity {
         collection: "/v2/control-planes/{controlPlaneID}/core-entities/ca_certificates",
         lookup: Lookup::Tags("/v2/control-planes/{controlPlaneID}/core-entities/ca_certificates"),
         unique: &[],
+        matched: &[("cert", SAME)],
         ..CORE_ENTITY
     }),
     definition: Definition {
@@ -196,6 +198,7 @@ pub(super) const SNI: Entity = Entity {
         collection: "/v2/control-planes/{controlPlaneID}/core-entities/certificates/{certificateID}/snis",
         lookup: Lookup::Tags("/v2/control-planes/{controlPlaneID}/core-entities/snis"),
         unique: &["name"],
+        matched: &[("name", SAME)],
         ..CORE_ENTITY
     }),
     definition: Definition {
@@ -236,6 +239,7 @@ pub(super) const CLIENT_CERTIFICATE: Entity = Entity {
         items: "items",
         adopt: &[Adopt::Match],
         special: &[Special::AttachesToGroups],
+        matched: &[("cert", SAME)],
         ..CORE_ENTITY
     }),
     definition: Definition {

@@ -1,7 +1,8 @@
 //! Consumers, groups of them, and credentials.
 
 use super::{
-    Api, CONFIGURATION, CORE_ENTITY, Entity, IN_CONTROL_PLANE, Lookup, OF_CONSUMER, Special,
+    Api, CONFIGURATION, CORE_ENTITY, Entity, IN_CONTROL_PLANE, Lookup, Matched, OF_CONSUMER, SAME,
+    Special,
     reference::{Reference, Shape},
     schema::{
         ADOPT, ADOPT_WHEN, ADOPT_WHERE, AGE, CONSUMER_FIXED, CONTROL_PLANE,
@@ -59,6 +60,7 @@ pub const CONSUMER: Entity = Entity {
         lookup: Lookup::Tags("/v2/control-planes/{controlPlaneID}/core-entities/consumers"),
         unique: &["username", "custom_id"],
         special: &[Special::ConsumerGroups],
+        matched: &[("username", SAME), ("custom_id", SAME)],
         ..CORE_ENTITY
     }),
     definition: Definition {
@@ -104,6 +106,7 @@ pub(super) const GROUP: Entity = Entity {
         collection: "/v2/control-planes/{controlPlaneID}/core-entities/consumer_groups",
         lookup: Lookup::Tags("/v2/control-planes/{controlPlaneID}/core-entities/consumer_groups"),
         unique: &["name"],
+        matched: &[("name", SAME)],
         ..CORE_ENTITY
     }),
     definition: Definition {
@@ -149,6 +152,7 @@ pub(super) const ACL: Entity = Entity {
         collection: "/v2/control-planes/{controlPlaneID}/core-entities/consumers/{consumerID}/acls",
         lookup: Lookup::Tags("/v2/control-planes/{controlPlaneID}/core-entities/acls"),
         unique: &[],
+        matched: &[("group", SAME)],
         ..CORE_ENTITY
     }),
     definition: Definition {
@@ -179,6 +183,7 @@ pub(super) const API_KEY: Entity = Entity {
         collection: "/v2/control-planes/{controlPlaneID}/core-entities/consumers/{consumerID}/key-auth",
         lookup: Lookup::Tags("/v2/control-planes/{controlPlaneID}/core-entities/key-auths"),
         unique: &["key"],
+        matched: &[("key", SAME)],
         ..CORE_ENTITY
     }),
     definition: Definition {
@@ -210,6 +215,7 @@ pub(super) const BASIC_AUTH: Entity = Entity {
         collection: "/v2/control-planes/{controlPlaneID}/core-entities/consumers/{consumerID}/basic-auth",
         lookup: Lookup::Tags("/v2/control-planes/{controlPlaneID}/core-entities/basic-auths"),
         unique: &["username"],
+        matched: &[("username", SAME)],
         ..CORE_ENTITY
     }),
     definition: Definition {
@@ -242,6 +248,7 @@ pub(super) const HMAC: Entity = Entity {
         collection: "/v2/control-planes/{controlPlaneID}/core-entities/consumers/{consumerID}/hmac-auth",
         lookup: Lookup::Tags("/v2/control-planes/{controlPlaneID}/core-entities/hmac-auths"),
         unique: &["username"],
+        matched: &[("username", SAME), ("secret", Matched::Given)],
         ..CORE_ENTITY
     }),
     definition: Definition {
@@ -287,6 +294,12 @@ pub(super) const JWT: Entity = Entity {
         collection: "/v2/control-planes/{controlPlaneID}/core-entities/consumers/{consumerID}/jwt",
         lookup: Lookup::Tags("/v2/control-planes/{controlPlaneID}/core-entities/jwts"),
         unique: &["key"],
+        matched: &[
+            ("algorithm", Matched::Or(r#""HS256""#)),
+            ("key", Matched::Given),
+            ("secret", Matched::Given),
+            ("rsa_public_key", Matched::Given),
+        ],
         ..CORE_ENTITY
     }),
     definition: Definition {

@@ -1,7 +1,8 @@
 //! Services and routes.
 
 use super::{
-    Api, CONFIGURATION, CORE_ENTITY, Create, Entity, IN_CONTROL_PLANE, Lookup, Special,
+    Api, CONFIGURATION, CORE_ENTITY, Create, Entity, IN_CONTROL_PLANE, Lookup, Matched, SAME,
+    Special,
     reference::{Reference, Shape},
     schema::{
         ADOPT, ADOPT_WHEN, ADOPT_WHERE, AGE, BOOLEAN, CONTROL_PLANE, CONTROL_PLANE_FIXED_LENIENT,
@@ -57,6 +58,13 @@ pub(super) const SERVICE: Entity = Entity {
         lookup: Lookup::Tags("/v2/control-planes/{controlPlaneID}/core-entities/services"),
         unique: &["name"],
         create: Create::PostOrPutAtUid,
+        matched: &[
+            ("name", SAME),
+            ("host", SAME),
+            ("port", Matched::Or("80")),
+            ("protocol", Matched::Or(r#""http""#)),
+            ("path", Matched::Or(r#""/""#)),
+        ],
         ..CORE_ENTITY
     }),
     definition: Definition {
@@ -148,6 +156,19 @@ pub(super) const ROUTE: Entity = Entity {
         unique: &["name"],
         create: Create::PostOrPutAtUid,
         special: &[Special::SameService],
+        matched: &[
+            ("name", SAME),
+            ("hosts", Matched::Unordered),
+            ("paths", Matched::Unordered),
+            ("methods", Matched::Unordered),
+            ("headers", Matched::Unordered),
+            ("regex_priority", Matched::Or("0")),
+            ("https_redirect_status_code", Matched::Or("426")),
+            ("snis", Matched::Unordered),
+            ("path_handling", Matched::Or(r#""v0""#)),
+            ("sources", Matched::Unordered),
+            ("destinations", Matched::Unordered),
+        ],
         ..CORE_ENTITY
     }),
     definition: Definition {

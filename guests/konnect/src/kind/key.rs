@@ -1,7 +1,7 @@
 //! Keys and sets of keys.
 
 use super::{
-    Api, CONFIGURATION, CORE_ENTITY, Entity, IN_CONTROL_PLANE, Lookup,
+    Api, CONFIGURATION, CORE_ENTITY, Entity, IN_CONTROL_PLANE, Lookup, Matched, SAME,
     reference::Reference,
     schema::{
         ADOPT, ADOPT_WHEN, ADOPT_WHERE, CONTROL_PLANE, CONTROL_PLANE_FIXED, CONTROL_PLANE_KEPT,
@@ -28,6 +28,7 @@ pub(super) const KEY_SET: Entity = Entity {
         collection: "/v2/control-planes/{controlPlaneID}/core-entities/key-sets",
         lookup: Lookup::Tags("/v2/control-planes/{controlPlaneID}/core-entities/key-sets"),
         unique: &["name"],
+        matched: &[("name", SAME)],
         ..CORE_ENTITY
     }),
     definition: Definition {
@@ -95,6 +96,14 @@ pub(super) const KEY: Entity = Entity {
         collection: "/v2/control-planes/{controlPlaneID}/core-entities/keys",
         lookup: Lookup::Tags("/v2/control-planes/{controlPlaneID}/core-entities/keys"),
         unique: &["kid", "name"],
+        matched: &[
+            ("kid", SAME),
+            ("name", SAME),
+            ("jwk", SAME),
+            ("pem.public_key", Matched::Given),
+            ("pem.private_key", Matched::Shared),
+            ("set.id", SAME),
+        ],
         ..CORE_ENTITY
     }),
     definition: Definition {

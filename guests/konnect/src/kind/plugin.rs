@@ -1,7 +1,7 @@
 //! Plugins and their bindings.
 
 use super::{
-    Api, CONFIGURATION, CORE_ENTITY, Entity, IN_CONTROL_PLANE, Lookup, Special,
+    Api, CONFIGURATION, CORE_ENTITY, Entity, IN_CONTROL_PLANE, Lookup, Matched, SAME, Special,
     reference::Reference,
     schema::{
         ADOPT, ADOPT_WHEN, ADOPT_WHERE, AGE, BOOLEAN, CONTROL_PLANE, CONTROL_PLANE_FIXED,
@@ -245,6 +245,17 @@ pub const BINDING: Entity = Entity {
         lookup: Lookup::Tags("/v2/control-planes/{controlPlaneID}/core-entities/plugins"),
         unique: &["name"],
         special: &[Special::Plugin],
+        matched: &[
+            ("name", SAME),
+            ("enabled", Matched::Or("true")),
+            ("instance_name", SAME),
+            ("protocols", Matched::Unordered),
+            ("config", SAME),
+            ("service.id", SAME),
+            ("route.id", SAME),
+            ("consumer.id", SAME),
+            ("consumer_group.id", SAME),
+        ],
         ..CORE_ENTITY
     }),
     definition: Definition {

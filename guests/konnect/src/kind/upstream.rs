@@ -1,7 +1,7 @@
 //! Upstreams and targets.
 
 use super::{
-    Api, CONFIGURATION, CORE_ENTITY, Entity, IN_CONTROL_PLANE, Lookup,
+    Api, CONFIGURATION, CORE_ENTITY, Entity, IN_CONTROL_PLANE, Lookup, Matched, SAME,
     reference::Reference,
     schema::{
         ADOPT, ADOPT_WHEN, ADOPT_WHERE, AGE, BOOLEAN, CONTROL_PLANE, CONTROL_PLANE_FIXED,
@@ -117,6 +117,23 @@ pub(super) const UPSTREAM: Entity = Entity {
         collection: "/v2/control-planes/{controlPlaneID}/core-entities/upstreams",
         lookup: Lookup::Tags("/v2/control-planes/{controlPlaneID}/core-entities/upstreams"),
         unique: &["name"],
+        matched: &[
+            ("algorithm", Matched::Or(r#""round-robin""#)),
+            ("hash_fallback", Matched::Or(r#""none""#)),
+            ("hash_fallback_header", SAME),
+            ("hash_fallback_query_arg", SAME),
+            ("hash_fallback_uri_capture", SAME),
+            ("hash_on", Matched::Or(r#""none""#)),
+            ("hash_on_cookie", SAME),
+            ("hash_on_cookie_path", Matched::Or(r#""/""#)),
+            ("hash_on_header", SAME),
+            ("hash_on_query_arg", SAME),
+            ("hash_on_uri_capture", SAME),
+            ("healthchecks", SAME),
+            ("host_header", SAME),
+            ("name", SAME),
+            ("slots", Matched::Or("10000")),
+        ],
         ..CORE_ENTITY
     }),
     definition: Definition {
@@ -239,6 +256,7 @@ pub(super) const TARGET: Entity = Entity {
         ),
         unique: &["target"],
         constants: &[("failover", "false")],
+        matched: &[("target", SAME), ("weight", Matched::Or("100"))],
         ..CORE_ENTITY
     }),
     definition: Definition {

@@ -1,7 +1,7 @@
 //! Vaults.
 
 use super::{
-    Api, CONFIGURATION, CORE_ENTITY, Entity, IN_CONTROL_PLANE, Lookup,
+    Api, CONFIGURATION, CORE_ENTITY, Entity, IN_CONTROL_PLANE, Lookup, SAME,
     reference::Reference,
     schema::{
         ADOPT, ADOPT_WHEN, ADOPT_WHERE, AGE, ANY, CONTROL_PLANE, CONTROL_PLANE_KEPT, Conditions,
@@ -51,6 +51,7 @@ pub(super) const VAULT: Entity = Entity {
         collection: "/v2/control-planes/{controlPlaneID}/core-entities/vaults",
         lookup: Lookup::Tags("/v2/control-planes/{controlPlaneID}/core-entities/vaults"),
         unique: &["prefix"],
+        matched: &[("name", SAME), ("prefix", SAME), ("description", SAME), ("config", SAME)],
         ..CORE_ENTITY
     }),
     definition: Definition {

@@ -1,7 +1,7 @@
 //! Adoption: an object takes over an entity that is there already.
 
 use mortise_sdk::{Error, outbound::Method};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     fault::{Fault, Operation},
@@ -11,8 +11,8 @@ use super::{
     status::{PROGRAMMED, reason},
 };
 use crate::{
-    body::{Resolved, body, is_segment},
-    kind::{Adopt, Special, at, text},
+    body::{is_empty, is_segment, parse},
+    kind::{Adopt, Matched, Special, at, text},
 };
 
 /// The condition that says whether the entity was taken over.
@@ -59,18 +59,7 @@ impl Run<'_> {
             return Ok(self.not_adopted("UIDConflict", &message, &Fault::Clash(message.clone())));
         }
         match mode {
-            Adopt::Match => {
-                let defaults =
-                    body(self.entity, self.api, &json!({"spec": {}}), &Resolved::default());
-                if !is_equal(&self.body, &found, &defaults) {
-                    let message = format!(
-                        "Konnect entity (ID: {id}) does not match the spec of the object when \
-                         adopting in match mode"
-                    );
-                    let fault = Fault::Clash(message.clone());
-                    return Ok(self.not_adopted("NotMatch", &message, &fault));
-                }
-            }
+            Adopt::Match => return Ok(self.adopt_matching(session, &id, &found)),
             Adopt::Override => {
                 let sent = session.send(self.host, Method::Put, &path, &[], Some(&self.body));
                 if let Err(fault) = sent {
@@ -82,6 +71,28 @@ impl Run<'_> {
         }
         self.status.set(ADOPTED, true, ADOPTED, "");
         self.has_entity(session, &id)
+    }
+
+    /// Takes over an entity as it is, if it is as the object says.
+    fn adopt_matching(&mut self, session: &Session, id: &str, found: &Value) -> End {
+        let mut is_matching = is_matching(self.api.matched, &self.body, found);
+        if is_matching && self.is(Special::ConsumerGroups) {
+            self.tell_consumer_groups();
+            is_matching = match self.is_in_its_groups(session, id) {
+                Ok(is_in) => is_in,
+                Err(fault) => return self.not_fetched(id, &fault),
+            };
+        }
+        if !is_matching {
+            let message = format!(
+                "Konnect entity (ID: {id}) does not match the spec of the object when adopting in \
+                 match mode"
+            );
+            return self.not_adopted("NotMatch", &message, &Fault::Clash(message.clone()));
+        }
+        self.status.set(ADOPTED, true, ADOPTED, "");
+        let hash = self.hash();
+        self.programmed(session, id, Some(hash))
     }
 
     /// Returns what is wrong with the service of an entity that is to be taken over.
@@ -109,7 +120,7 @@ impl Run<'_> {
     }
 
     fn not_adopted(&mut self, adopted: &str, message: &str, fault: &Fault) -> End {
-        let is_repeated = fault.status().is_some_and(|status| status >= 500 || status == 401);
+        let is_repeated = !matches!(fault.status(), Some(400 | 403 | 404));
         let end =
             self.failed_with(&[PROGRAMMED], reason::FAILED_TO_ADOPT, message, fault, is_repeated);
         // Both conditions have the same words, also those that tell of a pause.
@@ -128,13 +139,34 @@ impl Run<'_> {
     }
 }
 
-/// Returns whether an entity has all fields of a body, but for its marks. A field that is absent from
-/// the entity is as good as one that is empty, or has its default.
-fn is_equal(body: &Value, found: &Value, defaults: &Value) -> bool {
-    let fields = body.as_object().into_iter().flatten();
-    let is_plain = |value: &Value| matches!(value, Value::Null) || value == &Value::from("");
-    fields.filter(|(field, _)| *field != "tags").all(|(field, value)| match found.get(field) {
-        Some(found) => found == value || (is_plain(found) && is_plain(value)),
-        None => is_plain(value) || defaults.get(field) == Some(value),
+/// Returns whether an entity is as a body has it, in the fields that count.
+fn is_matching(fields: &[(&str, Matched)], body: &Value, found: &Value) -> bool {
+    fields.iter().all(|(field, how)| {
+        let is_given = |value: &&Value| value.is_boolean() || !is_empty(value);
+        let [wanted, held] = [body, found].map(|of| at(of, field).filter(is_given));
+        match how {
+            Matched::Or(default) => {
+                let default = parse(default);
+                wanted.unwrap_or(&default) == held.unwrap_or(&default)
+            }
+            Matched::Unordered => wanted.map(sorted) == held.map(sorted),
+            Matched::Given => wanted.is_none() || wanted == held,
+            Matched::Shared => wanted.is_none() || held.is_none() || wanted == held,
+        }
     })
+}
+
+/// Returns a value with all its lists in one order.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Array(list) => {
+            let mut list: Vec<Value> = list.iter().map(sorted).collect();
+            list.sort_by_cached_key(Value::to_string);
+            Value::Array(list)
+        }
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), sorted(value))).collect()
+        }
+        value => value.clone(),
+    }
 }

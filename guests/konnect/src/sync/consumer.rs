@@ -119,7 +119,9 @@ impl Run<'_> {
             return Some(self.failed(operation, &fault));
         }
         let message = fault.message(operation, self.api, self.entity.kind, &self.shown());
-        Some(self.failed_with(&[PROGRAMMED], FAILED_TO_ATTACH, &message, &fault, true))
+        let is_untyped = fault.is_untyped(self.api);
+        let reason = if is_untyped { reason::FAILED_TO_CREATE } else { FAILED_TO_ATTACH };
+        Some(self.failed_with(&[PROGRAMMED], reason, &message, &fault, true))
     }
 
     /// Ends the run of a consumer that is in all its groups but those that are not there.
@@ -140,13 +142,34 @@ impl Run<'_> {
         wanted.into_iter().flatten().filter_map(Value::as_str)
     }
 
+    /// Returns the IDs of the groups that a consumer is in; `consumers` is the path of the collection.
+    fn present_groups(
+        &self,
+        session: &Session,
+        consumers: &str,
+        id: &str,
+    ) -> Result<Vec<String>, Fault> {
+        let path = format!("{consumers}/{id}/consumer_groups");
+        let present = session.list(self.host, &path, &[("size", "100")], self.api.items)?;
+        Ok(present.iter().filter_map(id_of).collect())
+    }
+
+    /// Returns whether a consumer is in all of its groups, and in no other.
+    pub(crate) fn is_in_its_groups(&self, session: &Session, id: &str) -> Result<bool, Fault> {
+        let Ok(consumers) = self.path(self.api.collection) else { return Ok(false) };
+        if !self.resolved.missing_groups.is_empty() {
+            return Ok(false);
+        }
+        let present = self.present_groups(session, &consumers, id)?;
+        let present: BTreeSet<&str> = present.iter().map(String::as_str).collect();
+        Ok(present == self.wanted_groups().collect())
+    }
+
     /// Makes a consumer a member of its groups; returns whether nothing is left to be done.
     fn change_groups(&self, session: &Session, id: &str) -> Result<bool, Fault> {
         let Ok(consumers) = self.path(self.api.collection) else { return Ok(true) };
         let groups = consumers.replace("/consumers", "/consumer_groups");
-        let path = format!("{consumers}/{id}/consumer_groups");
-        let present = session.list(self.host, &path, &[("size", "100")], self.api.items)?;
-        let present: Vec<String> = present.iter().filter_map(id_of).collect();
+        let present = self.present_groups(session, &consumers, id)?;
         let held: BTreeSet<&str> = present.iter().map(String::as_str).collect();
         let wanted: BTreeSet<&str> = self.wanted_groups().collect();
         let joined = self.wanted_groups().filter(|id| !held.contains(id));

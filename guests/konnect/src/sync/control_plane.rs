@@ -19,10 +19,15 @@ const MEMBERS: &str = "MembersReferenceResolved";
 const FAILED_TO_SET_MEMBERS: &str = "FailedToSetControlPlaneGroupMembers";
 /// The condition of a mirror.
 const MIRRORED: &str = "Mirrored";
+/// The statuses that are typed in answers to a list.
+const OF_LIST: [u16; 5] = [400, 401, 403, 500, 503];
+/// The statuses that are typed in answers to a change of members.
+const OF_MEMBERS: [u16; 5] = [400, 401, 403, 404, 503];
 
 impl Run<'_> {
     /// Reads the entity of a control plane, and its endpoints into the status. An entity that is gone
-    /// has no ID any more. Fails with the end of the run.
+    /// has no ID any more. Fails with the end of the run; of a refusal nothing is told, as with the
+    /// original: what is known of the entity still holds.
     pub(crate) fn refresh(&mut self, session: &Session, id: &str) -> Result<(), End> {
         if !self.is(Special::Endpoints) {
             return Ok(());
@@ -36,14 +41,26 @@ impl Run<'_> {
                 self.status.set_id("id", None);
                 Ok(())
             }
-            Err(fault) => Err(self.failed(Operation::Update, &fault)),
+            Err(fault) => Err(self.not_read(&fault)),
         }
+    }
+
+    fn not_read(&mut self, fault: &Fault) -> End {
+        let is_told = match fault {
+            Fault::Refused(refusal) => refusal.pause(self.host.now()).is_some(),
+            fault => matches!(fault, Fault::Call(_)),
+        };
+        if is_told {
+            return self.failed(Operation::Update, fault);
+        }
+        End::Failed(fault.text(Some(self.api)), Again::WithBackOff)
     }
 
     /// Reads the entity of an ID; `None` if there is none.
     fn read_entity(&self, session: &Session, id: &str) -> Result<Option<Value>, Fault> {
         let query = [("filter[id][eq]", id)];
-        let found = session.list(self.host, self.api.collection, &query, self.api.items)?;
+        let found = session.list(self.host, self.api.collection, &query, self.api.items);
+        let found = found.map_err(|fault| fault.typed_for(&OF_LIST))?;
         Ok(found.into_iter().find(|entity| id_of(entity).as_deref() == Some(id)))
     }
 
@@ -69,6 +86,7 @@ impl Run<'_> {
         &mut self,
         session: &Session,
         id: &str,
+        operation: Operation,
     ) -> Result<Option<End>, Error> {
         if text(self.object, "spec.createControlPlaneRequest.cluster_type") != Some(GROUP) {
             return Ok(None);
@@ -87,19 +105,41 @@ impl Run<'_> {
         let body = json!({"members": members});
         let answer = session.send(self.host, Method::Put, &path, &[], Some(&body));
         if let Err(fault) = answer {
+            let fault = fault.typed_for(&OF_MEMBERS);
             let text = fault.text(Some(self.api));
-            let message = format!("failed to set group members: {text}");
+            let (reason, message) = self.without_members(id, operation, &fault);
             self.status.set(MEMBERS, false, "SetGroupMemberFailed", text);
-            return Ok(Some(self.failed_with(
-                &[PROGRAMMED],
-                FAILED_TO_SET_MEMBERS,
-                &message,
-                &fault,
-                true,
-            )));
+            return Ok(Some(self.failed_with(&[PROGRAMMED], reason, &message, &fault, true)));
         }
         self.status.set(MEMBERS, true, "Resolved", "");
         Ok(None)
+    }
+
+    /// Returns reason and message of `Programmed` of a group whose members are not set.
+    fn without_members(
+        &self,
+        id: &str,
+        operation: Operation,
+        fault: &Fault,
+    ) -> (&'static str, String) {
+        let text = fault.text(Some(self.api));
+        if fault.is_untyped(self.api) {
+            let is_new = operation == Operation::Create;
+            let reason = if is_new { reason::FAILED_TO_CREATE } else { reason::FAILED_TO_UPDATE };
+            return (reason, text);
+        }
+        if fault.is_document_alone(self.api) {
+            return (FAILED_TO_SET_MEMBERS, text);
+        }
+        let failed =
+            format!("failed to set members on control plane group {}: {text}", self.shown());
+        let message = match operation {
+            Operation::Create => failed,
+            _ => format!(
+                "Konnect entity (ID: {id}) created but relations failed: {FAILED_TO_SET_MEMBERS}: {failed}"
+            ),
+        };
+        (FAILED_TO_SET_MEMBERS, message)
     }
 
     /// Returns the IDs of the members, sorted, or the message that says which one has none.
@@ -145,10 +185,14 @@ impl Run<'_> {
             )),
             Err(fault) => fault,
         };
+        // What is known of the entity still holds.
+        if self.status.id("id").is_some() && matches!(fault, Fault::Refused(_) | Fault::NoEntity) {
+            return self.not_read(&fault);
+        }
         let text = fault.text(Some(self.api));
         let message = match &fault {
             Fault::Clash(_) => text,
-            fault if fault.is_untyped(self.api) => text,
+            fault if fault.is_untyped(self.api) || fault.is_document_alone(self.api) => text,
             _ => format!("failed listing for controlPlane with id {id}: {text}"),
         };
         let end = self.failed_with(&[PROGRAMMED], reason::FAILED_TO_CREATE, &message, &fault, true);

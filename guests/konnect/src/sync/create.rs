@@ -42,7 +42,7 @@ impl Run<'_> {
             match self.find(session)? {
                 Ok(found) if !found.is_empty() => return self.found(session, found),
                 Ok(_) => {}
-                Err(fault) => return Ok(self.failed(Operation::Create, &fault)),
+                Err(fault) => return Ok(self.not_looked_up(&fault)),
             }
         }
         let answer = session.send(self.host, Method::Post, &path, &[], Some(&self.body));
@@ -52,7 +52,7 @@ impl Run<'_> {
                 match self.find(session)? {
                     Ok(found) if !found.is_empty() => self.found(session, found),
                     Ok(_) => Ok(self.clashed(&fault)),
-                    Err(fault) => Ok(self.failed(Operation::Create, &fault)),
+                    Err(of_list) => Ok(self.clashed_unfound(&fault, &of_list)),
                 }
             }
             answer => self.created(session, answer),
@@ -153,22 +153,52 @@ impl Run<'_> {
         })
     }
 
+    /// Ends the creation of an entity that could not be looked up before.
+    pub(crate) fn not_looked_up(&mut self, fault: &Fault) -> End {
+        let is_typed = matches!(fault, Fault::Refused(_)) && !fault.is_untyped(self.api);
+        if !is_typed || !matches!(self.api.lookup, Lookup::AllTags(_)) {
+            return self.failed(Operation::Create, fault);
+        }
+        // In the words of the original, which looks up no other kind.
+        let message = format!("failed to list: {}", fault.text(Some(self.api)));
+        self.failed_with(&[PROGRAMMED], reason::FAILED_TO_CREATE, &message, fault, true)
+    }
+
+    /// Ends the creation of an entity that the API refuses as a second one, when the first one could
+    /// not be looked up.
+    fn clashed_unfound(&mut self, fault: &Fault, of_list: &Fault) -> End {
+        if matches!(of_list, Fault::Call(_)) {
+            return self.failed(Operation::Create, of_list);
+        }
+        let message = if self.is(Special::Endpoints) {
+            fault.message(Operation::Create, self.api, self.entity.kind, &self.shown())
+        } else {
+            let listed = words_of_list(self.entity.kind);
+            let listed = format!("{listed}: {}", of_list.text(Some(self.api)));
+            self.told_clash(&listed, fault)
+        };
+        self.failed_with(&[PROGRAMMED], reason::FAILED_TO_CREATE, &message, of_list, true)
+    }
+
+    /// Returns the message about a clash of which the entity was not found.
+    fn told_clash(&self, why: &str, fault: &Fault) -> String {
+        let original = fault.message(Operation::Create, self.api, self.entity.kind, &self.shown());
+        let failed = format!("failed to create {} {}: ", self.entity.kind, self.shown());
+        let failed = if original.starts_with(&failed) { "" } else { &failed };
+        format!(
+            "trying to find a matching Konnect entity matching the ID failed: {why}, {failed}{original}"
+        )
+    }
+
     /// Ends the creation of an entity of which nothing was found although the API refuses another.
     fn clashed(&mut self, fault: &Fault) -> End {
-        let original = fault.message(Operation::Create, self.api, self.entity.kind, &self.shown());
         // The condition of a control plane has the answer alone.
         let message = if self.is(Special::Endpoints) {
-            original
+            fault.message(Operation::Create, self.api, self.entity.kind, &self.shown())
         } else {
-            let failed = format!("failed to create {} {}: ", self.entity.kind, self.shown());
-            let failed = if original.starts_with(&failed) { "" } else { &failed };
-            format!(
-                "trying to find a matching Konnect entity matching the ID failed: {} {} (matching UID {}) \
-                 not found on Konnect, {failed}{original}",
-                self.entity.kind,
-                self.metadata.name,
-                self.uid()
-            )
+            let (kind, name, uid) = (self.entity.kind, &self.metadata.name, self.uid());
+            let why = format!("{kind} {name} (matching UID {uid}) not found on Konnect");
+            self.told_clash(&why, fault)
         };
         self.failed_with(
             &[PROGRAMMED],
@@ -188,5 +218,14 @@ impl Run<'_> {
         }
         let hash = self.hash();
         Ok(self.programmed(session, id, Some(hash)))
+    }
+}
+
+/// Returns the words in which the original tells that entities could not be listed.
+fn words_of_list(kind: &str) -> String {
+    match kind {
+        "KongKey" | "KongKeySet" | "KongVault" => format!("failed to list {kind}s"),
+        "KongCertificate" | "KongCACertificate" => format!("failed to list {kind}"),
+        _ => format!("failed listing {kind}"),
     }
 }

@@ -15,6 +15,10 @@ pub(crate) const PAUSE: Duration = Duration::from_secs(15);
 /// The most bytes of an answer that are read as an error. A longer one is not quoted at all: what is
 /// cut off might be the second half of a secret.
 const MAX_BODY: usize = 64 << 10;
+/// The collection of control planes.
+const CONTROL_PLANES: &str = "/v2/control-planes";
+/// The kind of which the original tells the wrong operation.
+const VAULT: &str = "KongVault";
 /// The longest pause that an answer may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
@@ -39,6 +43,8 @@ pub(crate) struct Refusal {
     content_type: String,
     body: String,
     retry_after: Option<String>,
+    /// The client of the original has no type for the status, at this operation.
+    is_generic: bool,
 }
 
 /// How an answer is typed, which decides about the words of the condition.
@@ -76,6 +82,19 @@ impl Fault {
         matches!(self, Self::Refused(refusal) if refusal.typed(Some(api)) == Typed::No)
     }
 
+    /// Returns the fault of an operation at which only these statuses are typed.
+    pub(crate) fn typed_for(mut self, statuses: &[u16]) -> Self {
+        if let Self::Refused(refusal) = &mut self {
+            refusal.is_generic = !statuses.contains(&refusal.status);
+        }
+        self
+    }
+
+    /// Returns whether the condition has nothing but the document of the answer.
+    pub(crate) fn is_document_alone(&self, api: &Api) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.typed(Some(api)) == Typed::Alone)
+    }
+
     /// Returns the fault in words, without what was attempted.
     pub(crate) fn text(&self, api: Option<&Api>) -> String {
         match self {
@@ -101,8 +120,14 @@ impl Fault {
             Operation::Delete if typed == Some(Typed::Alone) => text,
             Operation::Delete => format!("failed to delete {kind} on Konnect: {text}"),
             _ if is_alone => text,
-            Operation::Create => format!("failed to create {kind} {of}: {text}"),
-            Operation::Update => format!("failed to update {kind} {of}: {text}"),
+            Operation::Update if is_control_planes(api) && typed.is_some() => {
+                format!("failed to update {kind} on Konnect: {text}")
+            }
+            // As with the original, which says so of vaults.
+            Operation::Update if kind != VAULT => format!("failed to update {kind} {of}: {text}"),
+            Operation::Create | Operation::Update => {
+                format!("failed to create {kind} {of}: {text}")
+            }
         }
     }
 }
@@ -120,6 +145,7 @@ impl Refusal {
                 _ => String::from_utf8_lossy(&answer.body).into_owned(),
             },
             retry_after: header("retry-after"),
+            is_generic: false,
         }
     }
 
@@ -159,11 +185,15 @@ impl Refusal {
 
     fn text(&self, api: Option<&Api>) -> String {
         if self.typed(api) == Typed::No {
-            return format!(
-                "API error occurred: Status {}\n{}",
-                self.status,
-                without_instance(&self.body)
-            );
+            let failed = match self.expected(api) {
+                Some((_, of)) if !self.is(of) => {
+                    format!("unknown content-type received: {}", self.content_type)
+                }
+                _ => "API error occurred".to_owned(),
+            };
+            let line = if self.body.is_empty() { "" } else { "\n" };
+            let body = without_instance(&self.body);
+            return format!("{failed}: Status {}{line}{body}", self.status);
         }
         let body: Value = serde_json::from_str(&self.body).unwrap_or_default();
         let fields: &[&str] = match self.status {
@@ -182,22 +212,32 @@ impl Refusal {
     /// Returns how the original's client types the answer.
     fn typed(&self, api: Option<&Api>) -> Typed {
         let is_object = serde_json::from_str::<Map<String, Value>>(&self.body).is_ok();
-        let is = |of: &str| {
-            is_object && self.content_type.split(';').next().unwrap_or_default().trim() == of
-        };
-        if is_core(api) {
-            let is_typed = self.status == 401 && is("application/json");
-            return if is_typed { Typed::Document } else { Typed::No };
-        }
-        if is_legacy(api) {
-            let is_typed = matches!(self.status, 400 | 401 | 403 | 404) && is("application/json");
-            return if is_typed { Typed::Document } else { Typed::No };
-        }
-        match self.status {
-            400 | 404 | 409 if is("application/problem+json") => Typed::Alone,
-            401 | 403 | 500 | 503 if is("application/problem+json") => Typed::Document,
+        match self.expected(api) {
+            Some((typed, content_type)) if is_object && self.is(content_type) => typed,
             _ => Typed::No,
         }
+    }
+
+    /// Returns the type of an error of this status, and the content type that it must have; `None` if
+    /// the status has none.
+    fn expected(&self, api: Option<&Api>) -> Option<(Typed, &'static str)> {
+        const JSON: &str = "application/json";
+        const PROBLEM: &str = "application/problem+json";
+        match self.status {
+            _ if self.is_generic => None,
+            401 if api.is_none() => Some((Typed::Document, PROBLEM)),
+            401 if is_core(api) => Some((Typed::Document, JSON)),
+            _ if api.is_none() || is_core(api) => None,
+            400 | 401 | 403 | 404 if is_legacy(api) => Some((Typed::Document, JSON)),
+            _ if is_legacy(api) => None,
+            400 | 404 | 409 => Some((Typed::Alone, PROBLEM)),
+            401 | 403 | 500 | 503 => Some((Typed::Document, PROBLEM)),
+            _ => None,
+        }
+    }
+
+    fn is(&self, content_type: &str) -> bool {
+        self.content_type.split(';').next().unwrap_or_default().trim() == content_type
     }
 }
 
@@ -221,6 +261,11 @@ fn is_core(api: Option<&Api>) -> bool {
 /// Returns whether the errors about an entity have the older form, with nothing but a message.
 fn is_legacy(api: Option<&Api>) -> bool {
     api.is_some_and(|api| api.collection.contains("/dp-client-certificates"))
+}
+
+/// Returns whether an entity is a control plane.
+fn is_control_planes(api: &Api) -> bool {
+    api.collection == CONTROL_PLANES
 }
 
 /// Returns the text of an answer without the number of the request that it holds: an equal failure
@@ -317,10 +362,41 @@ mod tests {
                 json(500, r#"{"instance" : "kong:trace:1", "a": 1}"#),
                 "API error occurred: Status 500\n{\"instance\":\"\", \"a\": 1}",
             ),
+            ("KongService", refusal(503, "text/plain", ""), "API error occurred: Status 503"),
+            (
+                "KongService",
+                refusal(401, "text/plain", "no"),
+                "unknown content-type received: text/plain: Status 401\nno",
+            ),
+            (
+                "KonnectGatewayControlPlane",
+                json(500, "{}"),
+                "unknown content-type received: application/json: Status 500\n{}",
+            ),
         ];
         for (kind, refusal, expected) in cases {
             assert_eq!(created(kind, refusal), expected);
         }
+    }
+
+    #[test]
+    fn of_the_organization_one_status_is_typed() {
+        let told = |status| {
+            let body = format!(r#"{{"status":{status}}}"#);
+            Fault::Refused(refusal(status, "application/problem+json", &body)).text(None)
+        };
+        assert!(told(401).starts_with(r#"{"status":401,"title":null"#), "{}", told(401));
+        assert_eq!(told(500), "API error occurred: Status 500\n{\"status\":500}");
+    }
+
+    #[test]
+    fn an_update_of_a_vault_is_told_as_a_creation() {
+        let api = kind::find("KongVault").unwrap().api.as_ref().unwrap();
+        let refused = refusal(401, "application/json", r#"{"message":"no","status":401}"#);
+        assert_eq!(
+            Fault::Refused(refused).message(Operation::Update, api, "KongVault", "/v"),
+            r#"failed to create KongVault /v: {"message":"no","status":401}"#
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{
     fault::Operation,
     note::Note,
-    run::{End, Run},
+    run::{Again, End, Run},
     session::Session,
 };
 use crate::{
@@ -127,14 +127,23 @@ impl Run<'_> {
             return Ok(self.set_consumer_groups(session, id, operation));
         }
         if self.is(Special::Members)
-            && let Some(end) = self.set_members(session, id)?
+            && let Some(end) = self.set_members(session, id, operation)?
         {
             return Ok(Some(end));
         }
         if self.is(Special::Endpoints) && operation == Operation::Create {
-            return Ok(self.refresh(session, id).err());
+            return Ok(self.refresh(session, id).err().map(|end| self.unread(session, id, end)));
         }
         Ok(None)
+    }
+
+    /// Ends a run that created an entity and could not read it: it is there all the same.
+    fn unread(&mut self, session: &Session, id: &str, end: End) -> End {
+        if matches!(end, End::Failed(_, Again::WithBackOff)) {
+            let hash = self.hash();
+            self.programmed(session, id, Some(hash));
+        }
+        end
     }
 
     /// Deletes entities that a frozen host may have left, of kinds of which the API takes several

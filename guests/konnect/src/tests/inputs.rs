@@ -124,7 +124,28 @@ fn missing_entities() -> Vec<Row> {
     let target =
         json!({"group": "configuration.konghq.com", "kind": "KongService", "name": "none"});
     let bound = json!({"pluginRef": {"name": "p"}, "targets": {"serviceRef": target}});
+    let of_core = json!({"group": "core", "kind": "Service", "name": "svc"});
+    let of_core = json!({"pluginRef": {"name": "p"}, "targets": {"serviceRef": of_core}});
+    let both = json!({"serviceRef": target, "consumerRef": {"name": "none"}});
+    let mut both = json!({"pluginRef": {"name": "p"}, "targets": both});
+    both["targets"]["serviceRef"]["name"] = "bad".into();
+    let without_id =
+        in_cp("KongService", "bad", json!({"host": "h", "clientCertificateRef": {"name": "none"}}));
+    let plugin_p = || object("KongPlugin", "p", json!({"plugin": "rate-limiting"}));
     vec![
+        row(
+            "a target of another kind",
+            vec![plugin_p(), service("svc"), in_cp("KongPluginBinding", "x", of_core)],
+            &[("Programmed", "False/FailedToCreate unsupported service target kind \"Service\"")],
+        ),
+        row(
+            "a target without an ID, and one that is not there",
+            vec![plugin_p(), without_id, in_cp("KongPluginBinding", "x", both)],
+            &[(
+                "Programmed",
+                "False/FailedToCreate KongConsumer.configuration.konghq.com \"none\" not found",
+            )],
+        ),
         row(
             "no target of a plugin",
             vec![

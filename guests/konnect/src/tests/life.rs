@@ -119,7 +119,7 @@ fn a_failed_update_gives_a_condition_and_is_tried_again_after_the_period() {
     world.settle();
     assert_eq!(
         world.condition("KongService", "svc", "Programmed"),
-        "False/FailedToUpdate API error occurred: Status 500\n"
+        "False/FailedToUpdate API error occurred: Status 500"
     );
     world.settle_for(std::time::Duration::from_secs(3_590));
     assert_eq!(short(&world.requests()), ["PUT services/ID"]);
@@ -194,7 +194,7 @@ fn an_entity_that_is_listed_and_not_found_is_created_anew_once_in_a_run() {
     assert_eq!((count("PATCH"), count("POST")), (2, 1), "{requests:?}");
     assert_eq!(
         world.condition("KonnectGatewayControlPlane", "cp", "Programmed"),
-        "False/FailedToUpdate API error occurred: Status 404\n"
+        "False/FailedToUpdate unknown content-type received: application/json: Status 404"
     );
 }
 

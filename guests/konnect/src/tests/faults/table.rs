@@ -88,8 +88,8 @@ impl Fault {
             (Class::Lost, _) => "no answer to what was sent: EOF".to_owned(),
             (_, status) => {
                 let body = &keys["body"];
-                let body = if body.is_null() { String::new() } else { body.to_string() };
-                format!("API error occurred: Status {status}\n{body}")
+                let body = if body.is_null() { String::new() } else { format!("\n{body}") };
+                format!("API error occurred: Status {status}{body}")
             }
         };
         Self { name, class, is_done: keys["act"] == true, keys, text }
@@ -151,6 +151,12 @@ impl Fault {
         let is_alone = !is_typed && !matches!(self.class, Class::Lost | Class::Nothing);
         let text = if is_typed {
             json!({"message": self.keys["body"]["message"]}).to_string()
+        } else if kind.starts_with("Konnect")
+            && matches!(self.class, Class::Refused | Class::Failing)
+        {
+            // As are these, by a content type that the fake does not answer with.
+            let unknown = "unknown content-type received: application/json";
+            self.text.replace("API error occurred", unknown)
         } else {
             self.text.clone()
         };
