@@ -236,6 +236,8 @@ fn what_is_deleted_while_konnect_is_away_leaves_nothing() {
     for is_reversed in [false, true] {
         let world = World::new(&json!({}));
         let mut actors = actors();
+        // Nothing grants the vault its control plane here, and there is none to mirror.
+        actors.retain(|actor| !["vlt", "mirror"].contains(&actor.name()));
         for actor in &actors {
             world.apply(&actor.object);
             world.settle();

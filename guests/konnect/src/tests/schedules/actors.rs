@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::fixture::{auth, control_plane, in_cp, merge, object, service};
+use super::super::fixture::{NAMESPACE, auth, control_plane, in_cp, merge, object, service};
 use crate::kind;
 
 /// An object of the schedules.
@@ -39,6 +39,20 @@ fn route(name: &str, service: &str) -> Value {
 fn in_other(mut object: Value) -> Value {
     object["spec"]["controlPlaneRef"]["konnectNamespacedRef"]["name"] = "cp2".into();
     object
+}
+
+/// The ID of the control plane that a mirror shows, which somebody else made.
+pub(in crate::tests) const MIRRORED: &str = "aaaaaaaa-1111-4111-8111-111111111111";
+
+fn vault() -> Value {
+    let mut vault = in_cp("KongVault", "vlt", json!({"backend": "env", "prefix": "env"}));
+    vault["spec"]["controlPlaneRef"]["konnectNamespacedRef"]["namespace"] = NAMESPACE.into();
+    vault
+}
+
+fn mirror() -> Value {
+    let spec = json!({"source": "Mirror", "mirror": {"konnect": {"id": MIRRORED}}, "konnect": {"authRef": {"name": "auth"}}});
+    object("KonnectGatewayControlPlane", "mirror", json!({"spec": spec}))
 }
 
 /// The objects, parents before their children.
@@ -108,6 +122,8 @@ pub(in crate::tests) fn actors() -> Vec<Actor> {
         actor(in_cp("KongPluginBinding", "bind", bound), tags),
         actor(object("KonnectConfigStore", "store", json!({"spec": store})), label),
         actor(group, description),
+        actor(vault(), tags),
+        actor(mirror(), label),
     ]
 }
 
