@@ -185,7 +185,7 @@ impl Run<'_> {
             )),
             Err(fault) => fault,
         };
-        // What is known of the entity still holds.
+        // The status keeps what is known of the entity.
         if self.status.id("id").is_some() && matches!(fault, Fault::Refused(_) | Fault::NoEntity) {
             return self.not_read(&fault);
         }

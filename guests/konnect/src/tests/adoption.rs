@@ -92,7 +92,7 @@ fn pairs_of_the_gateway() -> Vec<Pair> {
         ("KongRoute", spec, "routes", entity, is_matching)
     };
     vec![
-        // What is not among the fields that count, or has its default, is left as it is.
+        // Other fields, and defaults, do not count.
         service(json!({"retries": 7, "tls_verify": true, "path": "/", "port": 80}), true),
         service(json!({"path": "/x"}), false),
         service(json!({"protocol": "tcp"}), false),

@@ -236,7 +236,7 @@ fn what_is_deleted_while_konnect_is_away_leaves_nothing() {
     for is_reversed in [false, true] {
         let world = World::new(&json!({}));
         let mut actors = actors();
-        // Nothing grants the vault its control plane here, and there is none to mirror.
+        // The vault has no grant here, and the mirror no control plane.
         actors.retain(|actor| !["vlt", "mirror"].contains(&actor.name()));
         for actor in &actors {
             world.apply(&actor.object);

@@ -262,7 +262,7 @@ fn a_lookup_that_fails_leaves_one_entity() {
             fault.begin(&world, &["GET"]);
             world.apply(&shape.object);
             world.settle();
-            // Of a control plane that is there and cannot be read, nothing is told.
+            // A control plane that was created and cannot be read is Programmed.
             let is_unread = shape.collection == "control-planes" && fault.name == "500";
             let status = if is_unread { "True/" } else { "False/" };
             assert!(cell.told().starts_with(status), "{case}: {}", cell.told());

@@ -95,6 +95,12 @@ pub(super) fn control_plane() -> Value {
     object("KonnectGatewayControlPlane", "cp", json!({"spec": spec}))
 }
 
+/// Returns a mirror of the control plane with this ID.
+pub(super) fn mirror(name: &str, id: &str) -> Value {
+    let spec = json!({"source": "Mirror", "mirror": {"konnect": {"id": id}}, "konnect": {"authRef": {"name": "auth"}}});
+    object("KonnectGatewayControlPlane", name, json!({"spec": spec}))
+}
+
 pub(super) fn in_cp(kind: &str, name: &str, spec: Value) -> Value {
     let mut object = object(
         kind,

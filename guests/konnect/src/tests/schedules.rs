@@ -118,7 +118,7 @@ impl Schedule<'_> {
         let id = self
             .stored(of)
             .and_then(|object| Some(kind::find(of.kind())?.id(&object, "id")?.to_owned()));
-        // What a mirror shows is not the object's.
+        // A mirror does not own its control plane.
         let Some(id) = id.filter(|id| id != MIRRORED) else { return };
         let fake = self.world.fake.lock();
         let plane = fake.entities("control-planes").into_iter().find(|plane| plane["id"] == id);

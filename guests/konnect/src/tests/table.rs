@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::fixture::{World, auth, control_plane, in_cp, object, service};
+use super::fixture::{World, auth, control_plane, in_cp, mirror, object, service};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -244,8 +244,7 @@ fn a_certificate_of_data_planes_comes_back_with_its_control_plane() {
 fn a_mirror_of_nothing_is_not_mirrored() {
     let world = World::new(&json!({}));
     world.apply(&auth());
-    let spec = json!({"source": "Mirror", "mirror": {"konnect": {"id": "aaaaaaaa-1111-4111-8111-111111111111"}}, "konnect": {"authRef": {"name": "auth"}}});
-    world.apply(&object("KonnectGatewayControlPlane", "cp", json!({"spec": spec})));
+    world.apply(&mirror("cp", "aaaaaaaa-1111-4111-8111-111111111111"));
     world.settle();
     let message = "failed listing controlPlanes by id: entity with ID aaaaaaaa-1111-4111-8111-111111111111 not found on Konnect";
     assert_eq!(
@@ -278,8 +277,7 @@ fn a_mirror_that_cannot_be_read_says_so() {
         fault["path"] = "/control-planes".into();
         fault["times"] = (-1).into();
         world.faults(json!([fault]));
-        let spec = json!({"source": "Mirror", "mirror": {"konnect": {"id": ID}}, "konnect": {"authRef": {"name": "auth"}}});
-        world.apply(&object("KonnectGatewayControlPlane", "cp", json!({"spec": spec})));
+        world.apply(&mirror("cp", ID));
         world.pass();
         let told = |of| world.condition("KonnectGatewayControlPlane", "cp", of);
         assert_eq!(told("Mirrored"), format!("False/Failed {message}"), "{answer}");
@@ -294,9 +292,8 @@ fn a_mirror_shows_what_is_there_and_sends_nothing() {
     world.change(json!({"putControlPlane": {"id": ID, "name": "theirs"}}));
     let planes = || world.fake.lock().entities("control-planes");
     let theirs = planes().into_iter().find(|plane| plane["id"] == ID).unwrap();
-    let spec = json!({"source": "Mirror", "mirror": {"konnect": {"id": ID}}, "konnect": {"authRef": {"name": "auth"}}});
     let kind = "KonnectGatewayControlPlane";
-    world.apply(&object(kind, "mirror", json!({"spec": spec})));
+    world.apply(&mirror("mirror", ID));
     world.settle_for(Duration::from_mins(3));
     for (condition, told) in [("Mirrored", "True/Mirrored "), ("Programmed", "True/Programmed ")] {
         assert_eq!(world.condition(kind, "mirror", condition), told);

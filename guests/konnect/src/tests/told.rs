@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::fixture::{World, auth, control_plane, in_cp, merge, object, service};
+use super::fixture::{World, auth, control_plane, in_cp, merge, mirror, service};
 
 const PLANE: &str = "KonnectGatewayControlPlane";
 const ID: &str = "aaaaaaaa-1111-4111-8111-111111111111";
@@ -58,8 +58,7 @@ fn a_control_plane_is_programmed_although_it_cannot_be_read_yet() {
 fn a_mirror_that_cannot_be_read_any_more_stays_one() {
     let world = World::with_period(60);
     world.change(json!({"putControlPlane": {"id": ID, "name": "theirs"}}));
-    let spec = json!({"source": "Mirror", "mirror": {"konnect": {"id": ID}}, "konnect": {"authRef": {"name": "auth"}}});
-    world.apply(&object(PLANE, "m", json!({"spec": spec})));
+    world.apply(&mirror("m", ID));
     world.settle();
     failing(&world, "GET", "control-planes$", problem(500));
     world.settle_for(Duration::from_mins(3));

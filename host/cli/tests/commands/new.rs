@@ -91,7 +91,7 @@ fn new_guests_pass_their_own_tests() {
     }
 }
 
-/// Its component passes its cases, and makes of its example so many objects.
+/// Builds a guest for Wasm, runs its cases, and simulates its example, which ends with so many objects.
 fn simulated(guest: &Path, objects: usize) {
     let built = cargo(
         guest,

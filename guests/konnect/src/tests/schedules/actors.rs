@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::fixture::{NAMESPACE, auth, control_plane, in_cp, merge, object, service};
+use super::super::fixture::{
+    NAMESPACE, auth, control_plane, in_cp, merge, mirror, object, service,
+};
 use crate::kind;
 
 /// An object of the schedules.
@@ -48,11 +50,6 @@ fn vault() -> Value {
     let mut vault = in_cp("KongVault", "vlt", json!({"backend": "env", "prefix": "env"}));
     vault["spec"]["controlPlaneRef"]["konnectNamespacedRef"]["namespace"] = NAMESPACE.into();
     vault
-}
-
-fn mirror() -> Value {
-    let spec = json!({"source": "Mirror", "mirror": {"konnect": {"id": MIRRORED}}, "konnect": {"authRef": {"name": "auth"}}});
-    object("KonnectGatewayControlPlane", "mirror", json!({"spec": spec}))
 }
 
 /// The objects, parents before their children.
@@ -123,7 +120,7 @@ pub(in crate::tests) fn actors() -> Vec<Actor> {
         actor(object("KonnectConfigStore", "store", json!({"spec": store})), label),
         actor(group, description),
         actor(vault(), tags),
-        actor(mirror(), label),
+        actor(mirror("mirror", MIRRORED), label),
     ]
 }
 
