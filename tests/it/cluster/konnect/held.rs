@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use konnect::kind::{self, Api, CLEANUP, Entity};
+use konnect::kind::{self, Api, CLEANUP, Entity, text};
 use konnect_fake::{Request, server::Observer};
 use mortise_host::cluster::Cluster;
 use parking_lot::Mutex;
@@ -45,10 +45,23 @@ fn is_held(object: &Value) -> bool {
     finalizers.is_some_and(|all| all.iter().any(|one| one == CLEANUP))
 }
 
+/// Returns whether an object may be meant by the path of a collection: false if the path is in a stored
+/// control plane, and the object refers to another one.
+fn is_in(path: &str, (entity, object): (&Entity, &Value), planes: &[Value]) -> bool {
+    let id = path.strip_prefix("/v2/control-planes/").and_then(|rest| rest.split('/').next());
+    let has_id = |plane: &&Value| id.is_some() && text(plane, "status.id") == id;
+    let Some(plane) = planes.iter().find(has_id) else { return true };
+    let name = text(plane, "metadata.name");
+    let parents = entity.parents().filter(|parent| parent.to == kind::CONTROL_PLANE.kind);
+    let mut names = parents.flat_map(|parent| parent.names(object)).peekable();
+    names.peek().is_none() || names.any(|parent| Some(parent.name.as_str()) == name)
+}
+
 /// Returns whether the object that a request is for holds the finalizer: by the uid in its body, or by
-/// the ID in its path. Where neither leads to one, as the ID may not be stored yet, each object of the
-/// kind has to. `stored` returns those of a kind.
-fn is_for_held(request: &Request, stored: impl FnOnce(&Entity) -> Vec<Value>) -> bool {
+/// the ID in its path. Where neither leads to one, as the ID may not be stored yet and some kinds have
+/// no place for the uid, each object of the kind in the control plane has to. `stored` returns those of
+/// a kind.
+fn is_for_held(request: &Request, stored: impl Fn(&Entity) -> Vec<Value>) -> bool {
     let Some((entity, rest)) = row(&request.path) else { return false };
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let all = stored(entity);
@@ -59,7 +72,9 @@ fn is_for_held(request: &Request, stored: impl FnOnce(&Entity) -> Vec<Value>) ->
     };
     let mut meant: Vec<&Value> = all.iter().filter(is_meant).collect();
     if meant.is_empty() && uid.is_none() {
-        meant = all.iter().collect();
+        let planes = stored(&kind::CONTROL_PLANE);
+        let is_near = |object: &&Value| is_in(&request.path, (entity, object), &planes);
+        meant = all.iter().filter(is_near).collect();
     }
     !meant.is_empty() && meant.into_iter().all(is_held)
 }
@@ -79,7 +94,7 @@ impl Breaches {
     }
 
     /// Is told each request, while the objects of a kind are `stored` as they were when it was sent.
-    pub(crate) fn see(&self, request: &Request, stored: impl FnOnce(&Entity) -> Vec<Value>) {
+    pub(crate) fn see(&self, request: &Request, stored: impl Fn(&Entity) -> Vec<Value>) {
         if request.method != "GET" && !is_for_held(request, stored) {
             self.0.lock().push(format!("{} {}", request.method, request.path));
         }
