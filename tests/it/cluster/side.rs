@@ -1,7 +1,7 @@
 //! A control plane of its own for a guest, with requests of an administrator, and an account that has
 //! no rights but those that `mortise inspect --rbac` prints.
 
-use std::{fs, os::unix::fs::DirBuilderExt as _, time::Duration};
+use std::{fs, os::unix::fs::DirBuilderExt as _};
 
 use mortise::{commands::inspect, local};
 use mortise_core::{
@@ -171,7 +171,7 @@ impl Side {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
-        let waited = tokio::time::timeout(TIMEOUT.min(Duration::from_mins(2)), wait).await;
+        let waited = tokio::time::timeout(TIMEOUT, wait).await;
         assert!(waited.is_ok(), "{what}: {:#?}", self.get(object).await);
     }
 }

@@ -1,17 +1,17 @@
 //! A consumer: a control plane with the processor, bound to a place at the provider.
 
-use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use futures::future;
 use mortise_core::api::{Method, Outgoing};
-use mortise_tests::{cluster::Audit, definitions, guest};
+use mortise_tests::{cluster::Audit, definitions};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{
-    GUEST, MODULE, NAME, Side, account,
+    GUEST, NAME, Side, account,
     backend::{self, EXPORTS, Export, kube_bind, within},
-    install, named, of_home, refusals,
+    folders, install, named, of_home, refusals,
 };
 use crate::cluster::program::Program;
 
@@ -25,8 +25,9 @@ pub(super) struct Consumer {
     pub(super) place: String,
     kubeconfig: Value,
     audit: Audit,
-    /// The folder of the module and of compiled code.
+    /// The folder of the module.
     pub(super) folder: TempDir,
+    cache: TempDir,
     pub(super) host: Option<Program>,
 }
 
@@ -102,12 +103,10 @@ impl Consumer {
         for export in &EXPORTS {
             bind(&home, export).await;
         }
-        let folder = tempfile::tempdir().unwrap();
-        let module = tokio::task::spawn_blocking(|| guest(GUEST)).await.unwrap().unwrap();
-        fs::copy(module, folder.path().join(MODULE)).unwrap();
+        let [folder, cache] = folders(GUEST, NAME).await;
         let audit = home.plane.audit().await.unwrap();
         let place = place.to_owned();
-        Self { home: Arc::new(home), place, kubeconfig, audit, folder, host: None }
+        Self { home: Arc::new(home), place, kubeconfig, audit, folder, cache, host: None }
     }
 
     /// Gives the provider another `cluster` in the kubeconfig, at home and at the provider.
@@ -132,8 +131,8 @@ impl Consumer {
     /// Starts `mortise run` with a kubeconfig for home.
     pub(super) fn start_with(&self, kubeconfig: &Path) -> Program {
         let server = self.kubeconfig["clusters"][0]["cluster"]["server"].as_str().unwrap();
-        let (modules, cache) = (self.folder.path(), self.folder.path().join("cache"));
-        Program::start(kubeconfig, modules, &cache, ["--clusters", server])
+        let (modules, cache) = (self.folder.path(), self.cache.path());
+        Program::start(kubeconfig, modules, cache, ["--clusters", server])
     }
 
     /// Waits until all exports are bound.

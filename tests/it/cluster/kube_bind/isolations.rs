@@ -12,6 +12,7 @@ use super::{
     consumer::{Consumer, Stand, TEAM, fields_by_manager},
     named,
 };
+use crate::cluster::program::{POLL_INTERVAL, TIMEOUT};
 
 /// The name of all objects, at every consumer.
 const SATURN: &str = "saturn";
@@ -98,10 +99,10 @@ async fn until_event(consumer: &Consumer, reason: &str) {
             if !events["items"].as_array().unwrap().is_empty() {
                 return;
             }
-            tokio::time::sleep(crate::cluster::program::POLL_INTERVAL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    let waited = tokio::time::timeout(Duration::from_mins(2), wait).await;
+    let waited = tokio::time::timeout(TIMEOUT, wait).await;
     assert!(waited.is_ok(), "no event `{reason}`");
 }
 
