@@ -450,7 +450,7 @@ impl Reconciler {
         let (answered, reads) = self.call(Outside { view, sending }, &request, Occasion::Run).await;
         let mut turn = Turn { key: &run.key, declared, reconciled: &reconciled, reads, api };
         let course = if is_asked {
-            self.asked(answered, &mut turn).await
+            self.asked(answered, &mut turn, run.attempt).await
         } else {
             self.carry_out(answered, request, &mut turn).await
         };

@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use super::{
     Planned, Reconciler, Removal, Turn,
-    carry_out::{Answered, Refused, again},
+    carry_out::{Answered, again},
     course::{Course, Round},
 };
 use crate::{
     contract::ObjectRef,
     grant::DeclaredReconciler,
     outcome::{Finalizers, Plan},
-    queue::{Cause, Done, Key},
+    queue::{Again, Cause, Done, Key},
     reads,
     store::Entry,
 };
@@ -25,6 +25,11 @@ const PAUSED: &str = "mortise.dev/paused";
 /// The requeue delay of a key that waits for finalizers of on-demand reconcilers: no event tells
 /// that the last one is removed.
 const HELD_RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The failed attempts after which a processor that is being released is not asked any more which
+/// selections a key starts. With the queue's back-off these are 20 seconds, in which watches that
+/// have just been opened, also on other clusters, have their lists.
+const MAX_FAILED_ASKS: u32 = 12;
 
 /// The decision about the reconciled object.
 pub(super) enum Decision {
@@ -117,11 +122,22 @@ impl Reconciler {
         self.version.grant.abandoned(former, self.parts.dispatch.stores())
     }
 
-    /// Takes nothing of an answer but the selections that it starts.
-    pub(super) async fn asked(&self, answered: Answered, turn: &mut Turn<'_>) -> Course {
+    /// Takes nothing of an answer but the selections that it starts. `attempt`: the number of failed
+    /// runs of the key before this one.
+    pub(super) async fn asked(
+        &self,
+        answered: Answered,
+        turn: &mut Turn<'_>,
+        attempt: u32,
+    ) -> Course {
         let first = self.round(answered, turn, Plan::only_start).await;
-        let is_cancelled = first.answer.as_ref().is_err_and(Refused::is_cancelled);
-        let done = if is_cancelled { Done::Cancelled } else { wait() };
+        let done = match &first.answer {
+            Err(refused) if refused.is_cancelled() => Done::Cancelled,
+            Ok(planned) if planned.retry.is_some() && attempt < MAX_FAILED_ASKS => {
+                Done::Failure(Again::BackOff)
+            }
+            Ok(_) | Err(_) => wait(),
+        };
         Course { first: Some(first), ..Course::ended(done) }
     }
 

@@ -67,9 +67,10 @@ impl Reconciler {
         if !started.is_of(&self.token) {
             return (course, false);
         }
-        // A processor that is being released is asked once, whatever comes of it.
+        // A processor that is being released starts nothing after its last answer, whatever that is.
         let is_released = self.version.settings.removal == Some(Removal::Release);
-        let ended = (is_released && course.first.is_some()).then_some(&[][..]);
+        let is_last_ask = course.first.is_some() && !matches!(course.done, Done::Failure(_));
+        let ended = (is_released && is_last_ask).then_some(&[][..]);
         let changed = match course.started().or(ended) {
             _ if is_last => started.forget(key),
             None => return (course, false),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use mortise_embedded_api::EmbeddedApi;
-use mortise_host::host::Host;
+use mortise_host::host::{Host, Removal};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -21,6 +21,8 @@ const MAX_HOSTS: usize = 100;
 /// Parts of objects that differ in each run.
 const VARIABLE: [&str; 5] =
     ["resourceVersion", "uid", "creationTimestamp", "managedFields", "generation"];
+/// The finalizers on objects of bound kinds, and on bindings.
+const FINALIZERS: [&str; 2] = ["kubebind.io/syncer", "kube-bind.mortise.dev/binding"];
 
 /// Numbers that are the same in each run (splitmix64).
 struct Random(u64);
@@ -202,4 +204,38 @@ async fn no_object_is_lost_or_there_twice_after_30_kills_under_load() {
 #[ignore = "kills 300 hosts"]
 async fn no_object_is_lost_or_there_twice_after_300_kills_under_load() {
     killed_under_load(300).await;
+}
+
+/// Returns a state without the finalizers of ours.
+fn released(mut state: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+    for object in state.values_mut() {
+        let Some(metadata) = object["metadata"].as_object_mut() else { continue };
+        let Some(Value::Array(held)) = metadata.get_mut("finalizers") else { continue };
+        held.retain(|name| !FINALIZERS.iter().any(|of_ours| name == of_ours));
+        if held.is_empty() {
+            metadata.remove("finalizers");
+        }
+    }
+    state
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_takes_the_finalizers_away_and_leaves_all_else_to_the_original() {
+    let mut world = World::bound().await;
+    run(&world, usize::MAX).await.unwrap();
+    create(&world, "kept").await;
+    run(&world, usize::MAX).await.unwrap();
+    set_height(&world, "kept", 7).await;
+    run(&world, usize::MAX).await.unwrap();
+    let before = state(&world);
+    let held = ["home Rocket/team/kept", "home APIServiceBinding//rockets"];
+    for (object, finalizer) in held.into_iter().zip(FINALIZERS) {
+        assert_eq!(before[object]["metadata"]["finalizers"], json!([finalizer]), "{object}");
+    }
+    let both = |world: &World| [uids(&world.home, "team"), uids(&world.provider, TEAM)];
+    let known = both(&world);
+    world.loaded[0].settings.removal = Some(Removal::Release);
+    run(&world, usize::MAX).await.unwrap();
+    assert_eq!(state(&world), released(before));
+    assert_eq!(both(&world), known, "nothing is made anew");
 }

@@ -545,6 +545,38 @@ fn a_release_after_a_restart_asks_what_is_started_and_then_removes_all_finalizer
 }
 
 #[test]
+fn a_release_asks_again_after_a_failure_but_not_for_ever() {
+    let mut world = World::new(description(any(), &[HELD]));
+    world.put(&held("Thing", "n1", "a"));
+    world.start("r", &["Thing:n1"]);
+    world.settle();
+    for is_mended in [true, false] {
+        let mut world = world.restarted(description(any(), &[HELD]), Some(Removal::Release));
+        let rule = with(object("Rule", "n", "r"), "spec/start", json!(["Thing:n1"]));
+        world.put(&with(rule.clone(), "spec/fails", json!(true)));
+        assert_eq!(world.settle(), ["rules r"]);
+        if is_mended {
+            world.put(&rule);
+            assert_eq!(world.settle(), ["rules r"], "asked again");
+            assert_eq!(world.watched(), ["Thing n1"]);
+        }
+        let mut asked = 0;
+        for _ in 0..60 {
+            world.parts.dispatch.queue().advance(std::time::Duration::from_secs(1));
+            asked += world.settle().len();
+        }
+        assert_eq!(asked, if is_mended { 0 } else { 12 });
+        let holds = |kind: &str| {
+            let objects = world.fake.objects.lock();
+            let mut of_kind = objects.values().filter(|of| of["kind"] == kind);
+            of_kind
+                .any(|of| of["metadata"]["finalizers"].as_array().is_some_and(|of| !of.is_empty()))
+        };
+        assert_eq!((holds("Rule"), holds("Thing")), (false, !is_mended));
+    }
+}
+
+#[test]
 fn a_reconciler_with_finalizers_waits_until_they_are_claimed_and_its_permit_ends_with_it() {
     let mut world = World::new(description(any(), &[HELD]));
     let mut settings = Settings::in_namespace("default");
