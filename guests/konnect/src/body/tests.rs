@@ -50,6 +50,12 @@ fn bodies_are_those_of_the_original() {
             json!({"algorithm": "round-robin", "client_certificate": {"id": "c"}, "hash_fallback": "none", "hash_on": "none", "hash_on_cookie_path": "/", "name": "up", "slots": 100, "sticky_sessions_cookie_path": "/", "use_srv_name": false}),
         ),
         (
+            "KongUpstream",
+            json!({}),
+            json!({"algorithm": "round-robin", "hash_fallback": "none", "hash_on": "none", "hash_on_cookie_path": "/", "name": "", "slots": 10000, "sticky_sessions_cookie_path": "/", "use_srv_name": false}),
+        ),
+        ("KongConsumerGroup", json!({}), json!({"name": ""})),
+        (
             "KongTarget",
             json!({"target": "10.0.0.1:80", "weight": 50, "upstreamRef": {"name": "up"}}),
             json!({"failover": false, "target": "10.0.0.1:80", "weight": 50}),

@@ -98,7 +98,7 @@ pub(super) const GROUP: Entity = Entity {
             "name",
             TEXT.with(&[("maxLength", "128"), ("pattern", r#""^[\\p{N}\\p{L}.\\-_~]*$""#)]),
         )
-        .sent(How::Plain),
+        .sent(How::Or(r#""""#)),
         Field::new("tags", TAGS),
     ],
     references: &[IN_CONTROL_PLANE],

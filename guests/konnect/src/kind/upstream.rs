@@ -100,7 +100,7 @@ pub(super) const UPSTREAM: Entity = Entity {
         )
         .sent(How::Plain),
         Field::new("host_header", TEXT).sent(How::Plain),
-        Field::new("name", TEXT).sent(How::Plain),
+        Field::new("name", TEXT).sent(How::Or(r#""""#)),
         Field::new("slots", INTEGER.with(&[("maximum", "65536"), ("minimum", "10")]))
             .sent(How::Or("10000")),
         Field::new("sticky_sessions_cookie", TEXT).sent(How::Plain),

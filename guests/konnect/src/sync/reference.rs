@@ -33,6 +33,10 @@ const WITHOUT_RESOLVED_REFS: [&str; 3] =
 const IN_WORDS_OF_CHECK: [&str; 2] = ["KongServiceRefValid", "KongCACertificateRefsValid"];
 /// The kind of which the original tells in words of its own.
 const CONFIG_STORE: &str = "KonnectConfigStore";
+/// The field for the ID of a store that is not an object.
+const STORE_ID: &str = "spec.config.config_store_id";
+const STORE_ID_TWICE: &str = "spec.configStoreRef cannot be used: it is mutually exclusive with \
+                              \"config_store_id\" in spec.config";
 /// Conditions of references that are told to be unset when the object had one.
 const UNSET: [(&str, &str); 2] =
     [("KeySetRefValid", "KeySetRef is unset"), ("KongServiceRefValid", "ServiceRef is unset")];
@@ -165,6 +169,9 @@ impl Run<'_> {
             if self.is_refused(reference, target, name)? {
                 return Ok(Check::Stop);
             }
+            if target.kind == CONFIG_STORE && kind::at(self.object, STORE_ID).is_some() {
+                return Ok(self.broken(reference, STORE_ID_TWICE, false));
+            }
             match self.check_entity(reference, target, name)? {
                 Found::Valid(id) => ids.push(id),
                 Found::Tolerated(id) => {
@@ -209,6 +216,12 @@ impl Run<'_> {
             return Ok(Found::Broken(self.broken(reference, &message, is_cascading)));
         };
         let (id, shown) = (target.id(&found, "id").map(str::to_owned), shown(name));
+        // As with the original, a store serves as long as it has an entity.
+        if target.kind == CONFIG_STORE
+            && let Some(id) = id
+        {
+            return Ok(Found::Valid(id));
+        }
         let of_parent = target.id(&found, "controlPlaneID");
         if found.pointer("/metadata/deletionTimestamp").is_some() {
             let is_going_on = reference.is_parent && target.kind == WITHOUT_CASCADE;
@@ -390,8 +403,6 @@ impl Run<'_> {
                 self.status.set_false_exists();
                 return Ok(Check::Stop);
             }
-            let message = "KongReferenceGrants allow access to Secrets";
-            self.status.set(RESOLVED_REFS, true, RESOLVED_REFS, message);
         }
         let paths: Vec<String> =
             reference.keys.iter().map(|(key, _)| format!("data[\"{key}\"]")).collect();
@@ -405,6 +416,10 @@ impl Run<'_> {
             let message = format!("Secret \"{}\" not found", name.name);
             return Ok(self.broken(reference, &message, false));
         };
+        if name.is_foreign {
+            let message = "KongReferenceGrants allow access to Secrets";
+            self.status.set(RESOLVED_REFS, true, RESOLVED_REFS, message);
+        }
         for (key, field) in reference.keys {
             let value = secret.data.get(*key).and_then(|value| STANDARD.decode(value).ok());
             let Some(value) = value.and_then(|value| String::from_utf8(value).ok()) else {

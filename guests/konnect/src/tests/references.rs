@@ -171,6 +171,23 @@ fn a_vault_tells_of_its_config_store_in_words_of_its_own() {
     world.patch("KonnectConfigStore", "r", json!({"spec": {"apiSpec": {"name": "s2"}}}));
     world.settle();
     assert_eq!(valid(), "True/Valid Referenced KonnectConfigStore ns/r is programmed");
+    let fault = json!([{"method": "PUT", "path": "config-stores", "status": 403, "times": -1}]);
+    world.faults(fault);
+    world.patch("KonnectConfigStore", "r", json!({"spec": {"apiSpec": {"name": "s3"}}}));
+    world.settle();
+    assert!(world.condition("KonnectConfigStore", "r", "Programmed").starts_with("False/"));
+    world.patch(kind, "o", json!({"spec": {"description": "d"}}));
+    world.settle();
+    let with = ["Valid Referenced KonnectConfigStore ns/r is programmed", "Programmed "];
+    let with = with.map(|of| format!("True/{of}"));
+    assert_eq!(conditions(&world, kind, &["ConfigStoreRefValid", "Programmed"]), with);
+    world.patch(kind, "o", json!({"spec": {"config": {"config_store_id": "i"}}}));
+    world.settle();
+    assert_eq!(
+        valid(),
+        "False/Invalid spec.configStoreRef cannot be used: it is mutually exclusive with \
+         \"config_store_id\" in spec.config"
+    );
     world.patch(kind, "o", json!({"spec": {"configStoreRef": null}}));
     world.settle();
     assert_eq!(valid(), "");

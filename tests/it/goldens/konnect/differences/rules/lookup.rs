@@ -13,6 +13,8 @@ use crate::goldens::scenario::regex;
 /// The collections in which nothing but a mark tells an entity of one object from that of another.
 const WITHOUT_UNIQUE_FIELD: [&str; 4] =
     ["ca_certificates", "acls", "dp-client-certificates", "config-stores"];
+/// The collections that take equal entities without a name.
+const WITH_NAME: [&str; 2] = ["upstreams", "consumer_groups"];
 /// The collections in which a second entity of an object is looked for.
 const WITH_SECOND_ONES: [&str; 4] =
     ["certificates", "ca_certificates", "acls", "dp-client-certificates"];
@@ -24,7 +26,9 @@ pub(super) fn looked_up_before_created(facts: &Facts<'_>, expected: &mut Consequ
     let mut is_lost = false;
     for request in std::mem::take(&mut expected.requests) {
         let collection = request.path.rsplit('/').next().unwrap_or_default().to_owned();
-        if request.method != "POST" || !WITHOUT_UNIQUE_FIELD.contains(&collection.as_str()) {
+        let is_unnamed = request.body["name"] == "" && WITH_NAME.contains(&collection.as_str());
+        let takes_equal = is_unnamed || WITHOUT_UNIQUE_FIELD.contains(&collection.as_str());
+        if request.method != "POST" || !takes_equal {
             requests.push(request);
             continue;
         }
