@@ -95,9 +95,11 @@ impl Condition {
         match (self.status.as_str(), self.severity.as_str()) {
             ("False", "Error") => 0,
             ("False", "Warning") => 1,
-            ("False", _) => 2,
+            ("False", "Info") => 2,
             ("True", _) => 3,
-            _ => 4,
+            ("Unknown", _) => 4,
+            // One that is False without a weight comes from somebody else.
+            _ => 5,
         }
     }
 }
@@ -163,7 +165,9 @@ pub fn summarize(conditions: &mut Vec<Condition>, host: &Host) {
     let ready = if worst.holds() {
         Condition::is_true(READY)
     } else {
-        Condition { condition_type: READY.to_owned(), ..worst }
+        let is_false = worst.status == "False";
+        let severity = if is_false { worst.severity } else { String::new() };
+        Condition { condition_type: READY.to_owned(), severity, ..worst }
     };
     set(conditions, [ready], host);
 }
@@ -206,7 +210,14 @@ mod tests {
             ),
             ("an info", vec![("A", "True", ""), ("B", "False", "Info")], "False/Info/OfB"),
             ("True is worse than Unknown", vec![("A", "Unknown", ""), ("B", "True", "")], "True//"),
-            ("only Unknown", vec![("A", "Unknown", "")], "Unknown//OfA"),
+            ("only Unknown", vec![("A", "Unknown", "Error")], "Unknown//OfA"),
+            ("False without a severity", vec![("A", "False", ""), ("B", "True", "")], "True//"),
+            (
+                "Unknown is worse than that",
+                vec![("A", "False", ""), ("B", "Unknown", "")],
+                "Unknown//OfB",
+            ),
+            ("only that", vec![("A", "False", "")], "False//OfA"),
         ];
         for (case, others, expected) in cases {
             let mut conditions: Vec<Condition> = others

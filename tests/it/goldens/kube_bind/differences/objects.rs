@@ -129,9 +129,10 @@ pub(super) fn summarize(binding: &mut Value) {
     let rank = |of: &Value| match (text(of, "/status"), text(of, "/severity")) {
         ("False", "Error") => 0,
         ("False", "Warning") => 1,
-        ("False", _) => 2,
+        ("False", "Info") => 2,
         ("True", _) => 3,
-        _ => 4,
+        ("Unknown", _) => 4,
+        _ => 5,
     };
     let others: Vec<Value> =
         conditions_mut(binding).filter(|of| of["type"] != "Ready").map(|of| of.clone()).collect();
@@ -142,6 +143,8 @@ pub(super) fn summarize(binding: &mut Value) {
         } else {
             named(&worst, "Ready")
         };
+        let is_unknown = ready["status"] == "Unknown";
+        ready.as_object_mut().filter(|_| is_unknown).map(|ready| ready.remove("severity"));
     }
 }
 
