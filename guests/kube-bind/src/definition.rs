@@ -119,9 +119,9 @@ impl Definition {
         Some(Kind::new(&self.spec.group, &version.name, &self.spec.names.kind))
     }
 
-    /// Returns the reference to the binding that owns the definition, of those of any binding.
-    pub(crate) fn binding(&self) -> Option<&OwnerReference> {
-        self.metadata.owner_references.iter().find(|owner| {
+    /// Returns the references to bindings as owners.
+    pub(crate) fn bindings(&self) -> impl Iterator<Item = &OwnerReference> {
+        self.metadata.owner_references.iter().filter(|owner| {
             let group = owner.api_version.split('/').next().unwrap_or_default();
             group == Binding::GROUP && owner.kind == Binding::KIND
         })
@@ -129,7 +129,7 @@ impl Definition {
 
     /// Returns the reference to this binding as the owner.
     pub(crate) fn owner_of(&self, binding: &Binding) -> Option<&OwnerReference> {
-        self.binding().filter(|owner| {
+        self.bindings().find(|owner| {
             owner.name == binding.metadata.name && Some(&owner.uid) == binding.metadata.uid.as_ref()
         })
     }
@@ -166,7 +166,7 @@ pub(crate) fn manifest(
     });
     let mut fields = Map::new();
     fields.insert("group".to_owned(), json!(spec.group));
-    fields.insert("names".to_owned(), json!(spec.names));
+    fields.insert("names".to_owned(), json!(with_defaults(&spec.names)));
     fields.insert("scope".to_owned(), json!(spec.scope));
     let versions: Vec<Value> = spec.versions.iter().map(version).collect();
     fields.insert("versions".to_owned(), versions.into());
@@ -178,8 +178,8 @@ pub(crate) fn manifest(
                 conversion.strategy
             ));
         }
-        fields.insert("conversion".to_owned(), json!(conversion));
     }
+    fields.insert("conversion".to_owned(), json!({"strategy": "None"}));
     let object = json!({"metadata": Metadata::new(&name).owned_by(owner), "spec": fields});
     if !is_within(&object, MAX_LEVELS) {
         return Err(format!("BoundSchema {name} has more than {MAX_LEVELS} levels of fields"));
@@ -197,6 +197,16 @@ pub(crate) fn manifest(
         manifest = manifest.absent(*path);
     }
     Ok(manifest)
+}
+
+/// Returns names with the API server's defaults: what somebody else writes there instead goes.
+fn with_defaults(names: &Names) -> Names {
+    let or = |name: &str, default: String| if name.is_empty() { default } else { name.to_owned() };
+    Names {
+        singular: or(&names.singular, names.kind.to_lowercase()),
+        list_kind: or(&names.list_kind, format!("{}List", names.kind)),
+        ..names.clone()
+    }
 }
 
 /// Returns whether a value has at most this many levels. What was parsed has few.
@@ -292,12 +302,15 @@ mod tests {
                     "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}},
                     "subresources": {"status": {}},
                 }],
+                "conversion": {"strategy": "None"},
             },
         });
         assert_eq!(made(&schema(|_| ())).unwrap(), expected);
         let wrapped = json!({"openAPIV3Schema": {"type": "object"}});
         let wrapped = schema(|spec| spec["versions"][0]["schema"] = wrapped.clone());
         assert_eq!(made(&wrapped).unwrap(), expected);
+        let short = schema(|spec| spec["names"] = json!({"kind": "Rocket", "plural": "rockets"}));
+        assert_eq!(made(&short).unwrap(), expected);
     }
 
     #[test]
@@ -370,5 +383,11 @@ mod tests {
         assert!(!owner(api, kind, "moons", "u1"));
         assert!(!owner(api, "APIServiceBindingBundle", "rockets", "u1"));
         assert!(!owner("example.com/v1", kind, "rockets", "u1"));
+        let owner =
+            |name: &str| json!({"apiVersion": api, "kind": kind, "name": name, "uid": "u1"});
+        let owners = [owner("moons"), owner("rockets")];
+        let definition = json!({"metadata": {"ownerReferences": owners}});
+        let definition: Definition = serde_json::from_value(definition).unwrap();
+        assert_eq!(definition.owner_of(&binding()).unwrap().name, "rockets");
     }
 }

@@ -25,14 +25,18 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Reads the binding that owns the definition of a kind; `None` if no binding does.
+    /// Reads a binding that owns the definition of a kind; `None` if no binding does.
     pub(crate) fn of_kind(host: &Host, kind: &Kind) -> Result<Option<Self>, Error> {
         let Some(definition) = Definition::of_kind(host, kind)? else { return Ok(None) };
-        let Some(owner) = definition.binding() else { return Ok(None) };
-        let binding: Option<Binding> = host.get(None, &owner.name, &BINDING_FIELDS)?;
-        let Some(binding) = binding.filter(|binding| definition.owner_of(binding).is_some()) else {
-            return Ok(None);
-        };
+        let mut owning = None;
+        for owner in definition.bindings() {
+            let binding: Option<Binding> = host.get(None, &owner.name, &BINDING_FIELDS)?;
+            owning = binding.filter(|binding| definition.owner_of(binding).is_some());
+            if owning.is_some() {
+                break;
+            }
+        }
+        let Some(binding) = owning else { return Ok(None) };
         let place = Place::read(host, &binding.spec.kubeconfig_secret_ref, HINT)?;
         Ok(Some(Self { definition, binding, place }))
     }

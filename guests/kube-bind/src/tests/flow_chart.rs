@@ -1,10 +1,12 @@
 //! The arrows of the original's flow chart, on both clusters.
 
+use mortise_sdk::testing::request_for;
 use serde_json::json;
 
 use super::fixture::{
     World, bind, binding, core, definition, export, kubeconfig, rocket, schema, with,
 };
+use crate::link::Link;
 
 fn labelled_secret() -> serde_json::Value {
     with(
@@ -359,6 +361,21 @@ fn definition_gone_is_made_again_and_its_conditions_are_told() {
     world.home().apply(&rocket("team"));
     world.settle();
     assert!(world.at_provider(&rocket("cn-team")).is_some());
+}
+
+#[test]
+fn the_binding_is_found_behind_an_owner_reference_that_leads_nowhere() {
+    let named =
+        |name: &str, uid: &str| with(binding(), json!({"metadata": {"name": name, "uid": uid}}));
+    let owner = |name: &str, uid: &str| json!({"apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceBinding", "name": name, "uid": uid});
+    let owners = [owner("renamed", "u0"), owner("rockets", "u1")];
+    let of_both = with(definition(), json!({"metadata": {"ownerReferences": owners}}));
+    let world = World::unsettled([named("other", "u0"), named("rockets", "u1"), of_both], []);
+    world.failures();
+    let kind = request_for(&rocket("team")).ref_.kind;
+    let link = Link::of_kind(&world.home().host(), &kind).unwrap().unwrap();
+    assert_eq!(link.definition.metadata.owner_references.len(), 2);
+    assert_eq!(link.binding.metadata.name, "rockets");
 }
 
 #[test]
