@@ -1,6 +1,6 @@
 //! The places of objects at the provider, by the way in which consumers are kept apart.
 
-use crate::api::ExportSpec;
+use crate::api::{BoundSchemaSpec, ExportSpec};
 
 /// The way in which objects of one kind are kept apart from those of other consumers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +40,8 @@ impl Isolation {
     }
 
     /// Returns whether the original looks at one namespace of the provider after the other.
-    pub(crate) fn is_watched_by_namespace(self, export: &ExportSpec) -> bool {
-        self == Self::ServiceNamespaced && export.informer_scope != "Cluster"
+    pub(crate) fn is_watched_by_namespace(self, schema: &BoundSchemaSpec) -> bool {
+        self == Self::ServiceNamespaced && schema.informer_scope != "Cluster"
     }
 
     /// Returns the place at the provider of an object of the consumer. `namespace` is the

@@ -51,10 +51,9 @@ impl Link {
         place.get(host, &self.binding.metadata.name, &["spec"])
     }
 
-    /// Reads whether the schema of the kind is there.
-    pub(crate) fn has_schema(&self, host: &Host, place: &Place) -> Result<bool, Error> {
-        let name = &self.definition.metadata.name;
-        Ok(place.get::<BoundSchema>(host, name, &["metadata.name"])?.is_some())
+    /// Reads what the schema of the kind says of watches, if it is there.
+    pub(crate) fn schema(&self, host: &Host, place: &Place) -> Result<Option<BoundSchema>, Error> {
+        place.get(host, &self.definition.metadata.name, &["spec.informerScope"])
     }
 
     pub(crate) fn isolation(&self, export: &Export) -> Isolation {

@@ -141,9 +141,7 @@ impl Run<'_> {
         let (host, link) = (self.host, self.link);
         let Ok(place) = &link.place else { return Ok(Outcome::new()) };
         let Some(export) = link.export(host, place)? else { return Ok(Outcome::new()) };
-        if !link.has_schema(host, place)? {
-            return Ok(Outcome::new());
-        }
+        let Some(schema) = link.schema(host, place)? else { return Ok(Outcome::new()) };
         let isolation = link.isolation(&export);
         let to = match self.there(place, isolation)? {
             There::At(to) => to,
@@ -159,7 +157,7 @@ impl Run<'_> {
         let there = match self.read(place, &to) {
             // As with the original, the object is held before the provider knows its kind.
             Err(error)
-                if error.is_unknown_kind() && isolation.is_watched_by_namespace(&export.spec) =>
+                if error.is_unknown_kind() && isolation.is_watched_by_namespace(&schema.spec) =>
             {
                 return Ok(Outcome::new().finalizers([FINALIZER]).event(not_synchronised(&error)));
             }

@@ -25,7 +25,7 @@ pub(crate) fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failu
         return Ok(Outcome::new());
     }
     let Some(export) = link.export(host, place)? else { return Ok(Outcome::new()) };
-    if !link.has_schema(host, place)? {
+    if link.schema(host, place)?.is_none() {
         return Ok(Outcome::new());
     }
     let isolation = link.isolation(&export);

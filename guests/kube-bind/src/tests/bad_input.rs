@@ -322,14 +322,26 @@ fn a_status_comes_home_while_the_spec_is_refused() {
 
 #[test]
 fn an_object_of_a_kind_that_the_provider_does_not_know_is_held_and_can_go() {
-    let other = core("Namespace", "", "other");
-    let world = World::new_with_definition([binding()], [export(), schema()], other);
-    world.home().apply(&rocket("team"));
-    world.failures();
-    let home = world.at_home(&rocket("team")).unwrap();
-    assert_eq!(home["metadata"]["finalizers"], json!(["kubebind.io/syncer"]));
-    assert!(World::events(world.home()).contains(&"SyncRefused".to_owned()));
-    world.home().delete("Rocket/team/saturn");
-    world.failures();
-    assert_eq!(world.at_home(&rocket("team")), None);
+    // The scopes of watches by the export and by the schema. That of the schema counts.
+    for (of_export, of_schema, is_held) in [
+        ("Namespaced", "Namespaced", true),
+        ("Cluster", "Namespaced", true),
+        ("Namespaced", "Cluster", false),
+    ] {
+        let scoped =
+            |object: Value, scope: &str| with(object, json!({"spec": {"informerScope": scope}}));
+        let there = [scoped(export(), of_export), scoped(schema(), of_schema)];
+        let other = core("Namespace", "", "other");
+        let world = World::new_with_definition([binding()], there, other);
+        world.home().apply(&rocket("team"));
+        world.failures();
+        let home = world.at_home(&rocket("team")).unwrap();
+        let finalizers = home["metadata"].get("finalizers");
+        let held = json!(["kubebind.io/syncer"]);
+        assert_eq!(finalizers, is_held.then_some(&held), "{of_export} {of_schema}");
+        assert!(World::events(world.home()).contains(&"SyncRefused".to_owned()));
+        world.home().delete("Rocket/team/saturn");
+        world.failures();
+        assert_eq!(world.at_home(&rocket("team")), None);
+    }
 }
