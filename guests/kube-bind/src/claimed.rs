@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use mortise_sdk::{
-    Deletion, Error, Event, Failure, Host, Level, ObjectRef, Outcome, Request, Selection,
+    Deletion, Error, Event, Failure, Host, Kind, Level, ObjectRef, Outcome, Request, Selection,
     kubernetes::Namespace, object::Metadata,
 };
 use serde_json::{Map, Value};
@@ -352,10 +352,13 @@ impl Run<'_> {
         for export in &claimant.exports {
             for claim in self.claims(export) {
                 let selector = &claim.selector;
+                // As with the original, the whole claim fails with one of its references.
+                let referring = self.referring(export, &selector.references)?;
+                let Some(referring) = referring else { continue };
                 let by_labels = selector.label_selector.as_ref();
                 if by_labels.is_some_and(|by| matches_labels(by, labels))
                     || named(&selector.named_resources, subject)
-                    || self.is_referred(export, &selector.references, subject)?
+                    || self.is_referred(export, &referring, subject)?
                 {
                     return Ok(true);
                 }
@@ -364,26 +367,43 @@ impl Run<'_> {
         Ok(false)
     }
 
+    /// Reads the kinds of the objects that may refer to others; `None` if one of them is not served
+    /// in a version that is asked for.
+    fn referring<'a>(
+        &self,
+        export: &Export,
+        references: &'a [Reference],
+    ) -> Result<Option<Vec<(&'a Reference, Kind)>>, Error> {
+        let mut kinds = Vec::new();
+        for reference in references {
+            let mut resources = export.spec.resources.iter();
+            let exported = resources.find(|resource| {
+                (&resource.group, &resource.resource) == (&reference.group, &reference.resource)
+            });
+            let is_meant = exported.is_some() || export.spec.isolation == "None";
+            let of_export = exported.map(|resource| &resource.versions);
+            let own = Some(&reference.versions).filter(|versions| !versions.is_empty());
+            let versions = own.or(of_export).filter(|versions| !versions.is_empty());
+            let is_allowed = is_meant && self.config.allows(&reference.group);
+            let Some(versions) = versions.filter(|_| is_allowed) else { continue };
+            let name = format!("{}.{}", reference.resource, reference.group);
+            let definition = Definition::get(self.host, &name)?;
+            let serving = definition.filter(|of| versions.iter().all(|version| of.serves(version)));
+            let Some(kind) = serving.and_then(|of| of.served_kind()) else { return Ok(None) };
+            kinds.push((reference, kind));
+        }
+        Ok(Some(kinds))
+    }
+
     /// Reads whether an object at home refers to the subject.
     fn is_referred(
         &self,
         export: &Export,
-        references: &[Reference],
+        referring: &[(&Reference, Kind)],
         subject: Subject,
     ) -> Result<bool, Error> {
-        for reference in references {
-            let resources = &export.spec.resources;
-            let is_exported = resources.iter().any(|resource| {
-                (&resource.group, &resource.resource) == (&reference.group, &reference.resource)
-            });
-            if !is_exported && export.spec.isolation != "None" {
-                continue;
-            }
-            let name = format!("{}.{}", reference.resource, reference.group);
-            let Some(definition) = Definition::get(self.host, &name)? else { continue };
-            let is_allowed = self.config.allows(&definition.spec.group);
-            let Some(kind) = definition.served_kind().filter(|_| is_allowed) else { continue };
-            let mut of = Selection::new(kind);
+        for (reference, kind) in referring {
+            let mut of = Selection::new(kind.clone());
             if let Some(path) = to_path(&reference.json_path.name) {
                 of = of.matching(path, subject.name);
             }

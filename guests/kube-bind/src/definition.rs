@@ -113,6 +113,12 @@ impl Definition {
         subresources.is_some_and(|subresources| subresources.status.is_some())
     }
 
+    /// Returns whether the API server serves a version.
+    pub(crate) fn serves(&self, version: &str) -> bool {
+        let mut versions = self.spec.versions.iter();
+        self.is_established() && versions.any(|defined| defined.name == version && defined.served)
+    }
+
     /// Returns the kind in the version in which objects are read at home: the first that is served.
     pub(crate) fn served_kind(&self) -> Option<Kind> {
         let version = self.spec.versions.iter().find(|version| version.served)?;

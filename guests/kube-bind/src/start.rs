@@ -116,7 +116,6 @@ pub(crate) struct Shared<'a> {
 /// The selections that a binding starts, within its share.
 pub(crate) struct Starts<'a> {
     config: &'a Config,
-    definitions: &'a [Definition],
     kinds: Vec<(&'a Definition, Kind)>,
     started: Vec<(String, Selection)>,
     /// The selections that are left of the share.
@@ -133,7 +132,7 @@ impl<'a> Starts<'a> {
         let established = definitions.iter().filter(|definition| definition.is_established());
         let kinds: Vec<_> = established.filter_map(|of| Some((of, of.served_kind()?))).collect();
         let (started, cut) = (Vec::new(), Vec::new());
-        let mut starts = Self { config, definitions, kinds, started, left: share, cut };
+        let mut starts = Self { config, kinds, started, left: share, cut };
         let fitting = share / OF_KIND;
         if let Some((first, _)) = starts.kinds.get(fitting) {
             starts.cut.push(format!(
@@ -159,11 +158,6 @@ impl<'a> Starts<'a> {
             self.started.push((reconciler, Selection::new(kind)));
             self.left -= 1;
         }
-    }
-
-    /// Returns whether the binding has no definitions.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.definitions.is_empty()
     }
 
     /// Adds what was started to an outcome. Returns what does not fit into the share, too.

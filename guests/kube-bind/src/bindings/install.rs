@@ -65,7 +65,11 @@ impl Run<'_> {
         }
         // As with the original, the last of several refusals is the one that is told.
         self.judge(missing.or_else(|| refusals.pop()));
-        if !outcome.apply.is_empty() || !running.is_empty() || !leaving.is_empty() {
+        if !outcome.apply.is_empty()
+            || !running.is_empty()
+            || !leaving.is_empty()
+            || self.has_claims()
+        {
             outcome = outcome.finalizers([FINALIZER]);
         }
         let share = start::share(self.host, &self.binding)?;
@@ -170,6 +174,12 @@ impl Run<'_> {
         status.permission_claims.clone_from(&export.spec.permission_claims);
     }
 
+    /// Returns whether the binding tells of claims: all schemas were there once. As with the
+    /// original, claims need no definition, nor the schemas any longer.
+    fn has_claims(&self) -> bool {
+        !self.binding.status.permission_claims.is_empty()
+    }
+
     /// Sets `Connected` and `SchemaInSync`. A binding that was never in sync has no `SchemaInSync`.
     fn judge(&mut self, refusal: Option<Refusal>) {
         let was_in_sync = find(&self.binding.status.conditions, SCHEMA_IN_SYNC).is_some();
@@ -202,7 +212,7 @@ impl Run<'_> {
         let shared = Shared { place, export, namespaces: &namespaces };
         let mut cut: Vec<String> = namespaces::refused(self.host, place)?.into_iter().collect();
         starts.orphans(&shared);
-        if !starts.is_idle() {
+        if self.has_claims() {
             let claims = export.permission_claims.len();
             if claims > MAX_CLAIMS {
                 cut.push(format!("{MAX_CLAIMS} of {claims} claims of the export are honoured"));

@@ -10,28 +10,27 @@ use crate::mark;
 /// The most values that one place has.
 const MAX_VALUES: usize = 10_000;
 
-/// Returns the texts at a place, trimmed: numbers and booleans as text, the items of lists singly.
-pub(crate) fn lookup(object: &Value, path: &str) -> Vec<String> {
-    let mut values = vec![object];
-    for part in parts(path) {
-        let step = values.into_iter().flat_map(|value| step(value, &part));
-        values = step.take(MAX_VALUES).collect();
-    }
-    let items = values.into_iter().flat_map(|value| match value {
-        Value::Array(items) => items.iter().collect(),
-        other => vec![other],
-    });
-    items.filter_map(text).take(MAX_VALUES).collect()
+/// Returns the texts at a place, trimmed: numbers and booleans as text, the items of a list singly,
+/// but not those of lists in it. `None` if there is no such place.
+pub(crate) fn lookup(object: &Value, path: &str) -> Option<Vec<String>> {
+    Some(match find(object, &parts(path))? {
+        Value::Array(items) => items.iter().take(MAX_VALUES).filter_map(text).collect(),
+        value => text(&value).into_iter().collect(),
+    })
 }
 
-fn step<'a>(value: &'a Value, part: &str) -> Vec<&'a Value> {
+/// Returns the value at a place. `#` stands for each item of a list, and the place is a list then,
+/// whatever the items have; at the end it is their number.
+fn find(value: &Value, parts: &[String]) -> Option<Value> {
+    let Some((part, rest)) = parts.split_first() else { return Some(value.clone()) };
     match value {
-        Value::Object(fields) => fields.get(part).into_iter().collect(),
-        Value::Array(items) if part == "#" => items.iter().collect(),
-        Value::Array(items) => {
-            part.parse::<usize>().ok().and_then(|index| items.get(index)).into_iter().collect()
+        Value::Object(fields) => find(fields.get(part)?, rest),
+        Value::Array(items) if part == "#" && rest.is_empty() => Some(items.len().into()),
+        Value::Array(items) if part == "#" => {
+            Some(items.iter().filter_map(|item| find(item, rest)).collect())
         }
-        _ => Vec::new(),
+        Value::Array(items) => find(items.get(part.parse::<usize>().ok()?)?, rest),
+        _ => None,
     }
 }
 
@@ -96,18 +95,22 @@ mod tests {
             "secretName": " a ", "names": ["a", "b"], "port": 80, "a.b": "dot",
             "refs": [{"name": "a", "keys": ["x"]}, {"name": "b", "keys": ["y", "z"]}, {}],
         }});
-        let cases: [(&str, &[&str]); 9] = [
-            ("spec.secretName", &["a"]),
-            ("spec.names", &["a", "b"]),
-            ("spec.names.1", &["b"]),
-            ("spec.refs.#.name", &["a", "b"]),
-            ("spec.refs.#.keys", &["x", "y", "z"]),
-            ("spec.port", &["80"]),
-            (r"spec.a\.b", &["dot"]),
-            ("spec.refs[*].name", &[]),
-            ("spec.none", &[]),
+        let cases: [(&str, Option<&[&str]>); 12] = [
+            ("spec.secretName", Some(&["a"])),
+            ("spec.names", Some(&["a", "b"])),
+            ("spec.names.1", Some(&["b"])),
+            ("spec.names.#", Some(&["2"])),
+            ("spec.refs.#.name", Some(&["a", "b"])),
+            ("spec.refs.#.keys", Some(&[])),
+            ("spec.refs.#.none", Some(&[])),
+            ("spec.port.#.none", None),
+            ("spec.port", Some(&["80"])),
+            (r"spec.a\.b", Some(&["dot"])),
+            ("spec.refs[*].name", None),
+            ("spec.none", None),
         ];
         for (path, expected) in cases {
+            let expected = expected.map(|texts| texts.iter().map(ToString::to_string).collect());
             assert_eq!(lookup(&object, path), expected, "{path}");
         }
     }

@@ -74,22 +74,23 @@ pub(crate) fn named(named: &[Named], of: Subject) -> bool {
 }
 
 /// Returns whether an object refers to another one. If no place names the namespace, the other is
-/// in that of the object where `is_same_namespace`, else in any.
+/// in that of the object where `is_same_namespace`, else in any; if a place is named that the
+/// object does not have, in any.
 pub(crate) fn refers(
     object: &Value,
     path: &JsonPath,
     is_same_namespace: bool,
     to: Subject,
 ) -> bool {
-    if !lookup(object, &path.name).iter().any(|name| name == to.name) {
+    let has = |texts: Vec<String>, wanted: &str| texts.iter().any(|text| text == wanted);
+    if !lookup(object, &path.name).is_some_and(|names| has(names, to.name)) {
         return false;
     }
     if path.namespace.is_empty() {
         let own = object.pointer("/metadata/namespace").and_then(Value::as_str);
         return !is_same_namespace || own == Some(to.namespace);
     }
-    let namespaces = lookup(object, &path.namespace);
-    namespaces.is_empty() || namespaces.iter().any(|namespace| namespace == to.namespace)
+    lookup(object, &path.namespace).is_none_or(|namespaces| has(namespaces, to.namespace))
 }
 
 #[cfg(test)]
@@ -186,6 +187,14 @@ mod tests {
                 false,
                 true,
             ),
+            (
+                "a list without a namespace",
+                json!({"l": [{"n": "key"}]}),
+                path("spec.l.#.n", "spec.l.#.i"),
+                false,
+                false,
+            ),
+            ("no list", json!({"key": "key"}), path("spec.key", "spec.l.#.i"), false, true),
             ("no path", json!({"key": "key"}), path("", ""), false, false),
         ];
         for (case, spec, path, is_same_namespace, expected) in cases {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::fixture::{World, binding, core, export, rocket, schema, with};
+use super::fixture::{World, binding, core, definition, export, rocket, schema, with};
 
 fn world(claims: &Value) -> World {
     let export = with(export(), json!({"spec": {"permissionClaims": claims}}));
@@ -77,6 +77,60 @@ fn an_object_to_which_another_refers_goes_up_and_goes_with_the_reference() {
     world.settle();
     assert_eq!(world.at_provider(&secret("cn-team", "key", "")), None);
     assert!(world.at_home(&secret("team", "key", "")).is_some());
+}
+
+#[test]
+fn a_claim_holds_only_while_each_version_of_its_references_is_served() {
+    let reference = |versions: Value| json!({"group": "golden.example.dev", "resource": "rockets", "versions": versions, "jsonPath": {"name": "spec.secretName"}});
+    // The versions of the reference and of the export, and whether a claim by the reference and one
+    // by the name, which has that reference, too, take the object.
+    for (of_reference, of_export, by_reference, by_name) in [
+        (json!(["v1"]), json!([]), true, true),
+        (json!([]), json!(["v1"]), true, true),
+        (json!([]), json!([]), false, true),
+        (json!(["v2"]), json!(["v1"]), false, false),
+        (json!([]), json!(["v1", "v2"]), false, false),
+    ] {
+        let references = [reference(of_reference.clone())];
+        let names = json!([{"name": "named"}]);
+        let claims = secrets(&json!({"references": references, "namedResources": names}));
+        let mut export = with(export(), json!({"spec": {"permissionClaims": claims}}));
+        export["spec"]["resources"][0]["versions"] = of_export.clone();
+        let world = World::new([binding()], [export, schema()]);
+        for name in ["referred", "named"] {
+            world.home().apply(&secret("team", name, "MQ=="));
+        }
+        let referring = json!({"spec": {"secretName": "referred"}});
+        world.home().apply(&with(rocket("team"), referring));
+        world.settle();
+        let is_there = |name: &str| world.at_provider(&secret("cn-team", name, "")).is_some();
+        let found = (is_there("referred"), is_there("named"));
+        assert_eq!(found, (by_reference, by_name), "{of_reference} {of_export}");
+    }
+}
+
+#[test]
+fn claims_run_without_a_definition_once_the_schemas_were_there() {
+    let claims = secrets(&json!({"namedResources": [{"name": "key"}]}));
+    let export = with(export(), json!({"spec": {"permissionClaims": claims}}));
+    let world = World::new([binding(), definition()], [export]);
+    let copied = || Some(world.at_provider(&secret("cn-team", "key", ""))?["data"]["k"].clone());
+    world.home().apply(&secret("team", "key", "MQ=="));
+    world.settle();
+    assert_eq!(copied(), None);
+    world.there().apply(&schema());
+    world.settle();
+    let foreign = "Connected=False/ForeignCustomResourceDefinition".to_owned();
+    assert!(World::conditions(world.at_home(&binding())).contains(&foreign));
+    assert_eq!(copied(), Some("MQ==".into()));
+    world.there().delete("BoundSchema/cn/*");
+    world.settle();
+    world.home().patch(&secret("team", "key", "Mg=="));
+    world.settle();
+    assert_eq!(copied(), Some("Mg==".into()));
+    world.home().delete("APIServiceBinding//rockets");
+    world.settle();
+    assert_eq!((world.at_home(&binding()), copied()), (None, None));
 }
 
 #[test]
