@@ -1,6 +1,6 @@
 //! Copies of objects for the other side.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use mortise_sdk::{
     Kind, Manifest,
@@ -11,14 +11,19 @@ use serde_json::{Map, Value, json};
 use crate::{
     config::{Config, Part},
     isolation::Name,
-    mark,
+    mark, secrets,
     valid::is_label_key,
 };
 
 /// The most annotations of an object that are copied: each is a path of the manifest.
 pub(crate) const MAX_ANNOTATIONS: usize = 100;
-/// The most paths that are taken out of a copy at once.
-const MAX_GONE: usize = 200;
+/// The most paths that are taken out of a copy at once, by the contract. The others go with the
+/// next change.
+const MAX_GONE: usize = 128;
+/// Top-level fields that no copy takes over.
+const NOT_SHARED: [&str; 4] = ["apiVersion", "kind", "metadata", SECRETS];
+/// The token Secrets of an account, which are made where the account is.
+const SECRETS: &str = "secrets";
 /// The domain of labels and annotations that are never copied: some give consent to the host.
 const OWN_DOMAIN: &str = "mortise.dev";
 /// Top-level fields that have no part in the payload.
@@ -144,7 +149,7 @@ impl Content {
     }
 
     /// Returns the manifest of the copy of this shared object, whose content is the same. `former`
-    /// is the copy that is there: what it has beside that content goes.
+    /// is the object that is there: what it has beside that content goes.
     pub(crate) fn copy<'a>(
         &self,
         namespace: &str,
@@ -157,27 +162,36 @@ impl Content {
             map.clone().into_iter().filter(|(key, _)| copied(key)).collect()
         };
         let mut metadata = Metadata {
-            // A label of kube-bind makes somebody act on the object: each side sets its own.
-            labels: copied(&self.metadata.labels, |key| domain(key) != crate::api::GROUP),
+            // These labels make somebody act on the object: each side sets its own.
+            labels: copied(&self.metadata.labels, |key| {
+                ![mark::OWNER, secrets::LABEL].contains(&key)
+            }),
             annotations: copied(&self.metadata.annotations, |_| true),
             ..Metadata::new(&self.metadata.name).namespace(namespace)
         };
         metadata.labels.insert(mark::OWNER.to_owned(), owner.to_owned());
         mark::annotate(&mut metadata, marks);
         let foreign = former.map(|former| foreign(former, &metadata)).unwrap_or_default();
-        // The token Secrets of an account are made where the account is.
-        let manifest = self.manifest(&metadata, &["secrets"]);
-        let keys = |of: &Self, field: &str| {
-            let map = of.get(field).and_then(Value::as_object);
-            map.into_iter().flat_map(Map::keys).cloned().collect::<BTreeSet<_>>()
-        };
-        let gone = former.into_iter().flat_map(|former| {
-            ["data", "binaryData"].into_iter().flat_map(move |field| {
-                let gone = &keys(former, field) - &keys(self, field);
-                gone.into_iter().map(move |key| mark::path(field, &key))
-            })
-        });
+        let manifest = self.manifest(&metadata, &[SECRETS]);
+        let gone = former.into_iter().flat_map(|former| self.lacks(former));
         foreign.into_iter().chain(gone).take(MAX_GONE).fold(manifest, Manifest::absent)
+    }
+
+    /// Returns the paths of the fields of a copy, and of the keys of its maps, that this object does
+    /// not have.
+    fn lacks(&self, former: &Self) -> Vec<String> {
+        let fields = former.fields.iter();
+        let fields = fields.filter(|(field, _)| !NOT_SHARED.contains(&field.as_str()));
+        fields
+            .flat_map(|(field, held)| match (self.get(field), held) {
+                (None, _) => vec![top_level(field)],
+                (Some(Value::Object(own)), Value::Object(held)) => {
+                    let gone = held.keys().filter(|key| !own.contains_key(*key));
+                    gone.map(|key| mark::path(field, key)).collect()
+                }
+                _ => Vec::new(),
+            })
+            .collect()
     }
 }
 
@@ -315,7 +329,10 @@ mod tests {
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": {"k": "MQ=="},
             "metadata": {
                 "name": "key", "namespace": "team", "uid": "u1",
-                "labels": {"app": "rocket", "kube-bind.io/owner": "x", "kube-bind.io/provider-kubeconfig": "true"},
+                "labels": {
+                    "app": "rocket", "kube-bind.io/owner": "x", "kube-bind.io/provider-kubeconfig": "true",
+                    "kube-bind.io/tier": "gold", "mortise.dev/consent": "yes",
+                },
                 "annotations": {
                     "note": "x", "mortise.dev/consent": "yes", "a.mortise.dev/b": "c", "kcp.io/cluster": "d",
                     "kube-bind.io/provider-uid": "u0",
@@ -328,6 +345,7 @@ mod tests {
                 "annotations": {"theirs": "z", "mortise.dev/consent": "no"},
             },
             "data": {"k": "Mg==", "other": "Mw=="},
+            "binaryData": {"a": "MQ=="}, "immutable": true, "secrets": [{"name": "token"}],
         });
         let marks = [(mark::CONSUMER_UID, "u1".to_owned())];
         let former = content(&former);
@@ -336,15 +354,16 @@ mod tests {
         let expected = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": {"k": "MQ=="},
             "metadata": {
-                "name": "key", "namespace": "cn-team", "labels": {"app": "rocket", "kube-bind.io/owner": "consumer"},
+                "name": "key", "namespace": "cn-team",
+                "labels": {"app": "rocket", "kube-bind.io/owner": "consumer", "kube-bind.io/tier": "gold"},
                 "annotations": {
                     "note": "x", "kube-bind.io/consumer-uid": "u1", "kube-bind.io/provider-uid": "u0",
                 },
             },
         });
         assert_eq!(copy, expected);
-        let gone =
-            [r#"metadata.labels["x"]"#, r#"metadata.annotations["theirs"]"#, r#"data["other"]"#];
-        assert_eq!(manifest.absent, gone);
+        let labels = [r#"metadata.labels["x"]"#, r#"metadata.annotations["theirs"]"#];
+        let fields = ["binaryData", r#"data["other"]"#, "immutable"];
+        assert_eq!(manifest.absent, [&labels[..], &fields].concat());
     }
 }

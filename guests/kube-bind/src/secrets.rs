@@ -11,6 +11,8 @@ use crate::{
     start::{self, BOUND_EXCEEDED, MAX_LABELLED},
 };
 
+/// The label of these Secrets, which is `true`.
+pub(crate) const LABEL: &str = "kube-bind.io/provider-kubeconfig";
 /// The label selector of these Secrets.
 pub(crate) const LABELS: &str = "kube-bind.io/provider-kubeconfig=true";
 /// The key of the kubeconfig in them.
@@ -18,8 +20,7 @@ const KEY: &str = "kubeconfig";
 
 /// Returns whether a Secret has the label.
 pub(crate) fn is_labelled(secret: &Metadata) -> bool {
-    let label = LABELS.split_once('=');
-    label.is_some_and(|(key, value)| secret.labels.get(key).is_some_and(|found| found == value))
+    secret.labels.get(LABEL).is_some_and(|found| found == "true")
 }
 
 /// Reconciles a labelled Secret.

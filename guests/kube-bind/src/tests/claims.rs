@@ -134,6 +134,23 @@ fn claims_run_without_a_definition_once_the_schemas_were_there() {
 }
 
 #[test]
+fn whatever_somebody_adds_to_a_copy_goes() {
+    let world = world(&secrets(&json!({"namedResources": [{"name": "key"}]})));
+    world.home().apply(&secret("team", "key", "MQ=="));
+    world.settle();
+    let copy = secret("cn-team", "key", "MQ==");
+    let more: serde_json::Map<String, Value> =
+        (0..200).map(|number| (format!("k{number}"), "Mg==".into())).collect();
+    world.there().patch(&with(copy.clone(), json!({"data": more})));
+    world.settle();
+    let data = || world.at_provider(&copy).unwrap()["data"].clone();
+    assert_eq!(data().as_object().unwrap().len(), 1 + 200 - 128);
+    world.home().patch(&secret("team", "key", "Mw=="));
+    world.settle();
+    assert_eq!(data(), json!({"k": "Mw=="}));
+}
+
+#[test]
 fn an_object_of_the_provider_comes_home_and_is_repaired_there() {
     let world = world(&secrets(&json!({"labelSelector": {"matchLabels": {"app": "rocket"}}})));
     let theirs = with(
