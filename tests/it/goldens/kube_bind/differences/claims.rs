@@ -14,6 +14,8 @@ use super::{
 use crate::goldens::scenario::text;
 
 pub(super) const OWNER: &str = "/metadata/labels/kube-bind.io~1owner";
+/// The label of Secrets at home with the kubeconfig of a provider.
+const KUBECONFIG: &str = "/metadata/labels/kube-bind.io~1provider-kubeconfig";
 /// The types of Secrets that are never shared.
 const TOKENS: [&str; 2] = ["kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"];
 
@@ -44,16 +46,53 @@ pub(super) fn claims_say_what_is_shared(facts: &Facts<'_>, expected: &mut State)
 /// Secrets with tokens of accounts are neither copied nor labelled, nor is the list of an account's
 /// Secrets copied.
 pub(super) fn tokens_are_never_copied(facts: &Facts<'_>, expected: &mut State) {
-    let mut asked = Vec::new();
+    let mut tokens = Vec::new();
     for (copy, source) in shared(expected).collect::<Vec<_>>() {
         let Some(object) = expected.get_mut(&copy) else { continue };
         if copy.kind == "ServiceAccount" {
             object.as_object_mut().map(|account| account.remove("secrets"));
         }
-        if copy.kind != "Secret" || !TOKENS.contains(&text(object, "/type")) {
-            continue;
+        if copy.kind == "Secret" && TOKENS.contains(&text(object, "/type")) {
+            tokens.push((copy, source));
         }
-        expected.remove(&copy);
+    }
+    unshare(facts, expected, tokens);
+}
+
+/// Neither the objects of the namespaces `kube-*` are shared, nor the kubeconfigs of providers.
+pub(super) fn kubeconfigs_are_never_claimed(facts: &Facts<'_>, expected: &mut State) {
+    let never: Vec<(Key, Key)> = expected
+        .iter()
+        .filter_map(|(copy, object)| Some((copy.clone(), source_of(copy, object)?)))
+        .filter(|(copy, source)| {
+            let home = if copy.side == Side::C { copy } else { source };
+            home.namespace.starts_with("kube-") || is_kubeconfig(home, expected)
+        })
+        .collect();
+    unshare(facts, expected, never);
+}
+
+/// Returns whether an object at home is the Secret that a binding or a bundle names, or has the
+/// label of such Secrets.
+fn is_kubeconfig(home: &Key, state: &State) -> bool {
+    let users = state.iter().filter(|(key, _)| {
+        ["APIServiceBinding", "APIServiceBindingBundle"].iter().any(|of| key.is(Side::C, GROUP, of))
+    });
+    let mut used = users.filter_map(|(_, user)| user.pointer("/spec/kubeconfigSecretRef"));
+    let is_labelled = |secret: &Value| text(secret, KUBECONFIG) == "true";
+    let is_named =
+        |of: &Value| (text(of, "/namespace"), text(of, "/name")) == (&*home.namespace, &*home.name);
+    home.kind == "Secret" && (state.get(home).is_some_and(is_labelled) || used.any(is_named))
+}
+
+/// Takes away copies that ours does not make, each with its source, and what was asked for them.
+fn unshare(facts: &Facts<'_>, expected: &mut State, copies: Vec<(Key, Key)>) {
+    let mut asked = Vec::new();
+    for (copy, source) in copies {
+        match facts.given.get(&copy) {
+            Some(given) => expected.insert(copy, given.clone()),
+            None => expected.remove(&copy),
+        };
         asked.push(source.namespace.clone());
         let was_given =
             facts.given.get(&source).is_some_and(|given| !text(given, OWNER).is_empty());
@@ -169,5 +208,82 @@ fn values<'a>(object: &'a Value, path: &str) -> Vec<&'a str> {
         Vec::new()
     } else {
         items.filter_map(Value::as_str).map(str::trim).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn state(objects: &[(Side, Value)]) -> State {
+        objects.iter().map(|(side, object)| (Key::of(*side, object), object.clone())).collect()
+    }
+
+    fn secret(namespace: &str, name: &str, metadata: &Value) -> Value {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": namespace, "name": name}});
+        crate::goldens::scenario::merged(&secret, &json!({"metadata": metadata}))
+    }
+
+    fn copy(home: &str, name: &str) -> Value {
+        let uid = format!("${{UID C Secret {home}/{name}}}");
+        let metadata = json!({
+            "labels": {"kube-bind.io/owner": "consumer"}, "annotations": {"kube-bind.io/consumer-uid": uid},
+        });
+        secret(&format!("cn-{home}"), name, &metadata)
+    }
+
+    fn asked(namespace: &str) -> Value {
+        json!({
+            "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceNamespace",
+            "metadata": {"namespace": "cn", "name": namespace, "ownerReferences": []},
+            "status": {"namespace": format!("cn-{namespace}")},
+        })
+    }
+
+    #[test]
+    fn kubeconfigs_and_namespaces_of_the_cluster_are_taken_out_of_the_record() {
+        let owned = json!({"labels": {"kube-bind.io/owner": "consumer"}});
+        let labelled = json!({"labels": {"kube-bind.io/provider-kubeconfig": "true"}});
+        let named = json!({"namespace": "team", "name": "named"});
+        let binding = json!({
+            "apiVersion": "kube-bind.io/v1alpha2", "kind": "APIServiceBinding",
+            "metadata": {"name": "rockets"}, "spec": {"kubeconfigSecretRef": named},
+        });
+        let plain = [
+            (Side::C, binding),
+            (Side::C, secret("team", "labelled", &labelled)),
+            (Side::C, secret("team", "plain", &owned)),
+            (Side::P, copy("team", "plain")),
+            (Side::P, asked("team")),
+        ];
+        let mut record = state(&plain);
+        record.extend(state(&[
+            (Side::C, secret("team", "named", &owned)),
+            (Side::P, copy("kube-system", "any")),
+            (Side::P, copy("team", "named")),
+            (Side::P, copy("team", "labelled")),
+            (Side::P, asked("kube-system")),
+        ]));
+        let none = State::new();
+        let facts = Facts {
+            actual: &none,
+            before: &none,
+            removed: &none,
+            deleted: &BTreeSet::new(),
+            lost: &BTreeSet::new(),
+            given: &none,
+            former: &BTreeMap::new(),
+            unreachable: &BTreeMap::new(),
+            is_running: true,
+            later: &[],
+        };
+        kubeconfigs_are_never_claimed(&facts, &mut record);
+        let mut expected = state(&plain);
+        expected.extend(state(&[(Side::C, secret("team", "named", &json!({})))]));
+        assert_eq!(record, expected);
     }
 }

@@ -11,7 +11,9 @@ use super::{
         state::{GROUP, Key, State},
     },
     Facts,
-    claims::{OWNER, claims_say_what_is_shared, tokens_are_never_copied},
+    claims::{
+        OWNER, claims_say_what_is_shared, kubeconfigs_are_never_claimed, tokens_are_never_copied,
+    },
     deletion::deleted_objects_are_let_go,
     foreign::{
         foreign_kinds_are_not_synced, objects_of_others_are_not_read, others_keep_their_places,
@@ -42,8 +44,9 @@ const OUT_OF_SYNC: [&str; 4] = [
 /// A rule: changes the state of the record to what is expected of ours.
 type Rule = fn(&Facts<'_>, &mut State);
 
-pub(super) const RULES: [(&str, Rule); 19] = [
+pub(super) const RULES: [(&str, Rule); 20] = [
     ("claims-say-what-is-shared", claims_say_what_is_shared),
+    ("kubeconfigs-are-never-claimed", kubeconfigs_are_never_claimed),
     ("tokens-are-never-copied", tokens_are_never_copied),
     ("schemas-that-serve-nothing-are-refused", schemas_that_serve_nothing_are_refused),
     ("objects-of-others-stay", objects_of_others_stay),
