@@ -1,7 +1,10 @@
 //! Remembers former writes of each reconciled object, so that they are not sent again. Lost at a
 //! restart.
 
-use std::collections::{HashMap, HashSet, hash_map::Entry};
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
+};
 
 use parking_lot::Mutex;
 
@@ -39,8 +42,17 @@ struct Remembered {
     sent: Option<(u128, Option<Pair>)>,
     /// The `resourceVersion` at which no field of `absent` existed.
     nothing_present: Option<String>,
-    /// The object of which fields must be absent, and the bytes of their paths.
-    absent_from: Option<(ObjectRef, usize)>,
+    absent: Option<Absent>,
+}
+
+/// The fields of an object that must be absent.
+#[derive(Clone, Debug)]
+struct Absent {
+    from: ObjectRef,
+    /// The bytes of their paths.
+    bytes: usize,
+    /// The digest of their paths.
+    digest: u64,
 }
 
 impl Memory {
@@ -114,13 +126,18 @@ impl Memory {
         if paths.is_empty() {
             let former =
                 all.get_mut(key).and_then(|of| Some((of.held.get_mut(managed)?, &mut of.bytes)));
-            let former = former.and_then(|(held, bytes)| Some((held.absent_from.take()?, bytes)));
-            return former.map(|((_, paths), bytes)| *bytes -= paths).is_some();
+            let former = former.and_then(|(held, bytes)| Some((held.absent.take()?, bytes)));
+            return former.map(|(former, bytes)| *bytes -= former.bytes).is_some();
         }
         let of_key = all.entry(key.to_owned()).or_default();
         let bytes = paths.iter().map(|path| ENTRY_BYTES + path.bytes()).sum();
-        let former = of_key.of(managed.clone()).absent_from.replace((of.clone(), bytes));
-        of_key.bytes = of_key.bytes + bytes - former.map_or(0, |(_, bytes)| bytes);
+        let digest = BuildHasherDefault::<DefaultHasher>::new().hash_one(paths);
+        let held = of_key.of(managed.clone());
+        let former = held.absent.replace(Absent { from: of.clone(), bytes, digest });
+        if former.as_ref().is_none_or(|former| former.digest != digest) {
+            held.nothing_present = None;
+        }
+        of_key.bytes = of_key.bytes + bytes - former.map_or(0, |former| former.bytes);
         true
     }
 
@@ -171,12 +188,12 @@ impl OfKey {
 }
 
 fn bytes_of(ManagedObject { manager, of }: &ManagedObject, held: &Remembered) -> usize {
-    let paths = held.absent_from.as_ref().map_or(0, |(_, bytes)| *bytes);
+    let paths = held.absent.as_ref().map_or(0, |absent| absent.bytes);
     ENTRY_BYTES + manager.len() + of.0.name.len() + paths
 }
 
 fn absence((managed, remembered): (ManagedObject, Remembered)) -> Option<(ObjectRef, String)> {
-    Some((remembered.absent_from?.0, managed.manager))
+    Some((remembered.absent?.from, managed.manager))
 }
 
 #[cfg(test)]
@@ -210,5 +227,26 @@ mod tests {
         assert_eq!(memory.bytes("k"), of_two);
         assert!(memory.forget("k").is_empty());
         assert_eq!((memory.bytes("k"), memory.0.lock().len()), (0, 0));
+    }
+
+    #[test]
+    fn fields_are_looked_for_anew_when_others_must_be_absent() {
+        let memory = Memory::default();
+        let of = reference("Thing", "one");
+        let managed =
+            ManagedObject { manager: "mortise/a/p/a0".to_owned(), of: SameObject(of.clone()) };
+        let absent = |paths: &[&str]| {
+            let paths: Vec<Path> = paths.iter().map(|path| path.parse().unwrap()).collect();
+            memory.absent_from("k", &managed, &of, &paths);
+            memory.is_nothing_present("k", &managed, "7")
+        };
+        assert!(!absent(&["data.a"]));
+        memory.nothing_present("k", managed.clone(), "7");
+        assert!(absent(&["data.a"]));
+        assert!(!absent(&["data.a", "data.b"]));
+        memory.nothing_present("k", managed.clone(), "7");
+        assert!(absent(&["data.a", "data.b"]));
+        absent(&[]);
+        assert!(!absent(&["data.a", "data.b"]), "forgotten in between");
     }
 }
